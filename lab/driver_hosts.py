@@ -92,6 +92,16 @@ def start(count: int, directory: Path) -> list[DriverHost]:
     return hosts
 
 
+def start_again(host: DriverHost) -> None:
+    """Start one host whose daemon or keeper ended; the others run on."""
+    try:
+        _start_daemon(host)
+        _start_keeper(host)
+    except BaseException:
+        _stop(host)
+        raise
+
+
 def stop(directory: Path) -> None:
     """End every host of a folder. Their worlds end with them, and their files go."""
     for host in known(directory):

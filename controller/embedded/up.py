@@ -29,6 +29,7 @@ from controller.embedded.down import finish_ending
 from controller.embedded.environment import child_environ
 from controller.embedded.hosts_file import read_hosts_file
 from controller.embedded.lab_hosts import AUTO, QEMU, Lab, start_lab, start_new_lab
+from controller.embedded.lab_watch import LabWatch
 from controller.embedded.processes import FUGA, Supervisor, end_leftovers
 from controller.embedded.state import Memory, StateDir, locked
 from controller.embedded.stream import StatusStream
@@ -59,6 +60,10 @@ def say(line: str) -> None:
     """Print a line at once, even into a file."""
     echo_lines(line)
     sys.stdout.flush()
+
+
+def _say_when(line: str) -> None:
+    say(f"{time.strftime('%H:%M:%S')} {line}")
 
 
 def run(
@@ -107,6 +112,7 @@ class Up:
     credentials: Credentials = field(init=False)
     supervisor: Supervisor | None = None
     api: Client | None = None
+    lab_watch: LabWatch | None = None
 
     def start(self) -> None:
         """Start everything; keep what exists already."""
@@ -139,12 +145,14 @@ class Up:
         """Keep the processes running and print what happens, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
         looking = Client(self._connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=())
-        stream = StatusStream(looking, lambda line: say(f"{time.strftime('%H:%M:%S')} {line}"))
+        stream = StatusStream(looking, _say_when)
         look_at = 0.0
         while True:
             self.supervisor.look()
             if time.monotonic() >= look_at:
                 stream.look()
+                if self.lab_watch is not None:
+                    self.lab_watch.look()
                 look_at = time.monotonic() + _LOOK_EVERY_S
             time.sleep(0.1)
 
@@ -217,6 +225,7 @@ class Up:
         if self.memory.lab_uris and self.memory.lab_uris != lab.uris:
             self._move_hosts(lab)
         self._remember(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
+        self.lab_watch = LabWatch(self.state.lab, lab, self.memory.lab_hosts, _say_when)
         return [] if self.memory.registered else bodies
 
     def _move_hosts(self, lab: Lab) -> None:

@@ -155,7 +155,7 @@ def _obstacles(
     """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
     yield from against_any(connection, vm, only_cold=only_cold)
     yield from _of_host(connection, vm, there)
-    yield from _of_rules(connection, vm, there, following)
+    yield from against_rules(connection, vm, there, leaving={vm.host_id}, following=following)
     yield from _of_room(connection, vm, there)
 
 
@@ -208,17 +208,24 @@ def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Agai
         yield MoveObstacle.HYPERVISOR, which
 
 
-def _of_rules(
-    connection: Connection, vm: Row[Any], there: UUID, following: Collection[UUID]
+def against_rules(
+    connection: Connection,
+    vm: Row[Any],
+    there: UUID,
+    *,
+    leaving: Collection[UUID],
+    following: Collection[UUID],
 ) -> Iterator[Against]:
+    """Yield what of a VM's request, groups and network forbids it a host.
+
+    The groups are locked. See `without_violations` for ``leaving`` and ``following``.
+    """
     request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
     to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
     rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
     if not allows(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
         yield MoveObstacle.NOT_ALLOWED, f"its request may not use host {to.name}"
-    kept, _ = without_violations(
-        connection, [(vm, there)], leaving=[vm.host_id], following=following
-    )
+    kept, _ = without_violations(connection, [(vm, there)], leaving=[leaving], following=following)
     if not kept:
         yield MoveObstacle.GROUP, f"its group or its spread forbids host {to.name}"
     if network_of(connection, vm.id, there) is None:

@@ -19,6 +19,7 @@ from registry.journal.events import record
 from registry.ledger.avoidance import avoid
 from registry.ledger.endings import Ending, end, held_by
 from registry.lifecycle import AssignmentEvent, AssignmentState, MoveEvent, MoveState
+from registry.requests.rules import lock_groups_of
 
 _FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
 MOVE_ROWS: Select[Any] = (
@@ -38,13 +39,22 @@ MOVE_ROWS: Select[Any] = (
 )
 
 
-def lock_move(connection: Connection, move_id: UUID) -> Row[Any] | None:
-    """Lock both hosts of a move, its VM and its row; None: there is none of that id."""
-    fixed = select(moves.c.vm_id, moves.c.from_host_id, moves.c.to_host_id)
+def lock_move(
+    connection: Connection, move_id: UUID, *, with_groups: bool = False
+) -> Row[Any] | None:
+    """Lock both hosts of a move, its VM and its row; None: there is none of that id.
+
+    ``with_groups``: also the groups of its VM, until it has begun.
+    """
+    fixed = select(
+        moves.c.vm_id, moves.c.from_host_id, moves.c.to_host_id, moves.c.state, vms.c.request_id
+    ).join(vms, vms.c.id == moves.c.vm_id)
     found = connection.execute(fixed.where(moves.c.id == move_id)).one_or_none()
     if found is None:
         return None
     lock_hosts(connection, found.from_host_id, found.to_host_id)
+    if with_groups and found.state == MoveState.ASKED.value:  # which it never is again
+        lock_groups_of(connection, [found.request_id])
     lock_vms(connection, vms.c.id == found.vm_id)
     query = MOVE_ROWS.where(moves.c.id == move_id).with_for_update(of=moves, key_share=True)
     return connection.execute(query).one_or_none()

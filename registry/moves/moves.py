@@ -18,6 +18,7 @@ from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
 from registry.moves.asking import ask
 from registry.moves.choosing import as_one_more
 from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
+from registry.moves.stored_plans import following_in
 from registry.records.moves import Move
 from registry.records.rounds import ClusterView
 from registry.tenancy.tree import key_of
@@ -55,7 +56,7 @@ class Moves:
         with self._database.write() as connection:
             if of_plan is not None:
                 from_host = _check_asks(connection, *of_plan)
-                following = _following(connection, vm_id, *of_plan)
+                following = following_in(connection, vm_id, *of_plan)
             move_id = ask(
                 connection,
                 vm_id,
@@ -196,27 +197,6 @@ def _check_asks(connection: Connection, plan_id: UUID, position: int) -> UUID:
     if state != PlanState.APPROVED.value or found is None:
         raise PlanMoveOverError(plan_id, position)
     return found
-
-
-def _following(connection: Connection, vm_id: UUID, plan_id: UUID, position: int) -> Sequence[UUID]:
-    """Return the other VMs that a plan has yet to bring to the host of one of its moves."""
-    there = (
-        select(plan_moves.c.to_host_id)
-        .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == position)
-        .scalar_subquery()
-    )
-    query = (
-        select(plan_moves.c.vm_id)
-        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
-        .where(
-            plan_moves.c.plan_id == plan_id,
-            plan_moves.c.to_host_id == there,
-            plan_moves.c.vm_id != vm_id,
-            plan_moves.c.refused.is_(None),
-            or_(moves.c.state.is_(None), moves.c.state.in_(_OPEN)),
-        )
-    )
-    return connection.scalars(query).all()
 
 
 def _to_move(row: Row[Any]) -> Move:

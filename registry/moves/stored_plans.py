@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
 from registry.errors import NotFoundError
 from registry.ground.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
@@ -93,6 +94,29 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
         .order_by(plan_moves.c.position)
     )
     return tuple(PlanMove(**row._mapping) for row in connection.execute(query))
+
+
+def following_in(
+    connection: Connection, vm_id: UUID, plan_id: UUID, position: int
+) -> Sequence[UUID]:
+    """Return the other VMs that a plan has yet to bring to the host of one of its moves."""
+    there = (
+        select(plan_moves.c.to_host_id)
+        .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == position)
+        .scalar_subquery()
+    )
+    query = (
+        select(plan_moves.c.vm_id)
+        .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
+        .where(
+            plan_moves.c.plan_id == plan_id,
+            plan_moves.c.to_host_id == there,
+            plan_moves.c.vm_id != vm_id,
+            plan_moves.c.refused.is_(None),
+            or_(moves.c.state.is_(None), moves.c.state.in_(_OPEN)),
+        )
+    )
+    return connection.scalars(query).all()
 
 
 def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:

@@ -340,13 +340,14 @@ def without_violations(
     connection: Connection,
     chosen: Sequence[tuple[Any, UUID]],
     *,
-    leaving: Sequence[UUID] = (),
+    leaving: Sequence[Collection[UUID]] = (),
     following: Collection[UUID] = (),
 ) -> tuple[list[tuple[Any, UUID]], Counter[tuple[UUID, UUID]]]:
     """Return the (VM, host) pairs that keep every hard rule, and how many others there are.
 
-    ``leaving`` are the hosts that the VMs leave, one of each: there they do not count. VMs that
-    are ``following`` to the same host do not keep their groups where they are now.
+    ``leaving`` are the hosts of each VM on which it does not count: the one that it leaves, and
+    the one where room is held for it already. VMs that are ``following`` to the same host do not
+    keep their groups where they are now.
 
     The groups and the VMs are locked. What holds capacity now counts, then pair
     after pair as they stand; of the others the VMs of each request and host are
@@ -366,12 +367,13 @@ def without_violations(
     spreads = spread_views(connection, rows)
     zones = _zones(connection, {host for _, host in chosen}) if rows else {}
     in_zone = {key: dict(view.placed) for key, view in spreads.items()}
-    for (vm, _), host in zip(chosen, leaving, strict=False):
+    for (vm, _), own in zip(chosen, leaving, strict=False):
         for group, _ in groups.get(vm.request_id, ()):
-            places[group] -= Counter([host])
-        zone = _zones(connection, {host}).get(host)
-        if vm.request_id in spreads and zone in in_zone[vm.request_id]:
-            in_zone[vm.request_id][zone] -= 1
+            places[group] -= Counter(own)
+        if vm.request_id in spreads:
+            its = Counter(_zones(connection, own).values())
+            counted = in_zone[vm.request_id].items()
+            in_zone[vm.request_id] = {zone: count - its[zone] for zone, count in counted}
     if following:
         together = {group for each in groups.values() for group, apart in each if not apart}
         for group, there in _places(connection, together, of=following).items():

@@ -20,10 +20,8 @@ from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.schema import (
-    assignment_resources,
     assignments,
     hosts,
-    inventories,
     moves,
     power_actions,
     vms,
@@ -35,7 +33,6 @@ from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
     AssignmentState,
-    HostAdmin,
     MoveEvent,
     MoveState,
     VmDesired,
@@ -44,6 +41,7 @@ from registry.lifecycle import (
 )
 from registry.moves.asking import MOVES_LABEL
 from registry.moves.ending import arrived, close, lock_move, not_arrived
+from registry.moves.meanwhile import refused_there
 from registry.records.moves import MoveClaim, MoveLimits, MoveProgress, MoveStep
 from registry.records.work import Claim, Due
 from registry.work.assignments import SELECT, to_build
@@ -75,7 +73,7 @@ class MoveSteps:
         what they were.
         """
         with self._database.write() as connection:
-            move = lock_move(connection, move_id)
+            move = lock_move(connection, move_id, with_groups=True)
             now = db_now(connection)
             if move is None or move.state not in _OPEN or is_claimed(move, now):
                 return None
@@ -275,30 +273,9 @@ def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
 
 
 def _refused_there(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return how a move ends that its destination would refuse by now; its host is locked.
-
-    It was asked for when that host took VMs and had room. Since then an operator took it out of
-    service, or less of it is on offer than it has promised.
-    """
-    admin = connection.scalar(select(hosts.c.admin).where(hosts.c.id == move.to_host_id))
-    if admin != HostAdmin.ACTIVE.value:
-        return MoveEvent.FAILED, f"host {move.to_host} is {admin}"
-    short = (
-        select(inventories.c.resource)
-        .join(assignment_resources, assignment_resources.c.resource == inventories.c.resource)
-        .where(
-            inventories.c.host_id == move.to_host_id,
-            assignment_resources.c.assignment_id == move.to_id,
-            assignment_resources.c.amount > 0,
-            inventories.c.committed > inventories.c.capacity,
-        )
-        .order_by(inventories.c.resource)
-        .limit(1)
-    )
-    resource = connection.scalar(short)
-    if resource is None:
-        return None
-    return MoveEvent.FAILED, f"host {move.to_host} offers less {resource} than it holds by now"
+    """Return how a move ends that its destination would refuse by now."""
+    why = refused_there(connection, move)
+    return None if why is None else (MoveEvent.FAILED, why)
 
 
 def _stop(vm: _Vm, move: Row[Any]) -> str | None:

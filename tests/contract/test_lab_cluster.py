@@ -14,6 +14,8 @@ from pathlib import Path
 import libvirt
 import pytest
 
+from controller.embedded.lab_hosts import TEST, Lab
+from controller.embedded.lab_watch import LabWatch
 from hypervisor import HostConnection
 from lab import cluster, processes
 from lab.errors import LabError
@@ -67,6 +69,31 @@ def test_a_test_host_that_died_starts_again_at_its_uri(test_lab: Path) -> None:
 
 
 @pytest.mark.test_driver
+def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -> None:
+    hosts = cluster.start_test_hosts(2, test_lab)
+    said: list[str] = []
+    lab = Lab(driver=TEST, hosts=tuple(hosts))
+    watch = LabWatch(test_lab, lab, ["host-1", "host-2"], said.append)
+    watch.look()
+    pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")
+    assert pid
+    os.kill(pid, signal.SIGSEGV)
+    wait_until(lambda: processes.start_time(pid) is None)
+
+    def back() -> bool:
+        watch.look()
+        return [each.running for each in cluster.status(test_lab)] == [True, True]
+
+    wait_until(back)
+
+    assert said == [
+        "host-2: its libvirtd ended, and all that was on it is gone; it starts again in 1 s"
+    ]
+    with HostConnection(hosts[1].uri, deadline_s=60) as connection:
+        assert connection.report(hosts[1].pool).domains == ()
+
+
+@pytest.mark.test_driver
 def test_stopped_test_hosts_leave_no_process_and_no_file(test_lab: Path) -> None:
     host = cluster.start_test_hosts(1, test_lab)[0]
     pids = [processes.alive(path) for path in test_lab.rglob("*.pid")]
@@ -92,6 +119,97 @@ def test_two_labs_run_side_by_side(real_lab: Path, tmp_path: Path) -> None:
                 assert [volume.name for volume in volumes] == ["base.qcow2"]
     finally:
         cluster.stop(tmp_path / "other", purge=True)
+
+
+def daemon(lab: Path, program: str = "libvirtd") -> int | None:
+    """Pid, as seen from here, of the first host's libvirtd or virtlogd, if it runs."""
+    first = processes.alive(lab / "hosts" / "1" / "pid")
+    assert first
+    inside = Path(f"/proc/{first}/ns/pid").readlink()
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            same = (each / "ns" / "pid").readlink() == inside
+            if same and (each / "comm").read_text().strip() == program:
+                return int(each.name) if processes.start_time(int(each.name)) else None
+        except OSError:
+            continue
+    return None
+
+
+def kill(lab: Path, program: str, number: signal.Signals) -> int:
+    pid = daemon(lab, program)
+    assert pid
+    os.kill(pid, number)
+    wait_until(lambda: processes.start_time(pid) is None)
+    return pid
+
+
+def boot(uri: str, name: str) -> None:
+    """Start a guest that has nothing to boot from, which is no matter here."""
+    connection = libvirt.open(uri)
+    connection.createXML(
+        f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>16</memory>"
+        "<os><type>hvm</type></os><devices><serial type='pty'><log file="
+        f"'/var/log/libvirt/qemu/{name}.serial'/></serial></devices></domain>"
+    )
+    connection.close()
+
+
+def running(uri: str) -> list[str]:
+    try:
+        connection = libvirt.open(uri)
+    except libvirt.libvirtError:
+        return []
+    names = sorted(each.name() for each in connection.listAllDomains() if each.isActive())
+    connection.close()
+    return names
+
+
+@pytest.mark.qemu
+def test_daemons_that_crash_start_again_and_guests_run_on(real_lab: Path) -> None:
+    [uri] = start_real(1, real_lab, transport="unix").uris
+    host = real_lab / "hosts" / "1"
+    boot(uri, "one")
+    guest = (host / "run" / "qemu" / "one.pid").read_text()
+
+    for _ in range(2):
+        before = kill(real_lab, "libvirtd", signal.SIGSEGV)
+        wait_until(lambda: running(uri) == ["one"])
+        assert daemon(real_lab) != before
+    kill(real_lab, "virtlogd", signal.SIGKILL)
+    wait_until(lambda: daemon(real_lab, "virtlogd") is not None)
+    time.sleep(0.5)
+    boot(uri, "two")
+
+    assert running(uri) == ["one", "two"]
+    assert (host / "run" / "qemu" / "one.pid").read_text() == guest
+    told = [
+        line.split(maxsplit=2)[2] for line in (host / "log/daemons.log").read_text().splitlines()
+    ]
+    assert told == [
+        "libvirtd ended (SIGSEGV); it starts again in 1 s",
+        "libvirtd ended (SIGSEGV); it starts again in 2 s",
+        "virtlogd ended (SIGKILL); it starts again in 1 s",
+    ]
+    assert [status.running for status in cluster.status(real_lab)] == [True]
+
+
+@pytest.mark.qemu
+def test_a_killed_libvirtd_stays_so_until_hosts_are_started_and_guests_run_on(
+    real_lab: Path,
+) -> None:
+    lab = start_real(1, real_lab, transport="unix")
+    [uri] = lab.uris
+    boot(uri, "one")
+    guest = (real_lab / "hosts/1/run/qemu/one.pid").read_text()
+    lab.fault(1, "kill-daemon")
+    time.sleep(1.5)  # longer than one that crashed would stay away
+    assert [status.running for status in cluster.status(real_lab)] == [False]
+
+    assert start_real(1, real_lab, transport="unix").uris == lab.uris
+
+    assert running(uri) == ["one"]
+    assert (real_lab / "hosts/1/run/qemu/one.pid").read_text() == guest
 
 
 @pytest.mark.qemu

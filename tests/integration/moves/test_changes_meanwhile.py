@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import pytest
 
 from controller.plans.carrying import Plans
 from registry import HostAdminEvent
-from registry.moves import Driving
-from registry.requests import Vm
+from registry.moves import Driving, Move
+from registry.networks import NetworkSource
+from registry.requests import MembershipRule, Rules, Vm
 from tests.integration.moves.test_plans import InThisProcess, a_centre, evacuate
 from tests.integration.moves.test_rolls import Site
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR, add_request, place
 from workers import builds
 from workers.context import Outcome
+
+LAN: Final = NetworkSource(kind="bridge", name="br0")
+APART: Final = Rules(anti_affinity=MembershipRule(group="apart"))
+BESIDE: Final = Rules(affinity=MembershipRule(group="beside"))
 
 
 @pytest.fixture
@@ -71,6 +78,120 @@ def test_no_move_begins_to_a_host_that_lost_its_room_meanwhile(world: MovingWorl
 
     assert world.get(asked).last_error == "host h2 offers less memory_mib than it holds by now"
     world.assert_settled(vm, "h1")
+
+
+def assert_refused(world: MovingWorld, vm: Vm, asked: Move, told: str) -> None:
+    assert world.move(asked) is Outcome.NOT_OURS
+
+    ended = world.get(asked)
+    assert (ended.state, ended.last_error) == ("failed", told)
+    assert world.movers.log == []
+    assert world.vm(vm).host == "h1"
+    assert world.runs(vm) == ["h1"]
+    assert world.registry.check() == []
+
+
+@pytest.mark.parametrize(
+    ("asked_of_it", "labels", "changed"),
+    [
+        ({"requires": ["ssd"]}, ["ssd"], []),
+        ({"rules": Rules(zone="east")}, ["zone=east"], ["zone=west"]),
+        ({"rules": Rules(forbids=("old",))}, [], ["old"]),
+    ],
+    ids=["required", "zone", "forbidden"],
+)
+def test_no_move_begins_to_a_host_whose_labels_its_request_does_not_allow_by_now(
+    world: MovingWorld, asked_of_it: dict[str, Any], labels: list[str], changed: list[str]
+) -> None:
+    for name in ("h1", "h2"):
+        world.registry.hosts.update(name, labels=labels, actor=ACTOR)
+    vm = world.running(**asked_of_it)
+    asked = world.ask(vm)
+    world.registry.hosts.update("h2", labels=changed, actor=ACTOR)
+
+    assert_refused(world, vm, asked, "its request may not use host h2")
+    world.assert_settled(vm, "h1")
+
+
+def test_no_move_begins_to_a_host_that_lost_its_network_meanwhile(world: MovingWorld) -> None:
+    world.registry.networks.add("lan", hosts={"h1": LAN, "h2": LAN}, actor=ACTOR)
+    vm = world.running(network="lan")
+    asked = world.ask(vm)
+    world.registry.networks.change("lan", hosts={"h2": None}, actor=ACTOR)
+
+    assert_refused(world, vm, asked, "host h2 does not have its network")
+
+
+def test_no_move_begins_away_from_a_vm_that_came_to_keep_it_company(world: MovingWorld) -> None:
+    vm = world.running(rules=BESIDE)
+    asked = world.ask(vm)
+    world.running("h1", rules=BESIDE)
+
+    assert_refused(world, vm, asked, "its group or its spread forbids host h2")
+    assert world.committed()["h2"] == 0
+
+
+def test_no_move_begins_that_leaves_a_zone_with_more_than_its_part(world: MovingWorld) -> None:
+    for name, zone in (("h1", "a"), ("h2", "b"), ("h3", "c")):
+        world.registry.hosts.update(name, labels=[f"zone={zone}"], actor=ACTOR)
+    request = add_request(world.registry, count=2, rules=Rules(spread="zone"))
+    keys = [
+        key
+        for name in ("h1", "h3")
+        for key in place(world.registry, request, world.registry.hosts.get(name)).assignment_ids
+    ]
+    for key in keys:
+        assert builds.create(key, world.worker()) is Outcome.DONE
+    items = world.registry.vms.list().items
+    vm = next(each for each in items if each.host == "h1")
+    asked = world.ask(vm)
+    world.registry.hosts.update("h2", labels=["zone=c"], actor=ACTOR)
+
+    assert_refused(world, vm, asked, "its group or its spread forbids host h2")
+
+
+@pytest.mark.parametrize("rules", [APART, BESIDE, Rules(spread="zone")])
+def test_a_vm_is_no_neighbour_of_its_own_where_it_arrives(world: MovingWorld, rules: Rules) -> None:
+    for name in ("h1", "h2", "h3"):
+        world.registry.hosts.update(name, labels=["zone=a"], actor=ACTOR)
+    vm = world.running(rules=rules)
+
+    assert world.move(world.ask(vm)) is Outcome.DONE
+
+    world.assert_settled(vm, "h2")
+
+
+def test_vms_of_a_group_follow_each_other_by_a_plan(world: MovingWorld, centre: Plans) -> None:
+    first, second = world.running("h1", rules=BESIDE), world.running("h1", rules=BESIDE)
+    plan = evacuate(world, "h1", approve=True)
+
+    for _ in range(8):
+        centre.look()
+        world.sweep()
+
+    assert world.registry.plans.get(plan.id).failed == 0
+    assert world.runs(first) == world.runs(second) != ["h1"]
+
+
+def test_a_plan_goes_on_without_a_move_that_its_destination_refuses(
+    world: MovingWorld, centre: Plans
+) -> None:
+    for name in ("h1", "h2"):
+        world.registry.hosts.update(name, labels=["ssd"], actor=ACTOR)
+    vm, other = world.running("h1", requires=["ssd"]), world.running("h1")
+    plan = evacuate(world, "h1", approve=True)
+    centre.look()
+    centre.look()
+    world.registry.hosts.update("h2", labels=[], actor=ACTOR)
+
+    for _ in range(8):
+        world.sweep()
+        centre.look()
+
+    ended = world.registry.plans.get(plan.id)
+    assert (ended.state, ended.ended, ended.failed) == ("done", 2, 1)
+    assert world.runs(vm) == ["h1"]
+    assert world.runs(other) != ["h1"]
 
 
 def test_a_move_under_way_to_a_host_that_closes_arrives(world: MovingWorld) -> None:

@@ -1,0 +1,95 @@
+"""Hosts of the lab whose daemons end by themselves while `fuga up` runs.
+
+Real hosts start theirs again, whether anybody looks or not: here it is only told. One of the
+test driver has nobody else to do so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller.embedded.lab_hosts import QEMU, Lab
+from lab import driver_hosts
+from lab.driver_hosts import DriverHost
+from lab.errors import LabError
+
+#: What a real host writes when one of its daemons ended.
+_TOLD: Final = "daemons.log"
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0  #: one that lived as long begins with the first pause again
+
+
+@dataclass(slots=True)
+class _Ended:
+    """What is known of a host of the test driver that ended before."""
+
+    pause_s: float = 0.0
+    start_at: float | None = None  #: None: it runs
+    started_at: float = 0.0
+
+
+@dataclass(slots=True)
+class LabWatch:
+    """Looks at the hosts of a lab, and says what became of them; `names` as they are registered."""
+
+    folder: Path
+    lab: Lab
+    names: Sequence[str]
+    say: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    start_again: Callable[[DriverHost], None] = driver_hosts.start_again
+    _read: list[int] = field(default_factory=list)
+    _ended: dict[str, _Ended] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What was told before is known."""
+        self._read = [len(_told(host.log_dir)) for host in self.lab.hosts]
+
+    def look(self) -> None:
+        """Say what ended since the last look; start again what nobody else does."""
+        if self.lab.driver == QEMU:
+            self._tell()
+        else:
+            for name, host in zip(self.names, driver_hosts.known(self.folder), strict=False):
+                self._keep(name, host)
+
+    def _tell(self) -> None:
+        for index, (name, host) in enumerate(zip(self.names, self.lab.hosts, strict=False)):
+            lines = _told(host.log_dir)
+            for line in lines[self._read[index] :]:
+                self.say(f"{name}: {line.split(maxsplit=2)[-1]}. Guests run on.")
+            self._read[index] = len(lines)
+
+    def _keep(self, name: str, host: DriverHost) -> None:
+        if host.running():
+            if name in self._ended:
+                self._ended[name].start_at = None
+            return
+        state = self._ended.setdefault(name, _Ended())
+        if state.start_at is None:
+            self._put_off(state, f"{name}: its libvirtd ended, and all that was on it is gone")
+        elif self.now() >= state.start_at:
+            try:
+                self.start_again(host)
+            except LabError as error:
+                self._put_off(state, f"{name}: its libvirtd does not start: {error}")
+            else:
+                state.start_at, state.started_at = None, self.now()
+
+    def _put_off(self, state: _Ended, what: str) -> None:
+        steady = state.start_at is None and self.now() - state.started_at >= _LONGEST_PAUSE_S
+        longer = min(2 * state.pause_s, _LONGEST_PAUSE_S)
+        state.pause_s = _FIRST_PAUSE_S if steady or not state.pause_s else longer
+        state.start_at = self.now() + state.pause_s
+        self.say(f"{what}; it starts again in {state.pause_s:g} s")
+
+
+def _told(log_dir: Path) -> list[str]:
+    try:
+        return (log_dir / _TOLD).read_text(errors="replace").splitlines()
+    except OSError:
+        return []
