@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, Select, select
 
 from registry.ground.schema import assignment_resources, hosts, inventories, plan_moves, vms
 from registry.lifecycle import HostAdmin
@@ -29,7 +29,8 @@ def refused_there(connection: Connection, move: Row[Any]) -> str | None:
     resource = _short_of(connection, move)
     if resource is not None:
         return f"host {move.to_host} offers less {resource} than it holds by now"
-    vm = connection.execute(select(vms.c.id, vms.c.request_id).where(vms.c.id == move.vm_id)).one()
+    wanted: Select[Any] = select(vms.c.id, vms.c.request_id).where(vms.c.id == move.vm_id)
+    vm = connection.execute(wanted).one()
     against = against_rules(
         connection,
         vm,

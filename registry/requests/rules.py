@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
 from registry.errors import ConflictError, InvalidError
 from registry.ground.bulk import among, chunks, insert_if_absent
@@ -23,6 +23,7 @@ from registry.ground.names import check_labels, check_name
 from registry.ground.schema import (
     assignments,
     hosts,
+    is_arriving,
     request_groups,
     requests,
     stands,
@@ -246,15 +247,25 @@ def hosts_of_group(
 def _places(
     connection: Connection, group_ids: Collection[UUID], *, of: Collection[UUID] | None = None
 ) -> defaultdict[UUID, Counter[UUID]]:
-    """Return how many VMs of each group hold capacity on which hosts; ``of``: these VMs alone."""
+    """Return how many VMs of each group hold capacity on which hosts; ``of``: these VMs alone.
+
+    What is to be apart counts at both ends of a move. What is to be together counts where it
+    arrives: who came to the host that it leaves would be left there alone.
+    """
+    moving = select(assignments.c.vm_id).where(is_arriving)
     found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
     for some in chunks(sorted(group_ids)):
         query = (
             select(request_groups.c.group_id, assignments.c.host_id, func.count().label("vms"))
             .select_from(request_groups)
+            .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
             .join(vms, vms.c.request_id == request_groups.c.request_id)
             .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(among(connection, request_groups.c.group_id, some), stands)
+            .where(
+                among(connection, request_groups.c.group_id, some),
+                stands,
+                or_(vm_groups.c.apart, is_arriving, vms.c.id.not_in(moving)),
+            )
             .group_by(request_groups.c.group_id, assignments.c.host_id)
         )
         if of is not None:
@@ -368,8 +379,9 @@ def without_violations(
     zones = _zones(connection, {host for _, host in chosen}) if rows else {}
     in_zone = {key: dict(view.placed) for key, view in spreads.items()}
     for (vm, _), own in zip(chosen, leaving, strict=False):
-        for group, _ in groups.get(vm.request_id, ()):
-            places[group] -= Counter(own)
+        its_groups = [group for group, _ in groups.get(vm.request_id, ())]
+        for group, there in _places(connection, its_groups, of=[vm.id]).items():
+            places[group] -= there
         if vm.request_id in spreads:
             its = Counter(_zones(connection, own).values())
             counted = in_zone[vm.request_id].items()

@@ -13,8 +13,8 @@ from registry.networks import NetworkSource
 from registry.requests import MembershipRule, Rules, Vm
 from tests.integration.moves.test_plans import InThisProcess, a_centre, evacuate
 from tests.integration.moves.test_rolls import Site
-from tests.integration.moves.world import MovingWorld
-from tests.register import ACTOR, add_request, place
+from tests.integration.moves.world import NAMES, MovingWorld
+from tests.register import ACTOR, add_request, place, take_lease
 from workers import builds
 from workers.context import Outcome
 
@@ -122,13 +122,21 @@ def test_no_move_begins_to_a_host_that_lost_its_network_meanwhile(world: MovingW
     assert_refused(world, vm, asked, "host h2 does not have its network")
 
 
-def test_no_move_begins_away_from_a_vm_that_came_to_keep_it_company(world: MovingWorld) -> None:
-    vm = world.running(rules=BESIDE)
-    asked = world.ask(vm)
-    world.running("h1", rules=BESIDE)
+def test_no_move_begins_away_from_a_vm_that_was_to_follow_and_stays(
+    world: MovingWorld, centre: Plans
+) -> None:
+    vms = [world.running("h1", rules=BESIDE) for _ in range(2)]
+    plan = evacuate(world, "h1", approve=True)
+    centre.look()
+    centre.look()
+    first, second = world.registry.moves.list().items
+    world.registry.moves.cancel(first.id, actor=ACTOR)
 
-    assert_refused(world, vm, asked, "its group or its spread forbids host h2")
-    assert world.committed()["h2"] == 0
+    vm = next(each for each in vms if each.id == second.vm_id)
+    assert_refused(world, vm, second, f"its group or its spread forbids host {second.to_host}")
+    assert [world.committed()[name] for name in ("h2", "h3")] == [0, 0]
+    centre.look()
+    assert world.registry.plans.get(plan.id).state == "done"
 
 
 def test_no_move_begins_that_leaves_a_zone_with_more_than_its_part(world: MovingWorld) -> None:
@@ -159,6 +167,41 @@ def test_a_vm_is_no_neighbour_of_its_own_where_it_arrives(world: MovingWorld, ru
     assert world.move(world.ask(vm)) is Outcome.DONE
 
     world.assert_settled(vm, "h2")
+
+
+def where_a_round_sees(world: MovingWorld, rules: Rules) -> set[str]:
+    """Hosts where a group has VMs, as a round sees it that is to place another of them."""
+    add_request(world.registry, rules=rules)
+    [group] = world.registry.rounds.read_cluster(take_lease(world.registry)).vm_groups
+    return {name for name in NAMES if world.registry.hosts.get(name).id in group.hosts}
+
+
+def test_who_is_to_be_beside_a_vm_that_moves_goes_to_where_it_will_be(world: MovingWorld) -> None:
+    vm = world.running("h1", rules=BESIDE)
+    asked = world.ask(vm, "h2")
+    request = add_request(world.registry, rules=BESIDE)
+
+    at_old = place(world.registry, request, world.registry.hosts.get("h1"))
+    at_new = place(world.registry, request, world.registry.hosts.get("h2"))
+
+    assert (at_old.assignment_ids, len(at_new.assignment_ids)) == ((), 1)
+    assert where_a_round_sees(world, BESIDE) == {"h2"}
+    assert world.move(asked) is Outcome.DONE
+    assert world.vm(vm).host == "h2"
+
+
+def test_who_is_to_be_apart_from_a_vm_that_moves_avoids_both_its_hosts(world: MovingWorld) -> None:
+    vm = world.running("h1", rules=APART)
+    world.ask(vm, "h2")
+
+    assert where_a_round_sees(world, APART) == {"h1", "h2"}
+
+
+def test_a_move_that_fails_has_its_group_where_it_was(world: MovingWorld) -> None:
+    vm = world.running("h1", rules=BESIDE)
+    world.registry.moves.cancel(world.ask(vm, "h2").id, actor=ACTOR)
+
+    assert where_a_round_sees(world, BESIDE) == {"h1"}
 
 
 def test_vms_of_a_group_follow_each_other_by_a_plan(world: MovingWorld, centre: Plans) -> None:
