@@ -221,6 +221,18 @@ class RoundPurgedError(RegistryError):
         self.decided_at = decided_at
 
 
+class RoundDamagedError(RegistryError):
+    """The stored inputs or the outcome of the round cannot be read."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"the inputs or the outcome of round {number} cannot be read: they were damaged after"
+            " it was decided. Its summary and other rounds are not concerned; a backup from before"
+            " has them whole"
+        )
+        self.number = number
+
+
 class UriRefusedError(RegistryError):
     """The libvirt URI could run programs, or its scheme or host is not allowed."""
 

@@ -11,8 +11,8 @@ from controller.host_names import Reader
 from controller.questions.explanations import VmExplanation, WeighedCombination
 from controller.questions.moved import story_of, told_move
 from controller.rounds.games import in_words, solved_games
-from controller.rounds.inputs import RoundInputs, decode_inputs
-from registry import CopyState, Registry
+from controller.rounds.inputs import RoundInputs, inputs_of_round
+from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
 from registry.hosts import outlook
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
@@ -120,13 +120,16 @@ def _how_far(image: ImageWait) -> str:
 def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
     assert vm.host is not None  # noqa: S101 - asked of placed VMs alone
     host_name = reader.host(vm.host)
-    purged = f"round {record.number} placed it on {host_name}; the details of the game are purged"
-    told = _told(vm, record, reader, purged)
-    if record.stored is None:
-        return told
-    inputs = decode_inputs(record.stored.inputs)
+    placed = f"round {record.number} placed it on {host_name}; the details of the game are"
+    try:
+        inputs = inputs_of_round(record)
+    except RoundPurgedError:
+        return _told(vm, record, reader, f"{placed} purged")
+    except RoundDamagedError:
+        return _told(vm, record, reader, f"{placed} damaged, and cannot be read")
+    told = _told(vm, record, reader, placed)
     names = inputs.names
-    details = record.stored.outcome["details"]
+    details = record.decision().outcome["details"]
     host = next((h for h, (_, name) in enumerate(names.hosts) if name == vm.host), None)
     request = next(
         (q for q, (each, _, _) in enumerate(names.requests) if each == str(vm.request_id)), None

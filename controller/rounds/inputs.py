@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.rounds.reading import reading
 from controller.rounds.snapshots import KnownArrays, Names
 from placement import Allocation, Allowance, IntArray, LeftOut, Reason, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, ZoneInputs
@@ -42,6 +43,7 @@ from placement.round.reserved import (
 from placement.round.spot import Spot
 from placement.round.tenant_tree import TenantTree
 from placement.rules.patience import Patience, waiting_levels
+from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
 _OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority", "spot")
@@ -346,6 +348,22 @@ def packed(document: Any) -> bytes:
 def decode_inputs(data: bytes) -> RoundInputs:
     """Read back what `RoundInputs.encode` wrote."""
     return inputs_of(json.loads(zlib.decompress(data)))
+
+
+def inputs_of_round(record: RoundRecord) -> RoundInputs:
+    """Return what a stored round was decided on.
+
+    Raises
+    ------
+    RoundPurgedError
+        If that is no longer kept.
+    RoundDamagedError
+        If it, or the outcome, cannot be read.
+    """
+    stored = record.decision()
+    with reading(record.number):
+        stored.outcome["details"]
+        return decode_inputs(stored.inputs)
 
 
 def inputs_of(document: Mapping[str, Any]) -> RoundInputs:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.rounds.inputs import decode_inputs
+from controller.rounds.inputs import inputs_of_round
 from controller.rounds.policy_process import Beside, PolicyProcess
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry
@@ -46,12 +46,14 @@ def replay_round(
         If there is no such round.
     RoundPurgedError
         If what it was decided on is no longer kept.
+    RoundDamagedError
+        If that, or the outcome, cannot be read.
     PolicyFailedError
         If the policy does not decide within ten minutes.
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    policy = decode_inputs(stored.inputs).policy
+    policy = inputs_of_round(record).policy
     process = process or PolicyProcess()
     started = time.perf_counter()
     try:
@@ -83,7 +85,7 @@ def game_of_round(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    policy = decode_inputs(stored.inputs).policy
+    policy = inputs_of_round(record).policy
     process = process or PolicyProcess()
     try:
         told = process.decide_in_steps(stored.inputs, most, policy=policy, deadline_s=REPLAY_TIME_S)
@@ -121,6 +123,7 @@ def decide_again_by(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
+    inputs_of_round(record)  # what is damaged is told here, not as the other policy's failure
     process = process or PolicyProcess()
     beside = Beside(
         inputs=stored.inputs,

@@ -17,7 +17,7 @@ import structlog
 from controller.errors import PolicyFailedError
 from controller.rounds.policy_process import Beside, PolicyProcess
 from placement.catalog.zone_policies import NamedPolicy
-from registry import Registry, RoundPurgedError, StaleEpochError
+from registry import Registry, RoundDamagedError, RoundPurgedError, StaleEpochError
 from registry.rounds import Decided, Lease, NewShadowRound
 
 log = structlog.get_logger()
@@ -125,7 +125,7 @@ class Shadow:
                 zone_of=self._zones() if second.zones else {},
             )
             found = self._process.decide_beside(beside, deadline_s=second.deadline_s)
-        except (PolicyFailedError, RoundPurgedError) as error:
+        except (PolicyFailedError, RoundPurgedError, RoundDamagedError) as error:
             log.warning("shadow_round_failed", round=number, policy=second.name, error=str(error))
             return NewShadowRound(**told, error=str(error))
         del found["requests"]  # those of tenants are kept

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.rounds.inputs import decode_inputs
+from controller.rounds.reading import reading
 from controller.settings import ControllerSettings
 from placement.catalog.zone_policies import ELSEWHERE
+from registry import RoundDamagedError
 from registry.operating import PastDecision
 
 
@@ -30,11 +32,17 @@ def decided_lately(newest: PastDecision | None, otherwise: Mapping[str, Any]) ->
     told_by = f"round {newest.round}"
     zones: Mapping[str, Any] = otherwise["zone_policies"]
     if newest.inputs is not None:
-        zones = {
-            zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
-            for zone in decode_inputs(newest.inputs).zones
-            if zone.name != ELSEWHERE
-        }
+        try:
+            with reading(newest.round):
+                stored = decode_inputs(newest.inputs).zones
+        except RoundDamagedError:
+            told_by += ", zones from the settings because its inputs are damaged"
+        else:
+            zones = {
+                zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
+                for zone in stored
+                if zone.name != ELSEWHERE
+            }
     else:
         told_by += ", zones from the settings because its inputs are purged"
     return {

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from registry.errors import RoundPurgedError
+from registry.errors import RoundDamagedError, RoundPurgedError
 from registry.lifecycle import (
     SlotLoopState,
 )
@@ -426,10 +426,13 @@ class RoundRecord(RoundSummary):
 
     parameters: Mapping[str, Any]
     budget_units: int | None
-    stored: StoredDecision | None  #: None: purged
+    stored: StoredDecision | None  #: None: purged, or damaged
+    damaged: bool = False  #: what is stored cannot be read
 
     def decision(self) -> StoredDecision:
-        """Return what a replay needs, or raise `RoundPurgedError`."""
+        """Return what a replay needs, or raise `RoundPurgedError` or `RoundDamagedError`."""
+        if self.damaged:
+            raise RoundDamagedError(self.number)
         if self.stored is None:
             raise RoundPurgedError(self.number, self.created_at)
         return self.stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from typing import Any
 
 from sqlalchemy import Row, select
@@ -96,7 +97,7 @@ class Rounds:
             **_summary_fields(row),
             parameters=row.parameters,
             budget_units=row.budget_units,
-            stored=_stored(row),
+            **_decision(row),
         )
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RoundSummary]:
@@ -115,12 +116,15 @@ class Rounds:
             return last_round(connection)
 
 
-def _stored(row: Row[Any]) -> StoredDecision | None:
+def _decision(row: Row[Any]) -> dict[str, Any]:
     if row.inputs is None:
-        return None
+        return {"stored": None}
     packed = row.packed_outcome
-    outcome = unpack(packed) if packed is not None else row.outcome
-    return StoredDecision(inputs=row.inputs, outcome=outcome)
+    try:
+        outcome = unpack(packed) if packed is not None else row.outcome
+    except (zlib.error, ValueError):
+        return {"stored": None, "damaged": True}
+    return {"stored": StoredDecision(inputs=row.inputs, outcome=outcome)}
 
 
 def _summary_fields(row: Row[Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _MEANINGS: Final = {
     403: "The token does not allow this, or a quota is exceeded.",
     404: "Not found, or it belongs to another tenant.",
     409: "Not possible in the present state.",
-    410: "It has been purged.",
+    410: "It has been purged, or is damaged.",
     412: "It does not match `If-Match`; nothing was changed.",
     413: "The body is too large.",
     415: "The path does not accept the body's content type.",

@@ -60,6 +60,7 @@ from registry import (
     QuotaExceededError,
     RegistryUnavailableError,
     ReservationError,
+    RoundDamagedError,
     RoundPurgedError,
     SchemaOutdatedError,
     UriRefusedError,
@@ -121,6 +122,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         ),
         NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "Not found"),
         RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "Purged"),
+        RoundDamagedError: Kind(HTTPStatus.GONE, "damaged", "Damaged"),
         DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "Already exists"),
         MoveRefusedError: Kind(HTTPStatus.CONFLICT, "move_refused", "VM cannot be moved"),
         ReservationError: Kind(

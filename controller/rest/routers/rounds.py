@@ -83,7 +83,7 @@ def list_policies(caller: Operator) -> Page[PolicyView]:
     return Page((*ours, *others), None)
 
 
-@router.get("/{number}", response_model=RoundDetail, responses=problems(404))
+@router.get("/{number}", response_model=RoundDetail, responses=problems(404, 410))
 def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry) -> RoundDetail:
     """Show a round; operators also see the decision of the second policy."""
     shadow = registry.shadows.get(number) if reader.is_operator else None

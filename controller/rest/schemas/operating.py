@@ -25,6 +25,7 @@ from controller.rest.schemas.values import (
     moment,
 )
 from controller.rounds.games import solved_games
+from controller.rounds.reading import reading
 from controller.rounds.told import ToldEnding, ToldReservation, told_endings, told_reservations
 from registry import QuotaExcess, SlotLoopState
 from registry.journal import Event
@@ -246,20 +247,19 @@ class RoundDetail(BaseModel):
 
     @classmethod
     def of(cls, record: RoundRecord, shadow: ShadowRound | None) -> RoundDetail:
-        """Return a round as the API shows it."""
-        stored = record.stored
-        told = {
-            "outcome": None if stored is None else stored.outcome,
-            "games": []
-            if stored is None
-            else [
-                GameView.model_validate(each) for each in solved_games(stored.outcome["details"])
-            ],
-            "spot_endings": [] if stored is None else list(told_endings(stored)),
-            "reservations": [] if stored is None else list(told_reservations(stored)),
-            "replayable": stored is not None,
-            "shadow": shadow,
-        }
+        """Return a round as the API shows it, or raise `RoundDamagedError`."""
+        told: dict[str, Any] = {"replayable": False, "shadow": shadow}
+        if record.stored is not None or record.damaged:
+            stored = record.decision()
+            with reading(record.number):
+                games = solved_games(stored.outcome["details"])
+                told |= {
+                    "outcome": stored.outcome,
+                    "games": [GameView.model_validate(each) for each in games],
+                    "spot_endings": list(told_endings(stored)),
+                    "reservations": list(told_reservations(stored)),
+                    "replayable": True,
+                }
         return cls.model_validate(record).model_copy(update=told)
 
 

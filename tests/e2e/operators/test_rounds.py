@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 
 import pytest
 
@@ -321,3 +322,37 @@ def test_a_round_whose_inputs_were_purged_is_shown_and_not_replayed(
 
     assert (shown["placed"], shown["replayable"], shown["outcome"]) == (1, False, None)
     assert "FUGA_KEEP_INPUTS_DAYS" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE round_inputs SET inputs = ?",
+        "UPDATE round_inputs SET packed_outcome = ?",
+    ],
+)
+@pytest.mark.parametrize("left", [b"", b"\x78\x5e\x00", zlib.compress(b"{}"), zlib.compress(b"[")])
+def test_a_round_whose_bytes_are_damaged_is_told_as_that(
+    api: Api, decider: PolicyProcess, raw: RawSql, damage: str, left: bytes
+):
+    add_host(api.registry, "h1")
+    ask(api, "a", 1)
+    run_slot(api.registry, decider)
+    raw.run(damage, left)
+
+    for method, path, body in (
+        ("GET", "/v1/rounds/1", None),
+        ("POST", "/v1/rounds/1/replay", None),
+        ("GET", "/v1/rounds/1/game", None),
+        ("POST", "/v1/rounds/1/second-policy", {"policy": "first_fit"}),
+    ):
+        if (path, "inputs = ?" in damage) == ("/v1/rounds/1", True):
+            continue  # of its inputs it shows names alone, where a round ended or kept something
+        answer = api.operator.request(method, path, json=body)
+        assert "round 1 cannot be read" in the_problem(answer, 410, "damaged")["detail"]
+
+    [vm] = api.tenant_a.get("/v1/vms").json()["items"]
+    told = api.tenant_a.get(f"/v1/vms/{vm['id']}/explanation").json()
+    assert told["message"].endswith("the details of the game are damaged, and cannot be read")
+    [summary] = api.operator.get("/v1/rounds").json()["items"]
+    assert summary["placed"] == 1
