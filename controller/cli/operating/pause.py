@@ -49,3 +49,17 @@ def paused(session: Session) -> str | None:
         f"the slot loop is paused since {clock(found['changed_at'])}{by}: {found['reason']}."
         " Resume it with `fuga resume`."
     )
+
+
+def halted(session: Session) -> str | None:
+    """Return a sentence about why nothing is decided, by a pause or for want of somebody."""
+    if told := paused(session):
+        return told
+    try:
+        late = session.api.get("status")["late"]
+    except ApiError:
+        return None
+    nobody = next((each for each in late if each["what"] == "decide" and each["nobody"]), None)
+    if nobody is None:
+        return None
+    return f"nothing is decided: {nobody['message']}. Operators: see `fuga status`."

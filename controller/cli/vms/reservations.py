@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,12 +13,10 @@ from controller.calling.completion import complete_vm_type
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import find_reservation
 from controller.calling.waiting import progress
+from controller.cli.operating.pause import halted
 from controller.cli.vms.changes import iso_time, parse_ttl
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import Column, clock, field, short_id
-
-if TYPE_CHECKING:
-    from controller.client.http import Client
 
 app = typer.Typer(name="reservation", no_args_is_help=True, help="Show and cancel reservations.")
 ReservationArgument = Annotated[
@@ -27,6 +25,7 @@ ReservationArgument = Annotated[
 #: It is decided within seconds, or no control centre is there.
 _DECIDED_S: Final = 120.0
 _LOOK_EVERY_S: Final = 0.5
+_OPEN: Final = ("asked", "accepted", "in_force")
 
 COLUMNS = (
     Column("id", lambda row: short_id(row["id"])),
@@ -100,10 +99,10 @@ def reserve(
     body |= {key: value for key, value in (("name", name), ("tenant", tenant)) if value}
     made = session.api.post("reservations", body)
     if wait:
-        made = _decided(session.api, made, quiet=session.json)
+        made = _decided(session, made)
     if made["state"] == "refused":
         raise CliError(f"reservation {made['name']} is refused: {made['decision']['message']}")
-    session.answer(made, *_told(made))
+    _answer(session, made)
 
 
 @listing
@@ -128,8 +127,7 @@ def reservations(
 @with_session
 def show(session: Session, reservation: ReservationArgument) -> None:
     """Show a reservation: what was decided, and what is left of it."""
-    found = find_reservation(session.api, reservation)
-    session.answer(found, *_told(found))
+    _answer(session, find_reservation(session.api, reservation))
 
 
 @app.command()
@@ -139,6 +137,13 @@ def cancel(session: Session, reservation: ReservationArgument) -> None:
     found = find_reservation(session.api, reservation)
     answer = session.api.delete(f"reservations/{found['id']}")
     session.answer(answer, f"cancelled reservation {answer['name']}")
+
+
+def _answer(session: Session, found: Mapping[str, Any]) -> None:
+    """Tell of a reservation; of one that is not over also why nobody keeps room for it now."""
+    session.answer(found, *_told(found))
+    if found["state"] in _OPEN and not session.json and (told := halted(session)):
+        session.say(told)
 
 
 def _told(found: Mapping[str, Any]) -> list[str]:
@@ -155,16 +160,17 @@ def _told(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _decided(api: Client, made: Mapping[str, Any], *, quiet: bool) -> dict[str, Any]:
+def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
     seen, end = dict(made), time.monotonic() + _DECIDED_S
-    with progress(quiet=quiet) as tell:
+    with progress(quiet=session.json) as tell:
         while seen["state"] == "asked":
             if time.monotonic() > end:
+                why = halted(session) or "`fuga status` says whether a control centre leads."
                 raise WaitExpiredError(
-                    f"reservation {seen['name']} is not decided after {_DECIDED_S:g} s; `fuga"
-                    " status` says whether a control centre leads"
+                    f"reservation {seen['name']} is not decided after {_DECIDED_S:g} s: {why} It"
+                    f" stays; `fuga reservation show {seen['name']}` shows what became of it"
                 )
             tell("the control centre decides the reservation")
             time.sleep(_LOOK_EVERY_S)
-            seen = api.get(f"reservations/{seen['id']}")
+            seen = session.api.get(f"reservations/{seen['id']}")
     return seen
