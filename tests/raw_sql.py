@@ -33,11 +33,11 @@ class RawSql:
             self._connection = sqlite3.connect(str(parsed.database), isolation_level=None)
             self._connection.row_factory = sqlite3.Row
         else:
-            self._connection = psycopg.connect(
-                parsed.set(drivername="postgresql").render_as_string(hide_password=False),
-                autocommit=True,
-                row_factory=dict_row,
+            words: dict[str, Any] = parsed.translate_connect_args(
+                username="user", database="dbname"
             )
+            words |= parsed.query
+            self._connection = psycopg.connect(**words, autocommit=True, row_factory=dict_row)
 
     def close(self) -> None:
         self._connection.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import LabHost
+from monitor.sharing import rank
 from registry import HostAdminEvent
 from registry.hosts import MonitorSeen
 from tests.integration.workers.site import ServiceProcess, Site, open_site
@@ -50,6 +51,15 @@ def watched(site: Site, *monitors: ServiceProcess) -> list[int]:
     return [each.watched if each is not None and each.is_live else 0 for each in found]
 
 
+def shares(site: Site, *monitors: ServiceProcess) -> list[int] | None:
+    """Return how many hosts fall to each by their common rule; None until all were seen."""
+    found = [each.id for each in (seen(site, monitor) for monitor in monitors) if each is not None]
+    if len(found) < len(monitors):
+        return None
+    hosts = site.registry.hosts.all()
+    return [sum(rank(host.id, each, found) == 0 for host in hosts) for each in found]
+
+
 def all_are_looked_at_since(site: Site, moment: datetime, names: set[str]) -> bool:
     return all((site.registry.hosts.get(name).last_polled_at or moment) > moment for name in names)
 
@@ -59,9 +69,11 @@ def test_hosts_of_a_monitor_that_ends_or_hangs_are_taken_over(
     site: Site, hosts: list[LabHost], how: signal.Signals
 ) -> None:
     monitors = [site.start("monitor", **SETTINGS) for _ in range(2)]
-    eventually(lambda: sum(watched(site, *monitors)) == HOSTS and seen(site, monitors[1]))
+    # The first one polls all hosts until it knows the second.
+    eventually(lambda: watched(site, *monitors) == shares(site, *monitors))
     victim, other = sorted(monitors, key=lambda each: -watched(site, each)[0])
-    assert watched(site, victim)[0] >= HOSTS / 2
+    share = watched(site, victim)[0]
+    assert share >= HOSTS / 2
 
     victim.send(how)
     eventually(lambda: watched(site, victim, other) == [0, HOSTS])
@@ -70,8 +82,7 @@ def test_hosts_of_a_monitor_that_ends_or_hangs_are_taken_over(
     eventually(lambda: all_are_looked_at_since(site, moment, {host.name for host in hosts}))
     if how == signal.SIGSTOP:
         victim.send(signal.SIGCONT)
-        eventually(lambda: watched(site, victim)[0] >= HOSTS / 2)
-        eventually(lambda: sum(watched(site, victim, other)) == HOSTS)
+        eventually(lambda: watched(site, victim, other) == [share, HOSTS - share])
     # Nothing of it was a host's fault.
     assert {site.registry.hosts.get(host.name).missed_polls for host in hosts} == {0}
     assert [

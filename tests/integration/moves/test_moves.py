@@ -14,7 +14,6 @@ from registry.requests import MembershipRule, Rules
 from registry.work import Due
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import MovingWorld
-from tests.integration.workers.world import eventually
 from tests.register import ACTOR
 from workers.context import MoveOptions, Outcome
 
@@ -195,12 +194,16 @@ def kill(_: object = None) -> None:
     raise KilledError
 
 
-def killed_at(name: str):  # type: ignore[no-untyped-def]
+def kill_worker(world: MovingWorld, asked: Move, at: str) -> None:
+    """A worker dies at a checkpoint of a move, and its lease ends."""
+
     def checkpoint(reached: str) -> None:
-        if reached == name:
+        if reached == at:
             raise KilledError
 
-    return checkpoint
+    with pytest.raises(KilledError):
+        world.move(asked, checkpoint=checkpoint)
+    world.let_claim_end(asked)
 
 
 @pytest.mark.parametrize("checkpoint", ["move.after_volumes", "move.after_move", "move.after_look"])
@@ -209,11 +212,10 @@ def test_another_worker_finds_out_what_became_of_a_move(
 ) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    with pytest.raises(KilledError):
-        world.move(asked, lease_s=0.01, checkpoint=killed_at(checkpoint))
+    kill_worker(world, asked, checkpoint)
     assert world.get(asked).state == "moving"
 
-    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+    assert world.move(asked, "w2") != Outcome.NOT_OURS
 
     assert world.get(asked).state == "moved"
     world.assert_settled(vm, "h2")
@@ -227,12 +229,13 @@ def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(
 
     def overtake(reached: str) -> None:
         if reached == "move.after_move":
+            world.let_claim_end(asked)
             assert world.move(asked, "w2") == Outcome.DONE
             assert world.get(asked).downtime_ms is None
             taken_over.append(world.get(asked))
 
     taken_over: list[Move] = []
-    assert world.move(asked, lease_s=0.0001, checkpoint=overtake) == Outcome.CLAIM_LOST
+    assert world.move(asked, checkpoint=overtake) == Outcome.CLAIM_LOST
     world.assert_settled(vm, "h2")
     [seen] = taken_over
     assert world.get(asked) == replace(seen, downtime_ms=150)
@@ -243,9 +246,14 @@ def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWo
     vm = world.running()
     asked = world.ask(vm)
     outcomes = []
-    world.movers.during = lambda: outcomes.append(world.move(asked, "w2"))
 
-    outcomes.append(world.move(asked, lease_s=0.0001))
+    def take_over() -> None:
+        world.let_claim_end(asked)
+        outcomes.append(world.move(asked, "w2"))
+
+    world.movers.during = take_over
+
+    outcomes.append(world.move(asked))
 
     assert Outcome.DONE in outcomes
     world.assert_settled(vm, "h2")
@@ -417,8 +425,7 @@ def test_a_source_that_is_fenced_in_the_middle_does_not_end_a_guest_that_arrived
 ) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    with pytest.raises(KilledError):
-        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_move"))
+    kill_worker(world, asked, "move.after_move")
     fence(world, "h1")
     assert world.vm(vm).observed == "running"
 
@@ -434,8 +441,7 @@ def test_a_vm_whose_source_is_fenced_before_it_arrived_waits_for_a_place(
 ) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    with pytest.raises(KilledError):
-        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_volumes"))
+    kill_worker(world, asked, "move.after_volumes")
     fence(world, "h1")
     assert world.vm(vm).host is None
 
@@ -498,14 +504,13 @@ def test_a_vm_whose_destination_is_fenced_after_it_left_starts_again_from_its_di
 ) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    with pytest.raises(KilledError):
-        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_move"))
+    kill_worker(world, asked, "move.after_move")
     assert world.runs(vm) == ["h2"]
     fence(world, "h2")
     world.report("h1")
     assert "vm_missing" not in events(world, vm)  # the worker at the move tells where it is
 
-    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+    assert world.move(asked, "w2") != Outcome.NOT_OURS
 
     assert world.get(asked).state == "failed"
     assert "h2 was fenced" in str(world.get(asked).last_error)
@@ -528,10 +533,11 @@ def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
             world.hosts["h2"].domains = there
             world.hosts["h2"].unreachable = False
 
-    assert world.move(asked, lease_s=0.01, checkpoint=return_from_fence) == Outcome.CLAIM_LOST
+    assert world.move(asked, checkpoint=return_from_fence) == Outcome.CLAIM_LOST
     world.hosts["h2"].domains.clear()  # as a leftover is
+    world.let_claim_end(asked)
 
-    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+    assert world.move(asked, "w2") != Outcome.NOT_OURS
 
     assert world.get(asked).state == "failed"
     world.assert_settled(vm, "h1")
@@ -540,12 +546,11 @@ def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
 def test_a_move_to_a_host_that_was_fenced_meanwhile_is_not_begun_again(world: MovingWorld) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    with pytest.raises(KilledError):
-        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_volumes"))
+    kill_worker(world, asked, "move.after_volumes")
     fence(world, "h2")
     world.hosts["h2"].unreachable = False
 
-    eventually(lambda: world.move(asked, "w2") != Outcome.NOT_OURS)
+    assert world.move(asked, "w2") != Outcome.NOT_OURS
 
     assert world.get(asked).state == "failed"
     assert world.movers.log == []
@@ -610,15 +615,14 @@ def test_a_guest_that_went_off_where_it_had_arrived_is_judged_by_how_it_did(
 ) -> None:
     vm = world.running("h1")
     asked = world.ask(vm)
-    with pytest.raises(KilledError):
-        world.move(asked, lease_s=0.01, checkpoint=killed_at("move.after_move"))
+    kill_worker(world, asked, "move.after_move")
     there = world.hosts["h2"].domains
     there[str(vm.id)] = replace(
         there[str(vm.id)], state=DomainState.STOPPED, run=None, off_reason=off_reason
     )
     world.report("h2")  # its place is h1 still
 
-    eventually(lambda: world.move(asked, "w2") == Outcome.DONE)
+    assert world.move(asked, "w2") == Outcome.DONE
     world.report("h2")
 
     found = world.vm(vm)

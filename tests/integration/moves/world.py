@@ -18,6 +18,7 @@ from registry.moves import Move
 from registry.requests import Vm
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.fakes.movers import FakeMover, FakeMovers
+from tests.raw_sql import raw_sql
 from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type, place, take_lease
 from workers import builds, moves, removals
 from workers.context import Outcome, WorkerContext
@@ -100,6 +101,12 @@ class MovingWorld:
 
     def move(self, asked: Move, name: str = "w1", **changes: Any) -> Outcome:
         return moves.move(asked.id, self.worker(name, **changes))
+
+    def let_claim_end(self, asked: Move) -> None:
+        """End the lease of the worker that has a move: another may take it over."""
+        with raw_sql(self.registry.database_url) as raw:
+            sql = "UPDATE moves SET claim_until = '2020-01-01 00:00:00.000000' WHERE id = ?"
+            raw.run(sql, raw.key(asked.id))
 
     def sweep(self) -> None:
         """Do all that is due, as the control centre and its workers do."""
