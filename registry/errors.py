@@ -262,12 +262,14 @@ class ImageRefusedError(RegistryError):
 class ImageTooLargeError(RegistryError):
     """The image is larger than the operator allows."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, size_bytes: int | None = None) -> None:
+        length = f"more than {limit} bytes" if size_bytes is None else f"{size_bytes} bytes"
         super().__init__(
-            f"the image has more than {limit} bytes ({limit >> 30} GiB), which FUGA_IMAGE_MAX_GIB"
-            " is set to"
+            f"the image has {length}, and the limit is {limit} ({limit >> 30} GiB): an operator"
+            " sets it with FUGA_IMAGE_MAX_GIB"
         )
         self.limit = limit
+        self.size_bytes = size_bytes
 
 
 class ImageUrlRefusedError(RegistryError):
@@ -286,6 +288,23 @@ class ImageStoreError(RegistryError):
         super().__init__(f"the image store {folder} cannot be used: {reason}")
         self.folder = str(folder)
         self.reason = reason
+
+
+class ImageStoreFullError(ImageStoreError):
+    """The disk of the image store has no room for an image."""
+
+    def __init__(
+        self, folder: object, *, needed_bytes: int, free_bytes: int, margin_bytes: int
+    ) -> None:
+        super().__init__(
+            folder,
+            f"the image needs {needed_bytes / (1 << 30):.2f} GiB; {free_bytes / (1 << 30):.2f} GiB"
+            f" are free on its disk, and {margin_bytes / (1 << 30):.2f} GiB stay free"
+            " (FUGA_IMAGE_MARGIN_GIB): free some, or convert a raw image to qcow2",
+        )
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+        self.margin_bytes = margin_bytes
 
 
 class RegistryUnavailableError(RegistryError):

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -55,6 +55,10 @@ class SharedSettings(BaseSettings):
         description="URL prefixes that images may be downloaded from, whole folders.",
     )
     image_max_gib: PositiveInt = Field(default=100, description="Maximum size of an image file.")
+    image_margin_gib: NonNegativeInt = Field(
+        default=1,
+        description="Disk space that images leave free in the image store.",
+    )
     image_keys: frozenset[Path] = Field(
         default=frozenset(),
         description="Public key files of minisign or cosign, the same for API and workers."
@@ -133,6 +137,7 @@ class SharedSettings(BaseSettings):
         return ImageStore(
             folder.resolve(),
             max_bytes=self.image_max_gib << 30,
+            margin_bytes=self.image_margin_gib << 30,
             keys=read_keys(self.image_keys),
         )
 

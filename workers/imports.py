@@ -6,6 +6,7 @@ Those that were sent to an API without a QEMU to check them with are checked her
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Final
 from uuid import UUID
@@ -104,7 +105,7 @@ def _download(claimed: Import, incoming: Incoming, context: WorkerContext) -> No
         incoming.write(piece)
         context.checkpoint("import.piece")
 
-    download(claimed.url, context.image_urls, take, _patience(claimed, context))
+    download(claimed.url, context.image_urls, take, _patience(claimed, context, incoming.announce))
 
 
 def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
@@ -118,17 +119,22 @@ def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
 
         def take(piece: bytes, gathered: bytearray = gathered) -> None:
             gathered.extend(piece)
-            if len(gathered) > MAX_SIGNATURE_BYTES:
-                raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
+            _announce_signature(len(gathered))
 
         with suppress(NotThereError):
             url = claimed.url + suffix
-            download(url, context.image_urls, take, _patience(claimed, context))
+            patience = _patience(claimed, context, _announce_signature)
+            download(url, context.image_urls, take, patience)
             return bytes(gathered)
     return None
 
 
-def _patience(claimed: Import, context: WorkerContext) -> Patience:
+def _announce_signature(size_bytes: int) -> None:
+    if size_bytes > MAX_SIGNATURE_BYTES:
+        raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
+
+
+def _patience(claimed: Import, context: WorkerContext, announce: Callable[[int], None]) -> Patience:
     told_at = time.monotonic()
 
     def look(came_bytes: int) -> None:
@@ -145,6 +151,6 @@ def _patience(claimed: Import, context: WorkerContext) -> Patience:
     return Patience(
         piece_s=context.piece_deadline_s,
         whole_s=context.upload_deadline_s,
-        max_bytes=context.store.max_bytes,
+        announce=announce,
         look=look,
     )

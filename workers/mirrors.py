@@ -20,7 +20,6 @@ from urllib.parse import urljoin
 
 import httpx
 
-from registry import ImageTooLargeError
 from registry.images import check_image_url
 from workers.errors import FetchFailedError, NotThereError
 
@@ -36,7 +35,7 @@ class Patience:
 
     piece_s: float  #: for each MiB, and for the beginning
     whole_s: float
-    max_bytes: int
+    announce: Callable[[int], None]  #: raises if a file of so many bytes must not come
     look: Callable[[int], None]  #: told how many bytes came, often; raises what ends the download
 
 
@@ -49,8 +48,10 @@ def download(
     ------
     FetchFailedError
         If it cannot be had, or not in time. `NotThereError`: the server has no such file.
-    ImageUrlRefusedError, ImageTooLargeError
+    ImageUrlRefusedError
         If the operator does not allow it.
+
+    What ``take`` and ``patience`` raise ends the download.
     """
     asyncio.run(_Download(url, prefixes, take, patience).run())
 
@@ -141,5 +142,5 @@ class _Download:
                 f"it is compressed (Content-Encoding: {packed[:40]!r}), which was not requested",
             )
         announced = response.headers.get("Content-Length", "")
-        if announced.isdecimal() and int(announced[:20]) > self._patience.max_bytes:
-            raise ImageTooLargeError(self._patience.max_bytes)
+        if announced.isdecimal():
+            self._patience.announce(int(announced[:20]))

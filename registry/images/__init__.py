@@ -1,8 +1,9 @@
 """What disks rest on: images, their files, and their copies on hosts."""
 
 from registry.images.files import check_image_files, remove_files_of_removed, remove_strays
+from registry.images.incoming import Incoming, Stored
 from registry.images.signatures import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, read_keys
-from registry.images.store import ImageStore, Incoming, Stored
+from registry.images.store import ImageStore
 from registry.images.urls import check_image_url
 from registry.records.images import BuildImage, Image, ImageCopy, NewImage
 

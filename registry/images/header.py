@@ -63,18 +63,35 @@ def judged_head(file: BinaryIO, said: ImageFormat) -> bytes:
     return _judged(file, said)[0]
 
 
+def check_length(size_bytes: int, said: ImageFormat) -> None:
+    """Judge a file by its length alone. Raises `ImageRefusedError`."""
+    if said == "raw":
+        _raw(size_bytes)
+
+
+def check_start(head: bytes, said: ImageFormat) -> None:
+    """Judge a file by its first `HEAD_BYTES`. Raises `ImageRefusedError`."""
+    _check_format(head, b"", said)
+    if said == "qcow2":
+        _qcow2(head)
+
+
 def _judged(file: BinaryIO, said: ImageFormat) -> tuple[bytes, int]:
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(max(0, size_bytes - TAIL_BYTES))
     tail = file.read(TAIL_BYTES)
     file.seek(0)
     head = file.read(HEAD_BYTES)
+    _check_format(head, tail, said)
+    return head, _qcow2(head) if said == "qcow2" else _raw(size_bytes)
+
+
+def _check_format(head: bytes, tail: bytes, said: ImageFormat) -> None:
     if said == "qcow2" and not head.startswith(_QCOW2_MAGIC):
         raise ImageRefusedError("it is said to be qcow2, but it does not begin like one")
     for what in taken_for(head, tail):
         if (said, what) != ("qcow2", QCOW2):
             raise ImageRefusedError(f"it is said to be {said}, but it is {what}")
-    return head, _qcow2(head) if said == "qcow2" else _raw(size_bytes)
 
 
 def _raw(size_bytes: int) -> int:

@@ -8,22 +8,20 @@ that nobody holds is one that a killed process left.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 from uuid import UUID, uuid4
 
-from registry.errors import ImageRefusedError, ImageStoreError, ImageTooLargeError
+from registry.errors import ImageRefusedError, ImageStoreError
 from registry.images.header import judged_head, virtual_size_of
+from registry.images.incoming import Incoming, Stored, expect_digest, what_failed
 from registry.images.qemu_img import check_opens
-from registry.images.signatures import ImageKey, check_signature
+from registry.images.signatures import ImageKey
 from registry.records.images import ImageFormat
 
 PART: Final = ".part"
@@ -31,26 +29,24 @@ PART: Final = ".part"
 _STALE_S: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What is known of a file once it is in the store."""
-
-    sha256: str
-    size_bytes: int
-    virtual_size_bytes: int
-    opened: bool  #: False: no QEMU is on this machine to say whether it opens
-    signed_by: str | None
-
-
 class ImageStore:
     """Images by id. Several processes may use one folder, also over a shared file system.
 
-    Where ``keys`` are given, an image is signed by one of them or it is refused.
+    Where ``keys`` are given, an image is signed by one of them or it is refused. Images
+    leave ``margin_bytes`` of the folder's disk free, which a database may share.
     """
 
-    def __init__(self, folder: Path, *, max_bytes: int, keys: Sequence[ImageKey] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_bytes: int,
+        margin_bytes: int = 0,
+        keys: Sequence[ImageKey] = (),
+    ) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
+        self.margin_bytes = margin_bytes
         self.keys = keys
 
     def path(self, image_id: UUID, image_format: ImageFormat) -> Path:
@@ -82,7 +78,7 @@ class ImageStore:
             file = part.open("x+b")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise ImageStoreError(self.folder, _said(error)) from error
+            raise ImageStoreError(self.folder, what_failed(error)) from error
         try:
             with file:
                 yield Incoming(
@@ -91,6 +87,7 @@ class ImageStore:
                     path,
                     image_format=image_format,
                     max_bytes=self.max_bytes,
+                    margin_bytes=self.margin_bytes,
                     keys=self.keys,
                     signature=signature,
                 )
@@ -111,7 +108,7 @@ class ImageStore:
             with self.path(image_id, image_format).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
                 size_bytes = file.tell()
-                _expect_digest(found, sha256, size_bytes)
+                expect_digest(found, sha256, size_bytes)
                 return Stored(
                     sha256=found,
                     size_bytes=size_bytes,
@@ -122,7 +119,7 @@ class ImageStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ImageStoreError(self.folder, _said(error)) from error
+            raise ImageStoreError(self.folder, what_failed(error)) from error
 
     def head(self, image_id: UUID, image_format: ImageFormat) -> bytes:
         """Return how an image's file begins, judged once more: a host looks at that first.
@@ -139,7 +136,7 @@ class ImageStore:
             with path.open("rb") as file:
                 return judged_head(file, image_format)
         except OSError as error:
-            raise ImageStoreError(path, _said(error)) from error
+            raise ImageStoreError(path, what_failed(error)) from error
 
     def _expect_signature(self, signature: bytes | None) -> None:
         if self.keys and signature is None:
@@ -158,7 +155,7 @@ class ImageStore:
         try:
             self.path(image_id, image_format).replace(self.path(of, image_format))
         except OSError as error:
-            raise ImageStoreError(self.folder, _said(error)) from error
+            raise ImageStoreError(self.folder, what_failed(error)) from error
 
     def discard(self, image_id: UUID, image_format: ImageFormat) -> None:
         """Delete an image's file; it may be gone. Whoever reads it reads it to its end."""
@@ -172,7 +169,7 @@ class ImageStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ImageStoreError(self.folder, _said(error)) from error
+            raise ImageStoreError(self.folder, what_failed(error)) from error
         return [path for path in found if image_of(path) is not None]
 
     @contextmanager
@@ -195,92 +192,6 @@ class ImageStore:
                     part.unlink()
 
 
-class Incoming:
-    """A file on its way into the store."""
-
-    def __init__(
-        self,
-        file: BinaryIO,
-        part: Path,
-        path: Path,
-        *,
-        image_format: ImageFormat,
-        max_bytes: int,
-        keys: Sequence[ImageKey],
-        signature: bytes | None,
-    ) -> None:
-        self._file = file
-        self._part = part
-        self._path = path
-        self._format = image_format
-        self._max_bytes = max_bytes
-        self._keys = keys
-        self._signature = signature
-        self._digest = hashlib.sha256()
-        self._signed_digest = hashlib.blake2b() if signature is not None else None
-        self.size_bytes = 0
-
-    def write(self, piece: bytes) -> None:
-        """Append. Raises `ImageTooLargeError`, or `ImageStoreError` if the disk is full."""
-        self.size_bytes += len(piece)
-        if self.size_bytes > self._max_bytes:
-            raise ImageTooLargeError(self._max_bytes)
-        self._digest.update(piece)
-        if self._signed_digest is not None:
-            self._signed_digest.update(piece)
-        try:
-            self._file.write(piece)
-        except OSError as error:
-            raise ImageStoreError(self._part.parent, _said(error)) from error
-
-    def keep(self, sha256: str | None) -> Stored:
-        """Check what came and put it in its place, for good.
-
-        Raises
-        ------
-        ImageRefusedError
-            If its hash is not the one given, its signature not good, or it must not
-            become an image.
-        """
-        found = self._digest.hexdigest()
-        if sha256 is not None:
-            _expect_digest(found, sha256, self.size_bytes)
-        signed_by = self._signer()
-        try:
-            self._file.flush()
-            virtual_size_bytes = virtual_size_of(self._file, self._format)
-            opened = self._format != "qcow2" or check_opens(self._file)
-            os.fsync(self._file.fileno())
-            self._part.rename(self._path)
-            _sync_folder(self._path.parent)
-        except OSError as error:
-            raise ImageStoreError(self._path.parent, _said(error)) from error
-        return Stored(
-            sha256=found,
-            size_bytes=self.size_bytes,
-            virtual_size_bytes=virtual_size_bytes,
-            opened=opened,
-            signed_by=signed_by,
-        )
-
-    def _signer(self) -> str | None:
-        if self._signature is None or self._signed_digest is None:
-            return None
-        return check_signature(
-            self._keys,
-            self._signature,
-            sha256=self._digest.digest(),
-            blake2b=self._signed_digest.digest(),
-        )
-
-
-def _expect_digest(found: str, sha256: str, size_bytes: int) -> None:
-    if found != sha256:
-        raise ImageRefusedError(
-            f"its SHA-256 is {found} over {size_bytes} bytes, expected was {sha256}"
-        )
-
-
 def image_of(path: Path) -> UUID | None:
     """Return whose file it is by its name; None: no image's."""
     try:
@@ -291,17 +202,3 @@ def image_of(path: Path) -> UUID | None:
 
 def _is_stale(part: Path) -> bool:
     return part.stat().st_mtime < time.time() - _STALE_S
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _said(error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
-        return "its disk is full"
-    return error.strerror or str(error)

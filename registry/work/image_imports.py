@@ -13,7 +13,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.schema import images
 from registry.images.images import to_image
-from registry.images.store import Stored
+from registry.images.incoming import Stored
 from registry.journal.changes import IMAGE
 from registry.lifecycle import ImageEvent, ImageState
 from registry.records.work import Import, ImportClaim

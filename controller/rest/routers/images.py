@@ -134,6 +134,9 @@ async def upload_image(
 
     signature = None if query.signature is None else query.signature.encode()
     with store.receive(image_id, new.format, signature) as incoming:
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal():
+            await run_in_threadpool(incoming.announce, int(announced[:20]))
         stored = await _receive(request, incoming, query.sha256)
         image = None
         try:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
 
+from controller.client.connection import Connection
+from controller.client.errors import ProblemError
+from controller.client.http import Client
 from controller.rest import create_app
 from registry.images import ImageStore
 from tests.e2e.conftest import Api
@@ -19,6 +26,7 @@ from tests.integration.registry.test_images import add_image
 from tests.problems import places, the_problem
 from tests.register import add_host, add_request, add_vm_type, place
 from tests.servers.http_client import a_client
+from tests.servers.serving import served
 from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
 from workers import imports
 from workers.context import Outcome, WorkerContext
@@ -57,7 +65,9 @@ def _with_store(
     return replace(api, app=app, stranger=a_client(app), **clients)
 
 
-def upload(client: httpx.Client, content: bytes = RAW, **query: Any) -> httpx.Response:
+def upload(
+    client: httpx.Client, content: bytes | Iterable[bytes] = RAW, **query: Any
+) -> httpx.Response:
     said = {"name": "debian", "format": "raw"} | query
     return client.post("/v1/images/upload", params=said, content=content, headers=BYTES)
 
@@ -103,6 +113,7 @@ def test_the_same_again_is_the_same_and_another_content_is_the_next_revision(
         (RAW, {"sha256": "0" * 64}, 422, "image_refused"),
         (b"", {}, 422, "image_refused"),
         (b"\0" * 8192, {}, 413, "too_large"),
+        ([b"\0" * 4096, b"\0" * 4096], {}, 413, "too_large"),  # in chunks, without a length
         (RAW, {"format": "vmdk"}, 422, "invalid"),
         (RAW, {"name": "UPPER"}, 422, "invalid"),
         (RAW, {"seed_kind": "smoke"}, 422, "invalid"),
@@ -111,12 +122,82 @@ def test_the_same_again_is_the_same_and_another_content_is_the_next_revision(
     ],
 )
 def test_what_must_not_become_an_image_leaves_nothing(
-    images: Api, folder: Path, content: bytes, query: dict[str, str], status: int, code: str
+    images: Api,
+    folder: Path,
+    content: bytes | list[bytes],
+    query: dict[str, str],
+    status: int,
+    code: str,
 ):
     the_problem(upload(images.operator, content, **query), status, code)
 
     assert stored(folder) == []
     assert images.operator.get("/v1/images").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "start", "announced", "status", "words"),
+    [
+        ({}, b"", 200 << 30, 413, "214748364800 bytes, and the limit is 107374182400"),
+        ({"format": "qcow2"}, b"QFI\xfb", 200 << 30, 413, "FUGA_IMAGE_MAX_GIB"),
+        ({}, b"", 3 << 30, 507, "needs 3.00 GiB"),
+        ({"format": "qcow2"}, b"", 3 << 30, 507, "FUGA_IMAGE_MARGIN_GIB"),
+        ({}, b"", 1025, 422, "whole sectors"),
+        ({}, b"KDMV", 1 << 20, 422, "VMDK"),
+        ({}, b"QFI\xfb", 1 << 20, 422, "qcow2"),
+        ({"format": "qcow2"}, b"conectix", 1 << 20, 422, "does not begin like one"),
+        ({"format": "qcow2"}, b"QFI\xfb\0\0\0\x09", 1 << 20, 422, "version is 9"),
+    ],
+)
+def test_an_upload_is_judged_by_its_length_and_its_first_bytes(
+    api: Api,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    query: dict[str, str],
+    start: bytes,
+    announced: int,
+    status: int,
+    words: str,
+):
+    free = SimpleNamespace(f_bavail=3 << 18, f_frsize=4096)  # 3 GiB, of which one stays
+    monkeypatch.setattr(os, "fstatvfs", lambda _: free)
+    images = _with_store(
+        api, folder, store=ImageStore(folder, max_bytes=100 << 30, margin_bytes=1 << 30)
+    )
+
+    answer = images.operator.post(
+        "/v1/images/upload",
+        params={"name": "debian", "format": "raw"} | query,
+        content=iter([start.ljust(1 << 20, b"\1")]),
+        headers=BYTES | {"Content-Length": str(announced)},
+    )
+
+    code = {413: "too_large", 422: "image_refused", 507: "image_store_failed"}[status]
+    assert words in the_problem(answer, status, code)["detail"]
+    assert stored(folder) == []
+
+
+def test_a_sparse_file_beyond_the_limit_ends_after_its_first_pieces(
+    api: Api, folder: Path, tmp_path: Path
+):
+    images = _with_store(api, folder, store=ImageStore(folder, max_bytes=100 << 30))
+    file, sent = tmp_path / "sparse.raw", [0]
+    file.touch()
+    os.truncate(file, 200 << 30)
+    query = {"name": "debian", "format": "raw"}
+
+    with (
+        served(images.app) as url,
+        closing(Client(Connection(url=url, token=_operator(api)))) as client,
+    ):
+        for _ in range(5):  # a connection that closes must not swallow the answer
+            with file.open("rb") as content, pytest.raises(ProblemError, match="100 GiB"):
+                client.upload(
+                    "images/upload", content, query=query, tell=lambda came, _: sent.append(came)
+                )
+
+    assert max(sent) < 64 << 20
+    assert stored(folder) == []
 
 
 def test_only_operators_add_and_remove_images_and_see_where_they_are(images: Api, folder: Path):

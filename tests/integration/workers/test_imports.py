@@ -171,9 +171,10 @@ def test_a_redirect_does_not_lead_out_of_the_list(
     ("page", "reason"),
     [
         ((404, {}, b""), "answers 404"),
-        ((200, {}, b"something else"), "SHA-256"),
-        ((200, {"Content-Length": "99999999"}, b""), "more than 4194304 bytes"),
-        ((200, {"Content-Length": str(len(CONTENT) + 1)}, CONTENT), "cannot be downloaded"),
+        ((200, {}, b"something else".ljust(512)), "SHA-256"),
+        ((200, {}, b"an error page"), "whole sectors"),
+        ((200, {"Content-Length": "99999999"}, b""), "99999999 bytes, and the limit is 4194304"),
+        ((200, {"Content-Length": str(len(CONTENT) + 512)}, CONTENT), "cannot be downloaded"),
     ],
 )
 def test_what_does_not_come_as_it_should_fails_and_says_why(
@@ -187,6 +188,25 @@ def test_what_does_not_come_as_it_should_fails_and_says_why(
     assert told.state == ImageState.FAILED
     assert reason in (told.last_error or "")
     assert fetching.files() == []
+
+
+def test_what_the_stores_disk_has_no_room_for_is_not_downloaded(fetching: Fetching) -> None:
+    store = ImageStore(fetching.folder, max_bytes=MAX_BYTES, margin_bytes=1 << 60)
+
+    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+
+    assert "FUGA_IMAGE_MARGIN_GIB" in (fetching.told().last_error or "")
+    assert fetching.files() == []
+
+
+def test_a_download_ends_where_its_beginning_is_no_image(fetching: Fetching) -> None:
+    came: list[str] = []
+    fetching.site.pages["/images/debian.raw"] = (200, {}, b"KDMV" + CONTENT[4:])
+
+    assert fetching.fetch(fetching.ask(), checkpoint=came.append) is Outcome.FAILED
+
+    assert "VMDK" in (fetching.told().last_error or "")
+    assert len(came) < len(CONTENT) >> 17  # pieces come in 64 KiB
 
 
 def test_more_than_is_allowed_is_not_stored_though_nobody_announced_it(fetching: Fetching) -> None:
@@ -305,7 +325,7 @@ def flood(first: bytes, more: bytes) -> Callable[[socket.socket], None]:
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
-BODY = OK + b"Content-Length: 1000000\r\n\r\n"
+BODY = OK + b"Content-Length: 1024000\r\n\r\n"
 LINE = b"X-Line: " + b"x" * 1000 + b"\r\n"
 
 

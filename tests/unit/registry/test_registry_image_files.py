@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from registry.ground import uuid7
 from registry.images import ImageStore
 from registry.images.header import virtual_size_of
 from registry.records.images import ImageFormat
+from tests.small_disk import small_disk
 
 GIB = 1 << 30
 
@@ -241,6 +243,62 @@ def test_what_is_not_kept_leaves_nothing(store: ImageStore) -> None:
         receive(store, b"\0" * 4608)
 
     assert files(store) == []
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, 1 << 16, 1 << 20])
+def test_zeros_take_no_place(tmp_path: Path, piece_bytes: int) -> None:
+    store = ImageStore(tmp_path / "store", max_bytes=1 << 30)
+    content = b"".join(
+        [bytes(100_000), os.urandom(70_000), bytes(8 << 20), b"x", bytes(300_000), b"y" * 512]
+    )
+    content += bytes(-len(content) % 512 + (4 << 20))
+    key = uuid7()
+
+    with store.receive(key, "raw") as incoming:
+        for start in range(0, len(content), piece_bytes):
+            incoming.write(content[start : start + piece_bytes])
+        incoming.keep(hashlib.sha256(content).hexdigest())
+
+    assert store.path(key, "raw").read_bytes() == content
+    if piece_bytes >= 1 << 16:
+        assert store.path(key, "raw").stat().st_blocks * 512 <= 6 << 16
+
+
+def test_pieces_end_where_the_margin_of_the_disk_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ImageStore(tmp_path / "store", max_bytes=1 << 30, margin_bytes=4096)
+    key, free = uuid7(), iter([3, 2, 1])
+    monkeypatch.setattr(
+        os, "fstatvfs", lambda _: SimpleNamespace(f_bavail=next(free), f_frsize=4096)
+    )
+
+    with store.receive(key, "raw") as incoming:
+        incoming.write(b"x" * 4096)
+        incoming.write(b"x" * 4096)
+        with pytest.raises(ImageStoreError, match=r"0\.00 GiB are free .*FUGA_IMAGE_MARGIN_GIB"):
+            incoming.write(b"x" * 4096)
+
+    assert (incoming.size_bytes, files(store)) == (8192, [])
+
+
+def test_a_disk_that_is_full_is_said_and_nothing_stays(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", mib=1) as disk:
+        store = ImageStore(disk.path / "store", max_bytes=1 << 30)
+        for content in (os.urandom(2 << 20), os.urandom(512)):
+            with pytest.raises(ImageStoreError, match="free on its disk"):
+                receive_whole(store, content)
+            disk.fill()
+        assert files(store) == []
+        disk.free()
+        receive_whole(store, os.urandom(512))
+        assert len(files(store)) == 1
+
+
+def receive_whole(store: ImageStore, content: bytes) -> None:
+    with store.receive(uuid7(), "raw") as incoming:
+        incoming.write(content)
+        incoming.keep(None)
 
 
 def test_what_a_killed_process_left_is_cleared_away_after_a_while(store: ImageStore) -> None:

@@ -1,0 +1,222 @@
+"""A file on its way into the image store, judged by what is announced and by what came so far.
+
+What is too long, no image, or more than its disk has room for ends at the first byte that shows
+it, not when all is on the disk. Zeros take no place: runs of them become holes of the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from registry.errors import (
+    ImageRefusedError,
+    ImageStoreError,
+    ImageStoreFullError,
+    ImageTooLargeError,
+)
+from registry.images.header import check_length, check_start, virtual_size_of
+from registry.images.probes import HEAD_BYTES
+from registry.images.qemu_img import check_opens
+from registry.images.signatures import ImageKey, check_signature
+from registry.records.images import ImageFormat
+
+#: Runs of zeros are looked for in blocks of this size, by their place in the file.
+_BLOCK_BYTES: Final = 1 << 16
+_ZEROS: Final = bytes(_BLOCK_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is known of a file once it is in the store."""
+
+    sha256: str
+    size_bytes: int
+    virtual_size_bytes: int
+    opened: bool  #: False: no QEMU is on this machine to say whether it opens
+    signed_by: str | None
+
+
+class Incoming:
+    """A file on its way into the store."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        part: Path,
+        path: Path,
+        *,
+        image_format: ImageFormat,
+        max_bytes: int,
+        margin_bytes: int,
+        keys: Sequence[ImageKey],
+        signature: bytes | None,
+    ) -> None:
+        self._file = file
+        self._part = part
+        self._path = path
+        self._format = image_format
+        self._max_bytes = max_bytes
+        self._margin_bytes = margin_bytes
+        self._keys = keys
+        self._signature = signature
+        self._digest = hashlib.sha256()
+        self._signed_digest = hashlib.blake2b() if signature is not None else None
+        self._head = b""
+        self._judged = False
+        self.size_bytes = 0
+
+    def announce(self, size_bytes: int) -> None:
+        """Judge the file by its length alone, before any of it comes.
+
+        Raises
+        ------
+        ImageTooLargeError
+            If it is longer than the operator allows.
+        ImageRefusedError
+            If no image of its format has that length.
+        ImageStoreError
+            If the disk of the store has no room for it.
+        """
+        if size_bytes > self._max_bytes:
+            raise ImageTooLargeError(self._max_bytes, size_bytes)
+        check_length(size_bytes, self._format)
+        self._expect_room(size_bytes)
+
+    def write(self, piece: bytes) -> None:
+        """Append what came next.
+
+        Raises
+        ------
+        ImageTooLargeError
+            If more came than the operator allows.
+        ImageRefusedError
+            If the file begins like no image of its format.
+        ImageStoreError
+            If the disk of the store has no room for it.
+        """
+        if self.size_bytes + len(piece) > self._max_bytes:
+            raise ImageTooLargeError(self._max_bytes)
+        self._digest.update(piece)
+        if self._signed_digest is not None:
+            self._signed_digest.update(piece)
+        self._judge_start(piece)
+        try:
+            for start, data in _without_zeros(piece, self.size_bytes):
+                self._expect_room(len(data))
+                _write_all(self._file.fileno(), data, start)
+        except OSError as error:
+            raise ImageStoreError(self._part.parent, what_failed(error)) from error
+        self.size_bytes += len(piece)
+
+    def keep(self, sha256: str | None) -> Stored:
+        """Check what came and put it in its place, for good.
+
+        Raises
+        ------
+        ImageRefusedError
+            If its hash is not the one given, its signature not good, or it must not
+            become an image.
+        """
+        found = self._digest.hexdigest()
+        if sha256 is not None:
+            expect_digest(found, sha256, self.size_bytes)
+        signed_by = self._signer()
+        try:
+            self._file.truncate(self.size_bytes)  # it may end in a hole
+            virtual_size_bytes = virtual_size_of(self._file, self._format)
+            opened = self._format != "qcow2" or check_opens(self._file)
+            os.fsync(self._file.fileno())
+            self._part.rename(self._path)
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            raise ImageStoreError(self._path.parent, what_failed(error)) from error
+        return Stored(
+            sha256=found,
+            size_bytes=self.size_bytes,
+            virtual_size_bytes=virtual_size_bytes,
+            opened=opened,
+            signed_by=signed_by,
+        )
+
+    def _judge_start(self, piece: bytes) -> None:
+        """Judge the beginning once enough of it came; `keep` judges shorter files."""
+        if self._judged:
+            return
+        self._head += piece[: HEAD_BYTES - len(self._head)]
+        if len(self._head) == HEAD_BYTES:
+            self._judged = True
+            check_start(self._head, self._format)
+
+    def _expect_room(self, needed_bytes: int) -> None:
+        """Refuse to take what the disk's other users need: a database may share it."""
+        try:
+            disk = os.fstatvfs(self._file.fileno())
+        except OSError as error:
+            raise ImageStoreError(self._part.parent, what_failed(error)) from error
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes - needed_bytes < self._margin_bytes:
+            raise ImageStoreFullError(
+                self._part.parent,
+                needed_bytes=self.size_bytes + needed_bytes,
+                free_bytes=free_bytes,
+                margin_bytes=self._margin_bytes,
+            )
+
+    def _signer(self) -> str | None:
+        if self._signature is None or self._signed_digest is None:
+            return None
+        return check_signature(
+            self._keys,
+            self._signature,
+            sha256=self._digest.digest(),
+            blake2b=self._signed_digest.digest(),
+        )
+
+
+def expect_digest(found: str, sha256: str, size_bytes: int) -> None:
+    """Refuse a file whose content is not what was announced."""
+    if found != sha256:
+        raise ImageRefusedError(
+            f"its SHA-256 is {found} over {size_bytes} bytes, expected was {sha256}"
+        )
+
+
+def what_failed(error: OSError) -> str:
+    """Return what went wrong in the store's folder, for its reader."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "its disk is full"
+    return error.strerror or str(error)
+
+
+def _without_zeros(piece: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield the parts of a piece that are not zeros, each with its place in the file."""
+    view, begun, start = memoryview(piece), 0, 0
+    while start < len(piece):
+        end = min(len(piece), start + _BLOCK_BYTES - (at + start) % _BLOCK_BYTES)
+        if view[start:end] == _ZEROS[: end - start]:
+            if begun < start:
+                yield at + begun, view[begun:start]
+            begun = end
+        start = end
+    if begun < start:
+        yield at + begun, view[begun:start]
+
+
+def _write_all(descriptor: int, data: memoryview, at: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, at)
+        data, at = data[written:], at + written
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
