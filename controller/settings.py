@@ -112,7 +112,8 @@ class ControllerSettings(SharedSettings):
     balance: BalanceRule | None = Field(
         None,
         description="Standing rule: when the control centre balances by itself, and which plans it"
-        " approves. None: nothing is balanced unasked.",
+        " approves. Its hours are of its zone, UTC without one. None: nothing is balanced"
+        " unasked.",
     )
     sweep_interval_s: PositiveFloat = 1
     resend_after_s: PositiveFloat = Field(

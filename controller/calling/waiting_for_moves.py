@@ -13,7 +13,8 @@ import typer
 from controller.client.errors import ApiUnreachableError
 from controller.terminal.bars import a_bar
 from controller.terminal.errors import WaitExpiredError
-from controller.terminal.output import echo, short_id, span
+from controller.terminal.output import echo, short_id
+from controller.terminal.times import span
 from plain_text import plain
 
 if TYPE_CHECKING:

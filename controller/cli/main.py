@@ -13,6 +13,7 @@ from controller.cli.commands import Commands
 from controller.client.errors import ApiError
 from controller.terminal.errors import CliError, at_the_prompt
 from controller.terminal.output import echo_lines
+from controller.terminal.times import RULE
 
 app = typer.Typer(
     name="fuga",
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Place VMs on KVM hosts, fairly between tenants, in time slots.",
+    epilog=RULE,
 )
 
 

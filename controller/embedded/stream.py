@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.calling.round_words import decided_by, shares
 from controller.client.errors import ApiError
-from controller.terminal.output import clock
+from controller.terminal.times import clock
 
 if TYPE_CHECKING:
     from controller.client.http import Client

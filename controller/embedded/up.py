@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ from controller.rest.pages.web import is_built
 from controller.settings import ControllerSettings
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo_lines
+from controller.terminal.times import clock
 from registry import Registry
 from registry import upgrade as upgrade_database
 from registry.tenancy import LINK_TTL_S
@@ -63,7 +65,7 @@ def say(line: str) -> None:
 
 
 def _say_when(line: str) -> None:
-    say(f"{time.strftime('%H:%M:%S')} {line}")
+    say(f"{clock(datetime.now(UTC))} {line}")
 
 
 def run(

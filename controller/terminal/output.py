@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -166,39 +165,6 @@ def _said(value: object) -> str:
             return ",".join(str(each) for each in value) or "-"
         case _:
             return str(value)
-
-
-def clock(value: object) -> str:
-    """Return an API time in the local zone, to the second; only the time if it is today."""
-    if not isinstance(value, str):
-        return "-"
-    moment = datetime.fromisoformat(value).astimezone()
-    if moment.date() == datetime.now(UTC).astimezone().date():
-        return moment.strftime("%H:%M:%S")
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def age(value: object) -> str:
-    """Return how long ago an API time was."""
-    if not isinstance(value, str):
-        return "-"
-    return span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
-
-
-def span(seconds: float) -> str:
-    """Return a duration in its largest unit that fits twice."""
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def until(value: object) -> str:
-    """Return how long it is until an API time."""
-    if not isinstance(value, str):
-        return "-"
-    seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()
-    return span(max(0.0, seconds))
 
 
 def resources(amounts: Mapping[str, Any]) -> str:

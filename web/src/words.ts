@@ -17,8 +17,30 @@ export function age(at: string | null | undefined): string {
   return at ? duration(Math.max(0, (Date.now() - Date.parse(at)) / 1000)) : "-";
 }
 
+/** A time of the reader's clock with the offset of its zone: abbreviations such as CST mean several zones. */
 export const moment = (at: string | null | undefined): string =>
-  at ? new Date(at).toLocaleString() : "-";
+  at ? `${new Date(at).toLocaleString()} ${offsetAt(at)}` : "-";
+
+const offsetAt = (at: string): string =>
+  new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" })
+    .formatToParts(new Date(at))
+    .find((part) => part.type === "timeZoneName")!.value;
+
+/** The zone of the reader's clock, as inputs of times name it. */
+export const readersZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** What a `datetime-local` input means on the reader's clock; a problem where the clock shows it never or twice. */
+export function typedMoment(typed: string): { at: string | null; problem: string | null } {
+  if (!typed) return { at: null, problem: null };
+  const utc = Date.parse(`${typed}Z`);
+  const offsets = [-86_400_000, 86_400_000].map((away) => new Date(utc + away).getTimezoneOffset());
+  const instants = [...new Set(offsets.map((minutes) => utc + minutes * 60_000))].sort((a, b) => a - b);
+  const shown = instants.filter((each) => each - new Date(each).getTimezoneOffset() * 60_000 === utc);
+  if (shown.length === 1) return { at: new Date(shown[0]!).toISOString(), problem: null };
+  const readings = instants.map((each) => moment(new Date(each).toISOString())).join(" or ");
+  const why = shown.length ? "comes twice" : "does not exist";
+  return { at: null, problem: `${typed.replace("T", " ")} ${why} in ${readersZone()}: it may be ${readings}` };
+}
 
 export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
 

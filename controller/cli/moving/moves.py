@@ -15,7 +15,8 @@ from controller.calling.targets import find_target, is_part_of_id
 from controller.calling.waiting_for_moves import how_far, part_done, wait_for_move, way
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, age, clock, echo, field, print_json, short_id
+from controller.terminal.output import Column, echo, field, print_json, short_id
+from controller.terminal.times import age, clock
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json

@@ -13,15 +13,8 @@ from controller.calling.targets import find_request, is_part_of_id
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import (
-    Column,
-    age,
-    echo,
-    field,
-    print_json,
-    print_table,
-    short_id,
-)
+from controller.terminal.output import Column, echo, field, print_json, print_table, short_id
+from controller.terminal.times import age
 
 app = typer.Typer(
     name="plan", no_args_is_help=True, help="Plans of moves: propose, approve, cancel (operators)."

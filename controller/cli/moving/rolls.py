@@ -17,16 +17,8 @@ from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import is_part_of_id
 from controller.cli.moving.driving import drive
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import (
-    Column,
-    age,
-    clock,
-    echo,
-    field,
-    print_json,
-    print_table,
-    short_id,
-)
+from controller.terminal.output import Column, echo, field, print_json, print_table, short_id
+from controller.terminal.times import age, clock
 
 if TYPE_CHECKING:
     from controller.client.http import Json

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
 
 from controller.calling.session import Session, listing
-from controller.cli.vms.changes import parse_ttl
-from controller.terminal.output import Column, clock, field, table_width
+from controller.terminal.output import Column, field, table_width
+from controller.terminal.times import clock, parse_moment
 
 _WIDEST_PATH: Final = 70
 _ALL_FROM: Final = 140
@@ -89,7 +89,10 @@ def audit(
         str | None, typer.Option(help="Show only the call with this X-Request-Id")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Show only calls of the last 30m, 12h or 7d")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Show only calls of the last 30m, 12h or 7d, or since a time"
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of rows", min=1)] = 50,
 ) -> None:
@@ -107,7 +110,6 @@ def audit(
         "request_id": request_id,
     }
     if since is not None:
-        begin = datetime.now(UTC) - timedelta(seconds=parse_ttl(since, "--since"))
-        filters["since"] = begin.isoformat()
+        filters["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
     rows = session.api.items("audit", most=limit, **filters)
     session.show(rows, columns_for(table_width()), empty="no calls")

@@ -28,6 +28,7 @@ from controller.cli.operating.status import late_sentence, well_sentence
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.times import clock
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
@@ -214,7 +215,7 @@ def _host_credentials(store: HostCredentials, now: datetime) -> Iterator[Finding
                 yield Finding(about, True, f"{opening}: valid")
             else:
                 well = ends_at - now > _CERTIFICATES_LAST
-                yield Finding(about, well, f"{opening}: a certificate ends on {ends_at:%Y-%m-%d}")
+                yield Finding(about, well, f"{opening}: a certificate ends at {clock(ends_at)}")
 
 
 def _lab_uris() -> tuple[str, ...]:

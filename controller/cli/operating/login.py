@@ -14,7 +14,8 @@ from controller.calling.logins import Logins, change_logins, logins_file
 from controller.calling.session import Session, with_session
 from controller.client.connection import Connection
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import echo_lines, until
+from controller.terminal.output import echo_lines
+from controller.terminal.times import until
 
 if TYPE_CHECKING:
     from controller.client.http import Client

@@ -9,7 +9,7 @@ import typer
 
 from controller.calling.session import Session, with_session
 from controller.client.errors import ApiError
-from controller.terminal.output import clock
+from controller.terminal.times import clock
 
 
 @with_session

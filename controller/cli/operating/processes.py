@@ -142,7 +142,7 @@ def operators_token(
     ] = None,
 ) -> None:
     """Create an operator's token directly in the database, such as the first one."""
-    from controller.cli.vms.changes import parse_end  # noqa: PLC0415
+    from controller.terminal.times import parse_end  # noqa: PLC0415
     from registry import Registry  # noqa: PLC0415
 
     settings = load_settings()

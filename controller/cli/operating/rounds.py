@@ -14,7 +14,8 @@ from controller.calling.session import Session, listing, with_session
 from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import tell
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, clock, echo, field, percent, print_json, print_table
+from controller.terminal.output import Column, echo, field, percent, print_json, print_table
+from controller.terminal.times import clock
 from plain_text import plain
 
 app = typer.Typer(

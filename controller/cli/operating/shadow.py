@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.calling.session import Session, listing
-from controller.cli.vms.changes import parse_moment
-from controller.terminal.output import Column, clock, echo, field, percent, print_table
+from controller.terminal.output import Column, echo, field, percent, print_table
+from controller.terminal.times import clock, parse_moment
 
 Row = Mapping[str, Any]
 _LAST: Final = 100
@@ -74,7 +74,10 @@ TENANTS = (
 
 SinceOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Slots since TIME: 12h (ago) or 2026-11-10T00:00Z"),
+    typer.Option(
+        metavar="TIME",
+        help="Slots since TIME: 12h (ago), or a time such as 2026-11-10T08:00 (local time)",
+    ),
 ]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Slots before TIME")]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from controller.calling.session import Session, with_session
 from controller.terminal.errors import CliError
-from controller.terminal.output import Column, age, clock, echo, field, print_json, print_table
+from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.times import age, clock
 
 
 @with_session

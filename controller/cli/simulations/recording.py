@@ -11,10 +11,10 @@ from typing import Final
 
 from controller.calling.settings import load_settings
 from controller.cli.simulations.simulating import Asked
-from controller.cli.vms.changes import parse_moment
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, echo_lines
+from controller.terminal.times import clock, parse_moment
 from controller.what_ifs.decided import decided_by_settings, decided_lately
 from registry import Registry
 from registry.operating import PastDecision
@@ -38,9 +38,7 @@ class Window:
         since = parse_moment(self.since or _SINCE, "--since", now)
         until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
         if since >= until:
-            raise BadInputError(
-                f"--since {since.isoformat()} is not before the end, {until.isoformat()}"
-            )
+            raise BadInputError(f"--since {clock(since)} is not before the end, {clock(until)}")
         return since, until
 
 

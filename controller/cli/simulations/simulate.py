@@ -178,7 +178,8 @@ BeganAtOption = Annotated[
     typer.Option(
         "--began-at",
         metavar="TIME",
-        help="Date of the trace's time 0, such as 2026-11-10T00:00Z; sets the seeds of rounds",
+        help="Date of the trace's time 0, such as 2026-11-10T08:00 (local time) or"
+        " 2026-11-10T00:00Z; sets the seeds of rounds",
         rich_help_panel=_HOW,
     ),
 ]

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from controller.cli.simulations.progress import showing
 from controller.cli.simulations.tables import print_study
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import OutputFormat, echo, print_json, print_records_as
+from controller.terminal.times import parse_time
 from simulation import (
     AnyStudy,
     FleetStudy,
@@ -137,15 +137,13 @@ def seconds_of(told: str | None, option: str) -> float | None:
 
 
 def time_of(told: str | None, option: str) -> float:
-    """Return a time of the calendar in seconds since 1970; without a zone it is UTC."""
+    """Return a time of the calendar in seconds since 1970."""
     if told is None:
         return 0.0
-    try:
-        at = datetime.fromisoformat(told)
-    except ValueError:
-        wanted = "a time such as 2026-11-10T00:00Z"
-        raise BadInputError(f"{option}: found {told!r}, wanted {wanted}") from None
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+    if (at := parse_time(told, option)) is None:
+        wanted = "a time such as 2026-11-10T08:00 (local time) or 2026-11-10T00:00Z"
+        raise BadInputError(f"{option}: found {told!r}, wanted {wanted}")
+    return at.timestamp()
 
 
 def run_study(

@@ -17,7 +17,6 @@ from controller.client.errors import ApiUnreachableError
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import (
     Column,
-    age,
     echo,
     field,
     percent,
@@ -25,8 +24,8 @@ from controller.terminal.output import (
     print_table,
     resources,
     short_id,
-    span,
 )
+from controller.terminal.times import age, span
 
 app = typer.Typer(
     name="what-if",

@@ -12,7 +12,8 @@ from controller.calling.session import SearchOption, Session, listing, with_sess
 from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, age, echo, field, print_json, print_table
+from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.times import age, clock
 
 if TYPE_CHECKING:
     from controller.client.http import Json
@@ -349,7 +350,7 @@ def _seen(report: Json | None) -> str:
         report[key] for key in ("cpu_busy_percent", "memory_used_mib", "disk_used_gib")
     )
     return (
-        f"polled {report['polled_at']}: processors "
+        f"polled {clock(report['polled_at'])}: processors "
         f"{'-' if busy is None else f'{busy:.0f} % busy'}, memory "
         f"{'-' if memory is None else f'{memory} MiB used'}, pool "
         f"{'-' if disk is None else f'{disk} GiB used'}"

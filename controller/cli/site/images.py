@@ -14,7 +14,8 @@ import typer
 
 from controller.calling.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError, CliError, ProblemError, WaitExpiredError
-from controller.terminal.output import Column, age, echo, field, print_json, print_table
+from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.times import age
 
 app = typer.Typer(
     name="image", no_args_is_help=True, help="Disk images that VMs start from (operators add them)."

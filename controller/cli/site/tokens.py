@@ -13,9 +13,9 @@ import typer
 from controller.calling.credentials import FILE_NAME, Credentials, state_dir
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import is_part_of_id
-from controller.cli.vms.changes import parse_end
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, age, field, short_id, until
+from controller.terminal.output import Column, field, short_id
+from controller.terminal.times import age, parse_end, until
 from plain_text import advice
 
 ENDS_SOON: Final = timedelta(days=14)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
 import typer
 
 from controller.calling.session import Session, with_session
 from controller.calling.targets import find_request, find_target
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import clock
+from controller.terminal.times import clock, parse_ttl
 
 RequestArgument = Annotated[
     str, typer.Argument(metavar="REQUEST", help="Request name, id or end of the id")
@@ -21,46 +19,6 @@ TtlOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Delete the request and its VMs after TIME (90m, 2h, 7d)"),
 ]
-
-_TIME: Final = re.compile(r"([0-9]{1,9})([smhd])")
-_SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-def parse_ttl(given: str, option: str = "--ttl") -> int:
-    """Read a time as ``2h`` into seconds."""
-    found = _TIME.fullmatch(given)
-    if found is None:
-        raise BadInputError(
-            f"{option}: found {given!r}, wanted a number and s, m, h or d, such as 2h"
-        )
-    return int(found[1]) * _SECONDS[found[2]]
-
-
-def parse_end(given: str, option: str = "--expires") -> int | Literal["never"]:
-    """Read a time as ``90d`` into seconds, or ``never``."""
-    return "never" if given == "never" else parse_ttl(given, option)
-
-
-def iso_time(given: str) -> datetime | None:
-    """Read a time of ISO 8601, without a zone of UTC; None: it is none, or none of the calendar."""
-    try:
-        at = datetime.fromisoformat(given)
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):  # in its zone it may be a time of the calendar
-        return None
-
-
-def parse_moment(given: str, option: str, now: datetime) -> datetime:
-    """Read a span before now, or a time of ISO 8601; without a zone it is UTC."""
-    if (at := iso_time(given)) is not None:
-        return at
-    try:
-        return now - timedelta(seconds=parse_ttl(given, option))
-    except (BadInputError, OverflowError):
-        raise BadInputError(
-            f"{option}: found {given!r}, wanted a span before now such as 7d or 12h, or a time"
-            " such as 2026-11-10T00:00Z"
-        ) from None
 
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:

@@ -10,7 +10,8 @@ import typer
 from controller.calling.completion import complete_target
 from controller.calling.session import Session, with_session
 from controller.cli.vms.requests import image_wait, seen_as
-from controller.terminal.output import Column, clock, echo, field, print_json, print_table
+from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.times import clock
 
 
 @with_session

@@ -11,7 +11,8 @@ import typer
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import is_part_of_id
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, age, field, short_id
+from controller.terminal.output import Column, field, short_id
+from controller.terminal.times import age
 from plain_text import advice
 
 app = typer.Typer(name="key", no_args_is_help=True, help="SSH keys that open a tenant's new VMs.")

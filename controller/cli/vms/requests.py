@@ -26,7 +26,8 @@ from controller.calling.waiting import power_of, wait_until_gone, wait_until_run
 from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
 from controller.cli.vms.keys import read_public_keys, read_user_data
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, age, clock, field, print_json, short_id, until
+from controller.terminal.output import Column, field, print_json, short_id
+from controller.terminal.times import age, clock, until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
 LabelOption = Annotated[

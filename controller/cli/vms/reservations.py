@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,9 +14,9 @@ from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import find_reservation
 from controller.calling.waiting import progress
 from controller.cli.operating.pause import halted
-from controller.cli.vms.changes import iso_time, parse_ttl
-from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
-from controller.terminal.output import Column, clock, field, short_id
+from controller.terminal.errors import CliError, WaitExpiredError
+from controller.terminal.output import Column, field, short_id
+from controller.terminal.times import clock, parse_start, parse_ttl
 
 app = typer.Typer(name="reservation", no_args_is_help=True, help="Show and cancel reservations.")
 ReservationArgument = Annotated[
@@ -43,21 +43,6 @@ COLUMNS = (
 )
 
 
-def parse_start(given: str, now: datetime) -> datetime:
-    """Read ``now``, a span from now, or a time of ISO 8601; without a zone it is UTC."""
-    if given == "now":
-        return now
-    if (at := iso_time(given)) is not None:
-        return at
-    try:
-        return now + timedelta(seconds=parse_ttl(given.removeprefix("+"), "--from"))
-    except (BadInputError, OverflowError):
-        raise BadInputError(
-            f"--from: found {given!r}, wanted now, a span from now such as 2h, or a time such as"
-            " 2026-11-10T08:00Z"
-        ) from None
-
-
 @with_session
 def reserve(
     session: Session,
@@ -73,7 +58,12 @@ def reserve(
     ],
     count: Annotated[int, typer.Option("-n", "--count", help="Number of VMs")] = 1,
     start: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Beginning: now, 2h, 2026-11-10T08:00Z")
+        str,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Beginning: now, 2h, or a time such as 2026-11-10T08:00 (local time)",
+        ),
     ] = "now",
     name: Annotated[
         str | None, typer.Option(help="Reservation name (generated if omitted)")
@@ -95,7 +85,7 @@ def reserve(
         "requires": requires or [],
     }
     if start != "now":
-        body["starts_at"] = parse_start(start, datetime.now(UTC)).isoformat()
+        body["starts_at"] = parse_start(start, "--from", datetime.now(UTC)).isoformat()
     body |= {key: value for key, value in (("name", name), ("tenant", tenant)) if value}
     made = session.api.post("reservations", body)
     if wait:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from playwright.sync_api import Browser
+
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from tests.e2e.slots import run_slot
-from tests.e2e.web.conftest import Tab
+from tests.e2e.web.conftest import Tab, a_tab
 from tests.integration.rounds.test_reservations import decide
 from tests.register import ACTOR, add_host
 
@@ -57,3 +59,22 @@ def test_room_is_reserved_drawn_on_and_given_back(
     tab.page.get_by_label("Show those that are over").check()
     row.filter(has_text="cancelled").wait_for()
     assert tab.faults == []
+
+
+def test_a_beginning_is_of_the_readers_clock_and_refused_where_that_shows_it_never_or_twice(
+    browser: Browser, url: str, token_of_a: str
+) -> None:
+    with a_tab(browser, url, timezone_id="America/New_York") as tab:
+        tab.log_in(token_of_a)
+        tab.go("#/reservations", "Reservations")
+        tab.page.get_by_text("Reserve room").first.click()
+        begins = tab.page.get_by_label("your clock, America/New_York")
+        begins.fill("2027-03-14T02:30")
+        tab.page.get_by_role("alert").filter(
+            has_text="2027-03-14 02:30 does not exist in America/New_York: it may be"
+        ).filter(has_text="GMT-5 or").wait_for()
+        begins.fill("2027-11-07T01:30")
+        tab.page.get_by_role("alert").filter(has_text="01:30 comes twice").wait_for()
+        begins.fill("2027-11-07T02:30")
+        tab.page.get_by_text("fuga reserve small -n 1 --from 2027-11-07T07:30Z").wait_for()
+        assert tab.page.get_by_role("alert").count() == 0

@@ -37,7 +37,7 @@ def test_times_are_so_long_ago_or_of_a_calendar(since, until, expected):
     [
         ("yesterday", None, "--since: found 'yesterday', wanted a span before now such as 7d"),
         (None, "7x", "--until: found '7x'"),
-        ("1h", "2h", "--since 2026-11-17T11:00:00.00:00 is not before"),
+        ("1h", "2h", "--since .* is not before the end, "),
     ],
 )
 def test_other_times_are_refused(since, until, says):

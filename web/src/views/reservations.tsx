@@ -11,7 +11,7 @@ import { History } from "../parts/history";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
 import { go, to } from "../route";
-import { count, moment, readable, shellWord } from "../words";
+import { count, moment, readable, readersZone, shellWord, typedMoment } from "../words";
 
 const COLUMNS: Column<Reservation>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("reservations", each.id)}>{each.name}</a> },
@@ -108,7 +108,7 @@ function Reserve() {
   const set = (change: Partial<typeof NOTHING>): void => setTyped((before) => ({ ...before, ...change }));
   const type = typed.type || types?.[0]?.name || "";
   const minutes = Math.round(Number(typed.hours) * 60);
-  const from = typed.from ? new Date(typed.from).toISOString() : null;
+  const { at: from, problem } = typedMoment(typed.from);
   const body = useMemo<ReservationInput>(
     () =>
       ({
@@ -126,7 +126,7 @@ function Reserve() {
       <Adding
         title="Reserve room"
         content={body}
-        ready={Boolean(type && body.count > 0 && minutes > 0 && (body.tenant ?? "x"))}
+        ready={Boolean(!problem && type && body.count > 0 && minutes > 0 && (body.tenant ?? "x"))}
         make={async (key) => {
           setMade((await send<Reservation>("POST", "reservations", { body, key })).id);
           setTyped(NOTHING);
@@ -144,12 +144,17 @@ function Reserve() {
         </label>
         <HowMany value={typed.many} onInput={(many) => set({ many })} />
         <label>
-          From <span class="hint">(empty: now; at most 30 days ahead)</span>
+          From <span class="hint">(your clock, {readersZone()}; empty: now; at most 30 days ahead)</span>
           <input
             type="datetime-local"
             value={typed.from}
             onInput={(event) => set({ from: event.currentTarget.value })}
           />
+          {problem && (
+            <span class="told warn" role="alert">
+              {problem}
+            </span>
+          )}
         </label>
         <label>
           Hours
