@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import look, moved, signs
+from tests.chaos.clock import true_time
 from tests.chaos.findings import Finding, HostSeen, Sql
 from tests.chaos.tables import FIRST, MACHINES
 
@@ -153,7 +154,13 @@ def leftover_volumes(sql: Sql, hosts: Sequence[HostSeen]) -> Iterable[Finding]:
         )
         for end in (".qcow2", "-seed.img")
     }
-    found = {(name, host.name) for host in hosts for name in host.volumes}
+    copies = {
+        (row["volume"], row["host"])
+        for row in sql(
+            "SELECT c.volume, h.name AS host FROM image_copies c JOIN hosts h ON h.id = c.host_id"
+        )
+    }
+    found = {(name, host.name) for host in hosts for name in host.volumes} - copies
     for name, host in sorted(found - set(wanted.items())):
         yield Finding("leftover volume", name, f"on {host}")
     for name, host in sorted(set(wanted.items()) - found):
@@ -317,10 +324,11 @@ def unfenced(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]
             continue
         host = row["name"]
         (fenced.add if row["to_state"] == "fenced" else fenced.discard)(host)
+        written_at = true_time(row["at"], record)
         if row["event"] == "asked":
-            asked_at[host] = row["at"]
+            asked_at[host] = written_at
         if row["event"] == "succeeded" and not any(
-            asked_at[host] <= at <= row["at"] for at in off_at[host]
+            asked_at[host] <= at <= written_at for at in off_at[host]
         ):
             yield Finding("not fenced", host, f"nobody switched it off before event {row['id']}")
 
@@ -333,6 +341,8 @@ def told_by_record(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
         if each["what"] == "twice":
             what = each.get("said", "both say that it runs")
             yield Finding("VM ran twice", each["vm"], f"on {' and '.join(each['hosts'])}: {what}")
+        if each["what"] == "over" and each.get("counts"):
+            yield Finding("machine counted twice", each["host"], f"as {each['twin']} as well")
         if each["what"] == "failed":
             yield Finding("API failed", each["call"], each["said"])
 
@@ -340,14 +350,15 @@ def told_by_record(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
 def invisible_faults(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     """Every fault that changed who does what, or what runs, is told of by an event."""
     history = sql(
-        "SELECT id, extract(epoch FROM at) AS at, actor, kind, subject_id, event, to_state, reason,"
+        "SELECT id, extract(epoch FROM at)::float AS at, actor, kind, subject_id, event, to_state, reason,"
         " data FROM events ORDER BY id"
     )
     epochs = [row["epoch"] for row in sql("SELECT epoch FROM leases WHERE name = 'control'")]
     struck_at = {each["fault"]: each["at"] for each in record if each["what"] == "strike"}
     for each in record:
         if each["what"] == "over":
-            after = [row for row in history if row["at"] >= struck_at[each["fault"]]]
+            struck = struck_at[each["fault"]]
+            after = [row for row in history if true_time(row["at"], record) >= struck]
             if missing := _untold_of(each, after, epochs):
                 yield Finding("invisible fault", each["kind"], missing)
 

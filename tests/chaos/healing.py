@@ -74,7 +74,8 @@ def wait_until_settled(site: Site) -> list[str]:
         " + (SELECT count(*) FROM reservations WHERE state IN ('asked', 'accepted', 'in_force'))"
         " + (SELECT count(*) FROM plans WHERE state IN ('asked', 'approved'))"
         " + (SELECT count(*) FROM hosts h JOIN host_reports r ON r.host_id = h.id"
-        " WHERE h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s)"
+        " WHERE h.admin <> 'retired'"
+        " AND (h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s))"
     )
     left: dict[str, str] = {}
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tests.chaos.clock import true_time
 from tests.chaos.findings import Finding, HostSeen, Sql
 
 
@@ -61,11 +62,12 @@ def damaged_disks(
     """
     heard = [each for each in record if each["what"] == "counted"]
     made_at = {
-        str(row["vm"]): row["at"]
+        str(row["vm"]): true_time(row["at"], record)
         for row in sql(
-            "SELECT a.vm_id AS vm, max(extract(epoch FROM e.at))::float AS at FROM events e"
-            " JOIN assignments a ON e.subject_id = a.id::text"
-            " WHERE e.kind = 'assignment_state' AND e.to_state = 'reserved' GROUP BY a.vm_id"
+            "SELECT DISTINCT ON (a.vm_id) a.vm_id AS vm, extract(epoch FROM e.at)::float AS at"
+            " FROM events e JOIN assignments a ON e.subject_id = a.id::text"
+            " WHERE e.kind = 'assignment_state' AND e.to_state = 'reserved'"
+            " ORDER BY a.vm_id, e.id DESC"
         )
     }
     disks = {(host.name, name): host.disks[name] for host in hosts for name in host.disks}

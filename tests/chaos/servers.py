@@ -9,37 +9,50 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import redis
 
+from tests.chaos import clock, small_disks
 from tests.chaos.processes import WAIT_S, Managed, inherited
 from tests.servers.ports import a_quiet_port
 from tests.servers.postgres import SERVER_USER, programs, stop_with_children
 from tests.servers.running import eventually
 
 _DATABASE = "fuga"
-_SETTINGS = ("max_connections=200", "shared_buffers=32MB", "log_min_messages=error")
+_DISK_MIB = 1024
+_SETTINGS = (
+    "max_connections=200",
+    "shared_buffers=32MB",
+    "log_min_messages=error",
+    "max_wal_size=128MB",
+)
 # What is committed is with the kernel then, and survives whatever becomes of the server.
 _FOR_SPEED = ("fsync=off", "full_page_writes=off")
 
 
 class Postgres:
-    """A server on a Unix socket, in a folder that its user can reach."""
+    """A server on a Unix socket, its data on a disk of its own, with a clock that can be set."""
 
     def __init__(self, *, fsync: bool) -> None:
         self._paused: list[int] = []
+        self._undo = ExitStack()
         found = programs()
         assert found is not None, "PostgreSQL is not installed (scripts/install)"
         self.folder = Path(tempfile.mkdtemp(prefix="fuga-chaos-pg-"))
+        self._undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.disk = self.folder / "disk"
+        self._undo.enter_context(small_disks.real_disk(self.disk, _DISK_MIB))
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         server_user = None
         if os.geteuid() == 0:
             self.user = server_user = SERVER_USER
             account = pwd.getpwnam(server_user)
-            os.chown(self.folder, account.pw_uid, account.pw_gid)
-        data = self.folder / "data"
+            for folder in (self.folder, self.disk):
+                os.chown(folder, account.pw_uid, account.pw_gid)
+        data = self.disk / "data"
         subprocess.run(
             [found / "initdb", "-D", data, "-U", self.user, "-A", "trust", "--no-sync",
              "--locale=C.UTF-8", "--encoding=UTF8"],
@@ -87,6 +100,19 @@ class Postgres:
         with self.connect("postgres") as connection:
             connection.execute(f"CREATE DATABASE {_DATABASE} TEMPLATE template0".encode())
 
+    @property
+    def running(self) -> bool:
+        return self._server.running
+
+    def let_clock_be_set(self) -> None:
+        """Have connections that are opened from now on read a clock that `set_clock_back` sets."""
+        with self.connect() as connection:
+            clock.install(connection, _DATABASE)
+
+    def set_clock_back(self, by_s: float) -> None:
+        with self.connect() as connection:
+            clock.set_back(connection, by_s)
+
     def stop(self, *, immediately: bool) -> None:
         """End it: connections are dropped; ``immediately``: as if its processes had died."""
         self._server.end(signal.SIGQUIT if immediately else signal.SIGINT)
@@ -106,7 +132,7 @@ class Postgres:
         self.resume()
         if self._server.running:
             self.stop(immediately=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._undo.close()
 
 
 class Redis:

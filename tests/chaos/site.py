@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ from lab.errors import LabError
 from registry import Registry, upgrade
 from registry.hosts import HostCredentials
 from registry.work.queues import QUEUE_OF
+from tests.chaos import small_disks
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
@@ -38,7 +38,9 @@ LEASE_S = 8
 TENANTS = ("ada", "ben", "cyd")
 TYPES = {"tiny": 1, "pair": 2}
 VCPUS_PER_HOST = 3
-POOL_MIB = 80
+POOL_MIB = 112
+STATE_MIB = 256  #: for logs and what processes keep of themselves
+IMAGE = "lab"
 MOST_AT_ONCE = 8  #: faults
 REPLACED_HOSTS = 2  #: the last ones: fenced when they fail, and their VMs placed elsewhere
 _CREDENTIAL = "lab"
@@ -102,6 +104,7 @@ class Site:
 
     def __init__(self, folder: Path, postgres: Postgres, broker: Redis, hosts: int) -> None:
         self.folder = folder
+        self.state = folder / "state"  #: a disk of its own
         self.lab_dir = folder / "lab"
         self.record_file = folder / "record.jsonl"
         self.postgres = postgres
@@ -241,14 +244,31 @@ class Site:
             )
         )
 
-    def fill_pool(self, host: SiteHost) -> None:
-        """Leave no byte in the pool of a host."""
-        with contextlib.suppress(OSError), _filler(host).open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
+    def add_twin(self, host: SiteHost, name: str) -> httpx.Response:
+        """Register the machine of a host once more, by another spelling of its address."""
+        own = httpx.URL(host.uri)
+        twin = {**_host_body(host), "name": name, "uri": str(own.copy_with(port=16514))}
+        assert twin["uri"] != host.uri
+        return self._answered("POST", "/v1/hosts", twin)
 
-    def free_pool(self, host: SiteHost) -> None:
-        _filler(host).unlink()
+    def retire(self, name: str) -> bool:
+        """Take a host that holds nothing out of service; True once it is, or never was there."""
+        answer = self._answered("DELETE", f"/v1/hosts/{name}")
+        return answer.status_code in (200, 202, 204, 404)
+
+    def _answered(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """Return an API's answer; wait while none has one."""
+
+        def answer() -> httpx.Response | None:
+            with contextlib.suppress(httpx.HTTPError), self.client("operator", 0) as client:
+                found = client.request(method, path, json=body)
+                if found.status_code < 500:
+                    return found
+            return None
+
+        found = self.eventually(answer)
+        assert found is not None
+        return found
 
     def send(self, task: str, key: str) -> None:
         queue = QUEUE_OF[task].at_broker
@@ -260,6 +280,7 @@ class Site:
         self.postgres.start()
         self.postgres.create_database()
         upgrade(self.postgres.url)
+        self.postgres.let_clock_be_set()
         self.broker.start()
         self._make_processes()
         for process in self.processes.values():
@@ -275,7 +296,7 @@ class Site:
         lab_hosts = self.start_hosts()
         client = self.lab_dir / "pki" / "client"
         write_credential(
-            HostCredentials(self.folder / "host-credentials"),
+            HostCredentials(self.state / "host-credentials"),
             _CREDENTIAL,
             {each.name: each.read_bytes() for each in client.iterdir()},
         )
@@ -296,7 +317,7 @@ class Site:
         env = {
             **inherited(),
             **_SETTINGS,
-            "FUGA_STATE_DIR": str(self.folder),
+            "FUGA_STATE_DIR": str(self.state),
             "FUGA_DATABASE_URL": self.postgres.url,
             "FUGA_BROKER_URL": self.broker.url,
             "FUGA_FENCE_COMMAND": json.dumps([str(fence), "{target}", "{host}"]),
@@ -319,7 +340,7 @@ class Site:
                 self.processes[name] = Managed(
                     name,
                     fuga_command(role),
-                    self.folder / f"{name}.log",
+                    self.state / f"{name}.log",
                     env=own,
                     ready=ready[role],
                 )
@@ -329,6 +350,7 @@ class Site:
             for name, vcpus in TYPES.items():
                 amounts = {"vcpus": vcpus, "memory_mib": 512 * vcpus, "disk_gib": 1}
                 _post(client, "/v1/vm-types", {"name": name, "resources": amounts})
+            self._upload_image(client)
             for tenant in TENANTS:
                 _post(client, "/v1/tenants", {"name": tenant, "weight": 1.0})
                 token = {"role": "tenant", "tenant": tenant, "name": f"chaos-{tenant}"}
@@ -336,6 +358,17 @@ class Site:
             for number, lab in enumerate(lab_hosts, start=1):
                 self.hosts.append(self._host(number, lab))
                 _post(client, "/v1/hosts", _host_body(self.hosts[-1]))
+
+    def _upload_image(self, client: httpx.Client) -> None:
+        """Give tenants an image: copies of it are brought to hosts, and disks lie on them."""
+        query = {"name": IMAGE, "format": "qcow2", "seed_kind": "nocloud"}
+        answer = client.post(
+            "/v1/images/upload",
+            params=query,
+            content=(guest_dir() / "base.qcow2").read_bytes(),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        assert answer.status_code == 201, answer.text
 
     def _host(self, number: int, lab: LabHost) -> SiteHost:
         own = self.lab_dir / "hosts" / str(number)
@@ -354,10 +387,6 @@ class Site:
         for process in self.processes.values():
             process.close()
         kill_everything(self.folder)  # children of theirs that had not noticed
-
-
-def _filler(host: SiteHost) -> Path:
-    return host.pool_dir / "filler"
 
 
 def _host_body(host: SiteHost) -> dict[str, Any]:
@@ -389,11 +418,7 @@ def _small_pools(lab_dir: Path, count: int) -> Iterator[None]:
     pools = [lab_dir / "hosts" / str(number) / "images" for number in range(1, count + 1)]
     with ExitStack() as undo:
         for pool in pools:
-            pool.mkdir(parents=True)
-            subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", f"size={POOL_MIB}m", "fuga-chaos", pool], check=True
-            )
-            undo.callback(subprocess.run, ["umount", "--lazy", pool], check=False)
+            undo.enter_context(small_disks.memory_disk(pool, POOL_MIB))
         yield
 
 
@@ -408,9 +433,10 @@ def running_site(
     folder = Path(tempfile.mkdtemp(prefix="fuga-chaos-"))
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        undo.enter_context(_small_pools(folder / "lab", hosts))
+        undo.enter_context(small_disks.memory_disk(folder / "state", STATE_MIB))
         if keep is not None:
             undo.callback(_copy_logs, folder, keep)
-        undo.enter_context(_small_pools(folder / "lab", hosts))
         postgres = Postgres(fsync=fsync)
         undo.callback(postgres.close)
         broker = Redis(folder / "redis.log")
@@ -426,6 +452,6 @@ def running_site(
 
 def _copy_logs(folder: Path, to: Path) -> None:
     to.mkdir(parents=True, exist_ok=True)
-    for log in (*folder.glob("*.log"), folder / "record.jsonl"):
+    for log in (*folder.glob("*.log"), *folder.glob("state/*.log"), folder / "record.jsonl"):
         with contextlib.suppress(OSError):
             shutil.copy(log, to)

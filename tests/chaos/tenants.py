@@ -16,11 +16,12 @@ from tests.chaos import guests
 from tests.chaos.calls import Caller
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
-from tests.chaos.site import TENANTS, TYPES, Site
+from tests.chaos.site import IMAGE, TENANTS, TYPES, Site
 
 MAX_VCPUS_EACH = 4  #: a little more, all together, than the hosts have
 KEPT_VCPUS_EACH = 2  #: of them, in VMs that are given back only at the end
 SPOT_PART = 0.2  #: of requests
+IMAGE_PART = 0.5  #: of requests
 RESERVE_PART = 0.15  #: of the times at which a tenant would ask
 _PAUSE_S = (0.5, 2.0)
 #: Of reservations: from now until they begin, and how long they last.
@@ -99,6 +100,9 @@ class Tenant(Caller):
             "count": count,
             "user_data": guests.USER_DATA,
         }
+        if self.rng.random() < IMAGE_PART:
+            body["image"] = IMAGE
+            self.counts["VMs asked for with an image"] += count
         if reservation is not None:
             body["reservation"] = reservation
         elif self.rng.random() < SPOT_PART:

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, ClassVar
 
 from lab.errors import LabError
+from tests.chaos import small_disks
 from tests.chaos.faults.fault import Fault
 from tests.chaos.site import SiteHost
 from tests.servers.running import TimedOutError
@@ -90,6 +91,27 @@ class HostPowered(OnHost):
         self.site.start_hosts()
 
 
+class HostDoubled(Fault):
+    """An operator registers a machine again, by another spelling of its address."""
+
+    kind = "host registered twice"
+    strikes = ("registration",)
+
+    def inject(self) -> dict[str, Any]:
+        host = self.rng.choice(self.site.hosts)
+        self.twin = f"twin-{self.rng.getrandbits(32):08x}"
+        answer = self.site.add_twin(host, self.twin)
+        if answer.status_code == 202:
+            self.hold(10, 20)
+        states = self.site.tried_sql(
+            "SELECT health FROM hosts WHERE name = %s AND admin <> 'retired'", self.twin
+        )
+        return {"host": host.name, "twin": self.twin, "counts": states == [("up",)]}
+
+    def lift(self) -> None:
+        self.site.eventually(lambda: self.site.retire(self.twin))
+
+
 class GuestFrozen(Fault):
     kind = "qemu frozen"
     strikes = ("guest",)
@@ -130,7 +152,7 @@ class PoolFull(Fault):
     def inject(self) -> dict[str, Any]:
         self.host = self.site.eventually(self.last_built_on)
         since = self.site.sql("SELECT coalesce(max(id), 0) FROM events")[0][0]
-        self.site.fill_pool(self.host)
+        small_disks.fill(self.host.pool_dir)
         try:
             self.site.eventually(
                 lambda: self.site.sql(
@@ -155,4 +177,4 @@ class PoolFull(Fault):
         return next((each for each in self.site.hosts if [(each.name,)] == rows), None)
 
     def lift(self) -> None:
-        self.site.free_pool(self.host)
+        small_disks.free(self.host.pool_dir)

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import redis
 
 from registry.work.queues import WorkQueue
+from tests.chaos import small_disks
+from tests.chaos.clock import STEP_S
 from tests.chaos.faults.fault import Fault
 
 _BACKLOG = 2_000
@@ -98,6 +100,54 @@ class DatabaseStopped(Fault):
 
     def lift(self) -> None:
         self.site.postgres.resume()
+
+
+class DatabaseDiskFull(Fault):
+    """No byte is left for what PostgreSQL writes; it may end of that, and is started again."""
+
+    kind = "disk of postgresql full"
+    strikes = ("postgresql",)
+
+    def inject(self) -> dict[str, Any]:
+        small_disks.fill(self.site.postgres.disk)
+        self.hold(10, 25)
+        return {}
+
+    def lift(self) -> None:
+        small_disks.free(self.site.postgres.disk)
+        if not self.site.postgres.running:
+            self.site.postgres.start()
+        self.site.postgres.wait_until_ready()
+
+
+class StateDiskFull(Fault):
+    """No byte is left for logs, nor for what processes keep of themselves."""
+
+    kind = "disk of logs and state full"
+    strikes = ("state",)
+
+    def inject(self) -> dict[str, Any]:
+        small_disks.fill(self.site.state)
+        self.hold(10, 25)
+        return {}
+
+    def lift(self) -> None:
+        small_disks.free(self.site.state)
+
+
+class DatabaseClockBack(Fault):
+    """Steps back by hours, and right again: leases end late, then all at once."""
+
+    kind = "clock of postgresql stepped back"
+    strikes = ("postgresql",)
+
+    def inject(self) -> dict[str, Any]:
+        self.site.postgres.set_clock_back(STEP_S)
+        self.hold(15, 40)
+        return {}
+
+    def lift(self) -> None:
+        self.site.postgres.set_clock_back(0)
 
 
 class Backlog(Fault):
