@@ -69,9 +69,11 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
 
     For each request that starves, the one that waits longest first: the hosts
     that miss least of room for one VM, or for a whole gang, and are large
-    enough; no host for two requests, at most ``held_part`` of the open hosts, or a
-    tenth where the first alone needs so many, for at most 16 gangs. A gang that
-    needs more hosts than may still be held has none held.
+    enough; no host for two requests, at most ``held_part`` of the open hosts, for at
+    most 16 gangs. Where the first is a gang that needs more, it may have a tenth of
+    them, or four of a small site, later half, and in the end all
+    (`Patience.most_for_first`). A gang that needs more hosts than may still be held
+    has none held.
 
     Notes
     -----
@@ -109,7 +111,8 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
             if (kind, level) not in lines:
                 hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
                 lines[kind, level] = _HeldInOrder(hosts, room[hosts], empty[hosts], demand)
-            most = left if rows else patience.most_for_first(open_hosts)
+            waited = int(levels[request])
+            most = left if rows else patience.most_for_first(open_hosts, waited)
             if (chosen := lines[kind, level].least_missing(taken, needed, most)) is not None:
                 break
         if chosen is None:

@@ -27,8 +27,11 @@ from placement.rules.in_tree import without_tree
 PATIENCE: Final = 1_440
 #: Rounds after which moves may make room for it, which costs no capacity.
 ROOM_PATIENCE: Final = 12
-#: Part of the open hosts that the first of those who starve may have held, if it is a gang.
-_FIRST_PART: Final = 0.1
+#: Part of the open hosts that the longest waiting gang may have held, by its level of waiting:
+#: in the end all of them, so that it waits no longer than the VMs there last.
+_FIRST_PARTS: Final = (0.1, 0.5, 1.0)
+#: So many at any level, up to half of the open hosts: a tenth of a small site is no host.
+_FIRST_HOSTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,18 @@ class Patience:
         """Return how many of the open hosts may be held back."""
         return max(1, int(open_hosts * as_fraction(self.held_part)))
 
-    def most_for_first(self, open_hosts: int) -> int:
-        """Return how many may be held back for the one that waits longest: a gang needs several."""
-        return max(self.most_hosts(open_hosts), int(open_hosts * as_fraction(_FIRST_PART)))
+    def most_for_first(self, open_hosts: int, level: int) -> int:
+        """Return how many may be held back for the one that waits longest: a gang needs several.
+
+        Parameters
+        ----------
+        open_hosts : int
+        level : int
+            How long it has waited, by `waiting_levels`; at least 1.
+        """
+        part = as_fraction(_FIRST_PARTS[min(level, len(_FIRST_PARTS)) - 1])
+        few = min(_FIRST_HOSTS, open_hosts // 2)
+        return max(self.most_hosts(open_hosts), few, int(open_hosts * part))
 
 
 #: The parameters that `Patience.of` reads besides ``overload``.

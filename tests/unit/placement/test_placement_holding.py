@@ -133,25 +133,44 @@ def test_a_gang_holds_the_hosts_that_miss_least_in_all():
     assert hold_back(snapshot, Patience(held_part=1.0)) == ((0, 0), (0, 1), (0, 2))
     # with two hosts, those that hold most each
     assert hold_back(snapshot, Patience(held_part=0.5)) == ((0, 0), (0, 1))
-    assert hold_back(snapshot, Patience(held_part=0.25)) == ()
+    # half of a small site, whatever part may be held
+    assert hold_back(snapshot, Patience(held_part=0.25)) == ((0, 0), (0, 1))
 
 
-def test_the_first_who_starves_may_have_a_tenth_of_the_hosts_held_and_the_next_no_more():
-    snapshot = a_crowd(
-        capacity=[(8, 8)] * 30,
-        free=[(1, 1)] * 30,
-        demand=[(8, 8), (8, 8), (1, 1)],
-        count=[3, 1, 9],
-        min_count=[3, 1, 1],
-        held=[(0, 0), (0, 0), (210, 210)],
-        age=[PATIENCE, PATIENCE, 0],
-        tenant=[0, 1, 2],
-        weight=[1.0, 1.0, 1.0],
-    )
+@pytest.mark.parametrize(
+    ("hosts", "rounds", "most"),
+    [
+        (3, PATIENCE, 1),
+        (4, PATIENCE, 2),
+        (30, PATIENCE, 4),
+        (50, PATIENCE, 5),
+        (50, 8 * PATIENCE, 25),
+        (50, 64 * PATIENCE, 50),
+        (3, 64 * PATIENCE, 3),
+        (50, 512 * PATIENCE, 50),
+    ],
+)
+def test_the_first_who_starves_may_have_more_held_the_longer_it_waits_and_the_next_no_more(
+    hosts, rounds, most
+):
+    def crowd(gang: int) -> Snapshot:
+        return a_crowd(
+            capacity=[(8, 8)] * hosts,
+            free=[(1, 1)] * hosts,
+            demand=[(8, 8), (8, 8), (1, 1)],
+            count=[gang, 1, 9],
+            min_count=[gang, 1, 1],
+            held=[(0, 0), (0, 0), (7 * hosts, 7 * hosts)],
+            age=[rounds, PATIENCE, 0],
+            tenant=[0, 1, 2],
+            weight=[1.0, 1.0, 1.0],
+        )
 
-    assert hold_back(snapshot, Patience()) == ((0, 0), (0, 1), (0, 2))
-    four = dataclasses.replace(snapshot, count=np.array([4, 1, 9]), min_count=np.array([4, 1, 1]))
-    assert hold_back(four, Patience()) == ((1, 0),)
+    held = hold_back(crowd(most), Patience())
+    assert {request for request, _ in held} == {0}
+    assert len(held) == most
+    if most < hosts:
+        assert {request for request, _ in hold_back(crowd(most + 1), Patience())} == {1}
 
 
 def test_a_gang_that_waits_for_held_hosts_keeps_single_vms_out_and_says_so():
@@ -232,6 +251,22 @@ def test_a_gang_gets_its_places_among_small_vms_that_refill_every_gap(name):
 
     assert placed is not None
     assert placed >= SOON
+
+
+@pytest.mark.parametrize(("hosts", "gang"), [(4, 2), (3, 2), (2, 2)])
+def test_a_gang_of_whole_hosts_gets_its_places_on_a_site_of_few_hosts(hosts, gang):
+    """Where it needs more than half of them, it waits until it may have more held."""
+    stream = Stream(
+        hosts=hosts,
+        size=6,
+        large=6,
+        count=gang,
+        min_count=gang,
+        parameters={"patience": SOON},
+    )
+    level = 1 if gang <= hosts // 2 else 64
+
+    assert stream.rounds_until_placed(level * SOON + 3 * LONGEST) is not None
 
 
 @pytest.mark.parametrize("gang", [1, 3])
