@@ -350,8 +350,8 @@ def told_by_record(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
 def invisible_faults(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     """Every fault that changed who does what, or what runs, is told of by an event."""
     history = sql(
-        "SELECT id, extract(epoch FROM at)::float AS at, actor, kind, subject_id, event, to_state, reason,"
-        " data FROM events ORDER BY id"
+        "SELECT id, extract(epoch FROM at)::float AS at, actor, kind, subject_id, event, to_state,"
+        " reason, data FROM events ORDER BY id"
     )
     epochs = [row["epoch"] for row in sql("SELECT epoch FROM leases WHERE name = 'control'")]
     struck_at = {each["fault"]: each["at"] for each in record if each["what"] == "strike"}
