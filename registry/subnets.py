@@ -11,6 +11,18 @@ from registry.errors import InvalidError
 
 _SHORTEST_PREFIX: Final = 16
 _LONGEST_PREFIX: Final = 30
+#: Ranges that no guest's card can have, and what they are for (RFC 6890).
+_SPECIAL: Final = {
+    ipaddress.IPv4Network(block): meaning
+    for block, meaning in (
+        ("0.0.0.0/8", "this network"),
+        ("127.0.0.0/8", "loopback"),
+        ("169.254.0.0/16", "link-local"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved, with the broadcast address"),
+    )
+}
+_LINK_LOCAL: Final = ipaddress.IPv4Network("169.254.0.0/16")
 MAX_DNS: Final = 8
 MAX_EXCLUDED: Final = 64
 _MOST_BLOCKS: Final = 24
@@ -41,7 +53,7 @@ def check_subnet(subnet: Subnet) -> Subnet:
     checked = Subnet(
         cidr=str(network),
         gateway=gateway,
-        dns=tuple(str(_address("subnet.dns", each)) for each in subnet.dns),
+        dns=tuple(str(_name_server(each, network)) for each in subnet.dns),
         excluded=tuple(_shown(*_range(each, network)) for each in subnet.excluded),
     )
     if next(usable(checked), None) is None:
@@ -53,9 +65,7 @@ def usable(subnet: Subnet) -> Iterator[int]:
     """Yield the addresses that may be given to VMs, as numbers, ascending."""
     network = ipaddress.IPv4Network(subnet.cidr)
     taken = [_range(each, network) for each in subnet.excluded]
-    if subnet.gateway is not None:
-        gateway = int(ipaddress.IPv4Address(subnet.gateway))
-        taken.append((gateway, gateway))
+    taken += [(each, each) for each in _servers(subnet)]
     for number in range(int(network.network_address) + 1, int(network.broadcast_address)):
         if not any(first <= number <= last for first, last in taken):
             yield number
@@ -68,8 +78,7 @@ def reachable(subnet: Subnet) -> tuple[str, ...] | None:
     """
     network = ipaddress.IPv4Network(subnet.cidr)
     found = [_range(each, network) for each in subnet.excluded]
-    single = [each for each in (subnet.gateway, *subnet.dns) if each is not None]
-    found += [(int(each), int(each)) for each in map(ipaddress.IPv4Address, single)]
+    found += [(each, each) for each in _servers(subnet)]
     blocks = [
         block
         for first, last in found
@@ -80,6 +89,28 @@ def reachable(subnet: Subnet) -> tuple[str, ...] | None:
     ]
     merged = tuple(map(str, ipaddress.collapse_addresses(blocks)))
     return merged if len(merged) <= _MOST_BLOCKS else None
+
+
+def name_servers(subnet: Subnet) -> frozenset[int]:
+    """Return the name servers that are in the subnet itself, as numbers."""
+    network = ipaddress.IPv4Network(subnet.cidr)
+    found = map(ipaddress.IPv4Address, subnet.dns)
+    return frozenset(int(each) for each in found if each in network)
+
+
+def bounds(cidr: str) -> tuple[int, int]:
+    """Return the first and the last address of a checked subnet, as numbers."""
+    network = ipaddress.IPv4Network(cidr)
+    return int(network.network_address), int(network.broadcast_address)
+
+
+def special_range(cidr: str) -> str | None:
+    """Return the special range that a subnet or address lies in, with its use, or None."""
+    network = ipaddress.IPv4Network(cidr)
+    for block, meaning in _SPECIAL.items():
+        if network.overlaps(block):
+            return f"{block} ({meaning})"
+    return None
 
 
 def shown(number: int) -> str:
@@ -100,7 +131,27 @@ def _network(cidr: str) -> ipaddress.IPv4Network:
         raise InvalidError("subnet.cidr", cidr, allowed) from error
     if not _SHORTEST_PREFIX <= network.prefixlen <= _LONGEST_PREFIX:
         raise InvalidError("subnet.cidr", cidr, allowed)
+    special = special_range(cidr)
+    if special is not None:
+        raise InvalidError("subnet.cidr", cidr, f"{allowed}, outside {special}")
     return network
+
+
+def _servers(subnet: Subnet) -> Sequence[int]:
+    """Return the addresses of the gateway and the name servers, as numbers."""
+    found = (each for each in (subnet.gateway, *subnet.dns) if each is not None)
+    return [int(ipaddress.IPv4Address(each)) for each in found]
+
+
+def _name_server(text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+    """Return the address of a name server; some clouds have theirs at a link-local one."""
+    address = _address("subnet.dns", text)
+    special = special_range(str(address))
+    if special is not None and address not in _LINK_LOCAL:
+        raise InvalidError("subnet.dns", text, f"addresses of name servers, outside {special}")
+    if address in (network.network_address, network.broadcast_address):
+        raise InvalidError("subnet.dns", text, f"addresses of hosts in {network}, or others")
+    return address
 
 
 def _address(field: str, text: str) -> ipaddress.IPv4Address:

@@ -738,6 +738,7 @@ class Network(TypedDict):
     offered_to: NotRequired[list[str] | None]
     subnet: Subnet | None
     tenant: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
 
 
 class NetworkChange(TypedDict):

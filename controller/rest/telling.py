@@ -93,6 +93,7 @@ def told_network(network: Network, caller: Caller) -> Network:
         hosts={},
         addresses_used=step_below(network.addresses_used),
         offered_to=None,
+        warnings=(),
     )
 
 

@@ -36,6 +36,7 @@ from registry.ground.schema import (
 from registry.journal.events import event_row, note, record
 from registry.lifecycle import FINISHED, HostAdmin
 from registry.networks.offers import may_use, read_offers, set_offers, set_owner, there_for
+from registry.networks.overlaps import lock_subnets, refuse_overlaps, warnings_of
 from registry.networks.stray import free_stray_addresses
 from registry.records.networks import Network, NetworkSource
 from registry.subnets import Subnet, check_subnet, parse_subnet, usable
@@ -91,6 +92,7 @@ class Networks:
         subnet = check_subnet(subnet) if subnet is not None else None
         key = uuid7()
         with self._database.write() as connection:
+            lock_subnets(connection)
             now = db_now(connection)
             try:
                 connection.execute(
@@ -116,6 +118,8 @@ class Networks:
             elif offered_to is not None:
                 set_offers(connection, key, offered_to)
             _map(connection, key, dict(hosts or {}))
+            given = [source for _, source in _sources(default, hosts or {})]
+            refuse_overlaps(connection, key, given)
             offered = list(usable(subnet)) if subnet is not None else []
             for some in chunks(offered):
                 rows = [{"network_id": key, "address": number} for number in some]
@@ -175,12 +179,16 @@ class Networks:
             if source is not None:
                 _check_source(f"hosts.{host}", source)
         with self._database.write() as connection:
+            if hosts:
+                lock_subnets(connection)
             key = network_id(connection, name)
             take_turns(connection, f"network {key}")
             now = db_now(connection)
             history = []
             if hosts:
                 _map(connection, key, hosts)
+                given = [source for source in hosts.values() if source is not None]
+                refuse_overlaps(connection, key, given)
                 data: dict[str, Any] = {"name": name, "hosts": sorted(hosts)}
                 history.append(event_row(now, actor, "network_mapped", "network", key, data=data))
             before = _get(connection, name)
@@ -407,6 +415,7 @@ def _read(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ..
         )
     }
     owners, offers = read_offers(connection, keys)
+    warnings = warnings_of(connection, keys)
     return tuple(
         Network(
             name=row.name,
@@ -421,6 +430,7 @@ def _read(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ..
             offered_to=(None if row.offered_to_all or row.id in owners else offers.get(row.id, ())),
             isolated=row.isolated,
             filtered=row.filtered,
+            warnings=tuple(warnings.get(row.id, ())),
         )
         for row in rows
     )

@@ -55,6 +55,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
+from registry.networks.overlaps import check_subnets
 from registry.networks.stray import check_addresses
 from registry.operating.references import OPEN, keys_are_guarded, live_references, references
 from registry.tenancy.reserved_use import IS_STANDING
@@ -463,5 +464,6 @@ _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _groups,
     _spot,
     check_addresses,
+    check_subnets,
     _reservations,
 )

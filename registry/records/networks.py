@@ -34,6 +34,7 @@ class Network:
     offered_to: tuple[str, ...] | None = None  #: tenants and groups; None: to all
     isolated: bool = False  #: its VMs do not reach each other
     filtered: bool = True  #: its VMs speak from their own MAC and address alone
+    warnings: tuple[str, ...] = ()  #: what of its addresses is doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,12 @@ def parse_offers(given: str) -> list[str] | None:
     return [] if names == ["nobody"] else names
 
 
+def print_warnings(network: Mapping[str, Any]) -> None:
+    """Print what of a network's addresses is doubtful on standard error."""
+    for warning in network.get("warnings", ()):
+        echo(f"warning: network {network['name']}: {warning}", err=True)
+
+
 OffersOption = Annotated[
     str | None,
     typer.Option(
@@ -163,6 +169,7 @@ def add_network(
         },
     )
     session.answer(made, f"network {name} added. Use it with `fuga request TYPE --network {name}`.")
+    print_warnings(made)
 
 
 @app.command("list")
@@ -198,6 +205,7 @@ def show_network(session: Session, name: NameArgument) -> None:
         ("addresses used", _used(network)),
     ):
         echo(f"{key:16}{value}")
+    print_warnings(network)
 
 
 @app.command("map")
@@ -213,6 +221,7 @@ def map_network(
     """Set the name of a network on single hosts (operators)."""
     answer = session.api.patch(f"networks/{name}", {"hosts": parse_hosts(hosts)})
     session.answer(answer, f"network {name} is mapped on {len(hosts)} hosts")
+    print_warnings(answer)
 
 
 @app.command("set")

@@ -77,7 +77,7 @@ def show_network(
     return told_network(shown(registry.networks.get(name, tenant=caller.tenant)), caller)
 
 
-@router.patch("/{name}", response_model=Network, responses=problems(403, 404))
+@router.patch("/{name}", response_model=Network, responses=problems(403, 404, 409))
 def change_network(
     name: Name, body: NetworkChange, caller: Operator, registry: GivenRegistry
 ) -> Network:

@@ -61,7 +61,7 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
         "networks": Versioned(
             "network",
             lambda registry, name: registry.networks.get(name),
-            observed=frozenset({"addresses_used"}),
+            observed=frozenset({"addresses_used", "warnings"}),
         ),
         "requests": Versioned(
             "request",

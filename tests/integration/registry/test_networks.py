@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from registry import ConflictError, DuplicateError, InvalidError, NotFoundError, Registry, VmDesired
@@ -322,3 +324,93 @@ def test_guests_of_shared_networks_are_isolated_and_all_are_filtered(register: R
     assert (changed.isolated, changed.filtered) == (False, False)
     [event] = register.events.list(kind="network_changed")
     assert event.data == {"name": "lan", "isolated": False, "filtered": False}
+
+
+def bridge(name: str) -> NetworkSource:
+    return NetworkSource(kind="bridge", name=name)
+
+
+@pytest.mark.parametrize(
+    "cidr", ["10.77.0.0/25", "10.77.0.0/24", "10.77.0.0/255.255.0.0", "10.77.0.252/30"]
+)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"default": LAN}, {"default": LAN}),
+        ({"default": LAN}, {"hosts": {"h1": LAN}}),
+        ({"hosts": {"h1": LAN}}, {"default": LAN}),
+        ({"hosts": {"h1": LAN}}, {"hosts": {"h2": LAN}}),
+        ({"default": bridge("br1"), "hosts": {"h2": LAN}}, {"hosts": {"h2": LAN}}),
+    ],
+)
+def test_subnets_that_overlap_on_one_source_are_refused(
+    register: Registry, cidr: str, first, second
+):
+    a_cluster(register, 2)
+    register.networks.add("first", subnet=Subnet(cidr="10.77.0.0/24"), actor=ACTOR, **first)
+
+    with pytest.raises(ConflictError, match=r"overlaps 10\.77\.0\.0/24 of network first on bridge"):
+        register.networks.add("second", subnet=Subnet(cidr=cidr), actor=ACTOR, **second)
+
+    assert [network.name for network in register.networks.list().items] == ["first"]
+    beside = Subnet(cidr="10.77.1.0/24")
+    assert register.networks.add("beside", subnet=beside, actor=ACTOR, **second).warnings == ()
+
+
+def test_a_network_is_not_mapped_to_a_source_where_its_addresses_are_in_use(register: Registry):
+    a_cluster(register, 2)
+    whole, half = Subnet(cidr="10.77.0.0/24"), Subnet(cidr="10.77.0.128/25")
+    register.networks.add("first", subnet=whole, default=LAN, actor=ACTOR)
+    elsewhere = bridge("br1")
+    second = register.networks.add("second", subnet=half, default=elsewhere, actor=ACTOR)
+
+    with pytest.raises(ConflictError, match="on bridge br0"):
+        register.networks.change("second", hosts={"h2": LAN}, actor=ACTOR)
+    with pytest.raises(ConflictError, match="on bridge br1"):
+        register.networks.change("first", hosts={"h2": elsewhere}, actor=ACTOR)
+
+    assert second.warnings == (
+        "its subnet 10.77.0.128/25 overlaps 10.77.0.0/24 of network first on another source",
+    )
+    assert register.networks.get("second").hosts == {}
+    assert register.check() == []
+
+
+def test_a_subnet_on_the_network_that_hosts_use_by_dhcp_is_warned_of(register: Registry):
+    a_cluster(register)
+    own = NetworkSource(kind="network", name="default")
+
+    network = register.networks.add("lan", subnet=THREE, default=own, actor=ACTOR)
+
+    [warning] = network.warnings
+    assert "use libvirt network default, too, by DHCP" in warning
+
+
+def test_of_networks_that_are_added_at_once_one_has_the_addresses(register: Registry):
+    def add(number: int) -> str:
+        subnet = Subnet(cidr=f"10.77.0.0/{20 + number}")
+        return register.networks.add(f"n{number}", subnet=subnet, default=LAN, actor=ACTOR).name
+
+    with ThreadPoolExecutor(4) as threads:
+        added = [threads.submit(add, number) for number in range(4)]
+    refused = [each.exception() for each in added if each.exception() is not None]
+
+    assert [type(each) for each in refused] == [ConflictError] * 3
+    assert len(register.networks.list().items) == 1
+
+
+def test_overlaps_and_special_ranges_of_earlier_releases_are_found(register: Registry, raw: RawSql):
+    a_cluster(register)
+    subnets = {"a": "10.1.0.0/24", "b": "10.2.0.0/24", "c": "10.3.0.0/24"}
+    for name, cidr in subnets.items():
+        subnet = Subnet(cidr=cidr, dns=("10.3.0.5",))
+        register.networks.add(name, subnet=subnet, default=LAN, actor=ACTOR)
+    raw.run("UPDATE networks SET cidr = '10.1.0.0/25' WHERE name = 'b'")
+    raw.run("UPDATE networks SET cidr = '127.0.0.0/24' WHERE name = 'c'")
+    raw.run("UPDATE networks SET dns = '[\"10.1.0.9\"]' WHERE name = 'a'")
+
+    overlap, special, server = register.check()
+
+    assert "10.1.0.0/24 of network a overlaps 10.1.0.0/25 of network b on bridge br0" in overlap
+    assert "network c is in 127.0.0.0/8 (loopback)" in special
+    assert "address 10.1.0.9 of network a is that of its name server, and a VM may" in server

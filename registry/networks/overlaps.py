@@ -1,0 +1,204 @@
+"""Subnets that overlap: refused on one source, warned of elsewhere.
+
+fuga knows sources by their names on hosts alone. One name is one source on all hosts; two
+names may still be one wire, such as a libvirt network and its bridge.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from registry.errors import ConflictError
+from registry.ground.bulk import among
+from registry.ground.locks import take_turns
+from registry.ground.schema import hosts, network_addresses, network_hosts, networks
+from registry.lifecycle import HostAdmin
+from registry.records.networks import NetworkSource
+from registry.subnets import bounds, name_servers, parse_subnet, shown, special_range
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The addresses of a network."""
+
+    id: UUID
+    name: str
+    cidr: str
+    first: int
+    last: int
+
+
+def lock_subnets(connection: Connection) -> None:
+    """Wait until no other transaction adds a network, or maps one to other sources."""
+    take_turns(connection, "subnets of networks")
+
+
+def refuse_overlaps(
+    connection: Connection, network_id: UUID, sources: Collection[NetworkSource]
+) -> None:
+    """Refuse sources of a network where another network has some of its addresses.
+
+    Raises
+    ------
+    ConflictError
+        If one of ``sources`` is a source of another network, and their subnets overlap.
+    """
+    ranges = _ranges(connection)
+    own = next((each for each in ranges if each.id == network_id), None)
+    if own is None:
+        return
+    others = [other for one, other in _overlaps(ranges, {network_id}) if one == own]
+    theirs = _sources(connection, [each.id for each in others])
+    for other in others:
+        shared = set(sources) & theirs[other.id]
+        if shared:
+            raise ConflictError(
+                f"subnet {own.cidr} of network {own.name} overlaps {other.cidr} of network"
+                f" {other.name} on {_shown(shared)}: their VMs would have the same addresses."
+                " Choose another subnet, or another source"
+            )
+
+
+def warnings_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
+    """Return what of these networks' addresses is doubtful, a sentence each."""
+    ranges = _ranges(connection)
+    found: defaultdict[UUID, list[str]] = defaultdict(list)
+    pairs = _overlaps(ranges, keys)
+    wanted = {each.id for each in ranges if each.id in keys}
+    sources = _sources(connection, wanted | {other.id for _, other in pairs})
+    for one, other in pairs:
+        shared = sources[one.id] & sources[other.id]
+        where = f"on {_shown(shared)}" if shared else "on another source"
+        found[one.id].append(
+            f"its subnet {one.cidr} overlaps {other.cidr} of network {other.name} {where}"
+        )
+    for key, name in _with_dhcp(connection, {each: sources[each] for each in wanted}):
+        found[key].append(
+            f"VMs without a network of their own use libvirt network {name}, too, by DHCP:"
+            " exclude the addresses that its DHCP server assigns"
+        )
+    return found
+
+
+def check_subnets(connection: Connection) -> Iterator[str]:
+    """Yield what is wrong with subnets that earlier releases accepted, a sentence each."""
+    ranges = _ranges(connection)
+    pairs = [
+        (one, other)
+        for one, other in _overlaps(ranges, {each.id for each in ranges})
+        if (one.name, one.id) < (other.name, other.id)
+    ]
+    sources = _sources(connection, {each.id for pair in pairs for each in pair})
+    for one, other in pairs:
+        shared = sources[one.id] & sources[other.id]
+        if shared:
+            yield (
+                f"subnet {one.cidr} of network {one.name} overlaps {other.cidr} of network"
+                f" {other.name} on {_shown(shared)}: VMs of both may have the same address;"
+                " move the VMs of one to a new network and remove it"
+            )
+    for each in ranges:
+        special = special_range(each.cidr)
+        if special is not None:
+            yield (
+                f"subnet {each.cidr} of network {each.name} is in {special}: guests cannot use"
+                " its addresses"
+            )
+    yield from (
+        f"address {shown(address)} of network {name} is that of its name server, and"
+        f" {'a VM has it' if vm_id is not None else 'a VM may get it'}"
+        for name, address, vm_id in _given_name_servers(connection)
+    )
+
+
+def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID | None]]:
+    """Yield the name servers among the addresses that are given to VMs."""
+    query = select(networks).where(networks.c.cidr.is_not(None)).order_by(networks.c.name)
+    for row in connection.execute(query).all():
+        subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
+        servers = name_servers(subnet) if subnet is not None else frozenset()
+        if not servers:
+            continue
+        given = select(network_addresses.c.address, network_addresses.c.vm_id).where(
+            network_addresses.c.network_id == row.id,
+            network_addresses.c.address.in_(sorted(servers)),
+        )
+        for address, vm_id in connection.execute(given.order_by(network_addresses.c.address)):
+            yield row.name, address, vm_id
+
+
+def _ranges(connection: Connection) -> list[_Range]:
+    query = (
+        select(networks.c.id, networks.c.name, networks.c.cidr)
+        .where(networks.c.cidr.is_not(None))
+        .order_by(networks.c.name)
+    )
+    return [
+        _Range(row.id, row.name, row.cidr, *bounds(row.cidr)) for row in connection.execute(query)
+    ]
+
+
+def _overlaps(ranges: Iterable[_Range], keys: Collection[UUID]) -> list[tuple[_Range, _Range]]:
+    """Return the pairs that overlap, in both orders, whose first one is among these."""
+    found: list[tuple[_Range, _Range]] = []
+    before: list[_Range] = []
+    for each in sorted(ranges, key=lambda one: (one.first, one.last, one.name)):
+        before = [one for one in before if one.last >= each.first]
+        for one in before:
+            found += [pair for pair in ((one, each), (each, one)) if pair[0].id in keys]
+        before.append(each)
+    return sorted(found, key=lambda pair: (pair[0].name, pair[1].name))
+
+
+def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, set[NetworkSource]]:
+    """Return what networks are called on hosts; a default counts even if all hosts override it."""
+    some = sorted(keys)
+    found: defaultdict[UUID, set[NetworkSource]] = defaultdict(set)
+    default = select(networks.c.id, networks.c.kind, networks.c.source).where(
+        among(connection, networks.c.id, some), networks.c.source.is_not(None)
+    )
+    mapped = (
+        select(network_hosts.c.network_id, network_hosts.c.kind, network_hosts.c.source)
+        .join(hosts, hosts.c.id == network_hosts.c.host_id)
+        .where(
+            among(connection, network_hosts.c.network_id, some),
+            hosts.c.admin != HostAdmin.RETIRED.value,
+        )
+        .distinct()
+    )
+    for query in (default, mapped):
+        for key, kind, source in connection.execute(query):
+            found[key].add(NetworkSource(kind=kind, name=source))
+    return found
+
+
+def _with_dhcp(
+    connection: Connection, sources: Mapping[UUID, set[NetworkSource]]
+) -> Iterator[tuple[UUID, str]]:
+    """Yield networks on a libvirt network that is some host's own, with its name."""
+    used = {each.name for some in sources.values() for each in some if each.kind == "network"}
+    if not used:
+        return
+    query = (
+        select(hosts.c.network)
+        .where(
+            among(connection, hosts.c.network, sorted(used)),
+            hosts.c.admin != HostAdmin.RETIRED.value,
+        )
+        .distinct()
+    )
+    own = set(connection.scalars(query))
+    for key, some in sources.items():
+        names = {each.name for each in some if each.kind == "network"}
+        yield from ((key, name) for name in sorted(names & own))
+
+
+def _shown(sources: Iterable[NetworkSource]) -> str:
+    names = sorted(f"{each.kind} {each.name}" for each in sources)
+    rest = f" and {len(names) - 1} more sources" if len(names) > 1 else ""
+    return f"{names[0]}{rest}"
