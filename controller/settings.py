@@ -109,6 +109,14 @@ class ControllerSettings(SharedSettings):
         description="Time between telling a spot VM that it ends and ending it.",
         le=86_400,
     )
+    spot_margin: float = Field(
+        0.05,
+        description="Part of each resource of all hosts that new spot VMs leave free, so that"
+        " ordinary VMs start without waiting for the end of spot VMs.",
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+    )
     balance: BalanceRule | None = Field(
         None,
         description="Standing rule: when the control centre balances by itself, and which plans it"

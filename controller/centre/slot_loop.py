@@ -175,6 +175,7 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
         zones=_named(settings.zone_policies),
         spare=settings.spare,
         spot_grace_s=settings.spot_grace_s,
+        spot_margin=settings.spot_margin,
         room_hold_s=settings.room_hold_s,
     )
 

@@ -34,6 +34,7 @@ class PolicyChoice:
     zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
     spare: str | None = None  #: what may fail, as `domains_of` reads it; None: nothing is kept
     spot_grace_s: int = 120  #: from when a spot VM is told that it ends until it does
+    spot_margin: float = 0  #: part of each resource that new spot VMs leave free
     room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
 
 

@@ -150,7 +150,7 @@ def run_round(
         seen_running = running.read_running(lease)
         view = seen_running.cluster
         seen = _with_spare(seen_running, choice.spare, kept)
-    seen = _with_reservations(view, seen)
+    seen = _with_margin(_with_reservations(view, seen), choice.spot_margin)
     snapshot, names = seen.snapshot, seen.names
     if not view.requests and not (seen.reserved is not None and seen.reserved.changes):
         return None
@@ -328,6 +328,15 @@ def _labelled(view: ClusterView, prices: Mapping[str, Any] | None) -> Mapping[st
         for each in prices["classes"]
     ]
     return {**prices, "classes": classes}
+
+
+def _with_margin(seen: _Seen, part: float) -> _Seen:
+    """Have new spot VMs leave a part of each resource free."""
+    spot = seen.snapshot.spot
+    if spot is None:
+        return seen
+    margin = round(part * 1000)
+    return replace(seen, snapshot=replace(seen.snapshot, spot=replace(spot, margin=margin)))
 
 
 def _seen(view: ClusterView, kept: Kept) -> _Seen:

@@ -299,6 +299,7 @@ def _placed(
     """Return where spot VMs go that are asked for: on what nobody else wants."""
     free = rest.free.copy()
     free[closed] = 0
+    free -= _margin(free, rest.pool, spot.margin)
     snapshot = dataclasses.replace(
         rest,
         free=free,
@@ -310,6 +311,16 @@ def _placed(
     if not snapshot.count.any():
         return Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=())
     return look.at(snapshot)
+
+
+def _margin(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
+    """Return what of the free room, (H, R), stays free, on the hosts that have most of it."""
+    part = (free / np.maximum(pool, 1))[:, pool > 0].min(axis=1, initial=np.inf)
+    order = np.argsort(-part, kind="stable")
+    before = np.cumsum(free[order], axis=0) - free[order]
+    kept = np.zeros_like(free)
+    kept[order] = np.clip(-(-pool * thousandths // 1000) - before, 0, free[order])
+    return kept
 
 
 def _told(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Rows) -> Iterator[LeftOut]:

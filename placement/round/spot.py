@@ -30,6 +30,8 @@ class Spot:
     may_end: BoolArray
     #: rows of request, host, count: the room that spot VMs leave, or left, and for whom
     kept: tuple[tuple[int, int, int], ...] = ()
+    #: thousandths of each resource that new spot VMs leave free, so that ordinary VMs start at once
+    margin: int = 0
 
     def __post_init__(self) -> None:
         for each in (self.asks, self.host, self.tenant, self.amounts, self.may_end):
@@ -43,11 +45,13 @@ class Spot:
 
     def document(self) -> dict[str, Any]:
         """Return JSON values, from which `of_document` makes the same again."""
-        return {
-            field.name: value.tolist() if isinstance(value, np.ndarray) else list(map(list, value))
+        arrays = {
+            field.name: value.tolist()
             for field in dataclasses.fields(self)
-            for value in [getattr(self, field.name)]
+            if isinstance(value := getattr(self, field.name), np.ndarray)
         }
+        margin = {"margin": self.margin} if self.margin else {}
+        return {**arrays, "kept": list(map(list, self.kept)), **margin}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], resources: int) -> Spot:
@@ -59,6 +63,7 @@ class Spot:
             amounts=np.array(document["amounts"], dtype=np.int64).reshape(-1, resources),
             may_end=np.array(document["may_end"], dtype=np.bool_),
             kept=tuple((request, host, count) for request, host, count in document["kept"]),
+            margin=document.get("margin", 0),
         )
 
 

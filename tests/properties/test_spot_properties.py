@@ -161,6 +161,24 @@ def test_the_youngest_ends_where_one_is_enough_and_none_for_who_never_fits():
     ]
 
 
+@about("spot VMs placed while a margin stays free", least=0.2)
+@given(snapshot=with_spot(), margin=st.integers(1, 300), seed=SEEDS)
+def test_new_spot_vms_leave_the_margin_free(snapshot, margin, seed):
+    spot = dataclasses.replace(snapshot.spot, margin=margin)
+    snapshot = dataclasses.replace(snapshot, spot=spot)
+
+    allocation = decided(snapshot, "best_fit_drfh", seed)
+
+    check_allocation(snapshot, allocation)
+    of_spot = spot.asks[allocation.placed[:, 0]]
+    placed = allocation.placed[of_spot]
+    contains(len(placed) > 0)
+    before = snapshot.after(allocation.placed[~of_spot]).free.sum(axis=0)
+    taken = placed[:, 2] @ snapshot.demand[placed[:, 0]]
+    assert (taken <= np.maximum(0, before - snapshot.pool * margin / 1000)).all()
+    assert Spot.of_document(spot.document(), 3).margin == margin
+
+
 def test_room_that_spot_vms_left_to_one_request_is_not_counted_for_another():
     snapshot = dataclasses.replace(
         a_snapshot(

@@ -302,3 +302,21 @@ def test_shares_tell_of_no_spot_vms(register: Registry) -> None:
     record = register.rounds.get(told.number)
     [share] = [each for each in record.shares if each["tenant"] == "c"]
     assert (record.placed, share["asked"], share["given"]) == (3, 1, 1)
+
+
+def test_an_ordinary_vm_starts_at_once_on_what_new_spot_vms_leave_free(register: Registry) -> None:
+    for name in ("h1", "h2"):
+        add_host(register, name, vcpus=2, memory_mib=8192)
+    add_vm_type(register, vcpus=1, memory_mib=1024)
+    for tenant in ("a", "b"):
+        add_tenant(register, tenant)
+    sweep = add_request(register, 4, tenant="b", spot=True)
+    first = run(register, 0, decider=DecidesHere(), spot_margin=0.25)
+    assert register.requests.get(sweep.id).vms_placed == 3
+    web = add_request(register, 1, name="web")
+
+    run(register, 60, decider=DecidesHere(), spot_margin=0.25)
+
+    assert register.requests.get(web.id).vms_placed == 1
+    assert ending(register, sweep) == []
+    assert replay_round(register, first.number).identical
