@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime
 from io import StringIO
+from pathlib import Path
 from textwrap import indent
 from typing import Any, Final, Literal, TextIO
 
@@ -14,6 +18,7 @@ from structlog.typing import ExcInfo
 
 from plain_text import plain, plain_lines
 from registry.ground import mask_line
+from service.log_stream import LogStream
 
 #: JSON lines, text for people, or the latter at a terminal alone.
 LogFormat = Literal["auto", "json", "text"]
@@ -43,7 +48,7 @@ def configure_logging(
     What libraries log through `logging` comes out in the same form. ``on_problem``
     is told of each warning and error: the event's name, of libraries their logger's.
     """
-    stream = stream if stream is not None else sys.stderr
+    stream = stream or sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - for good
     as_text = form == "text" or (form == "auto" and stream.isatty())
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Any] = [
@@ -62,13 +67,15 @@ def configure_logging(
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     renderer.append(mask_line)
+    # What cannot be logged must not fail the call that it is about.
+    lasting = LogStream(stream, _lost_as_text if as_text else _lost_as_json)
     structlog.configure(
         processors=[_telling(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(lasting),  # type: ignore[arg-type]  # it writes
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(lasting)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[
@@ -84,6 +91,16 @@ def configure_logging(
     root.setLevel(max(number, logging.INFO))
     # It tells of every look at the schema.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _lost_as_text(lines: int, reason: str) -> str:
+    return f"{lines} lines of this log are lost: {reason}"
+
+
+def _lost_as_json(lines: int, reason: str) -> str:
+    now = datetime.now(UTC).isoformat()
+    event = {"event": "log_lines_lost", "level": "warning", "lines": lines, "error": reason}
+    return json.dumps(event | {"timestamp": now})
 
 
 def _without_commands(

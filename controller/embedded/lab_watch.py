@@ -75,7 +75,7 @@ class LabWatch:
         elif self.now() >= state.start_at:
             try:
                 self.start_again(host)
-            except LabError as error:
+            except (LabError, OSError) as error:  # OSError: a full disk
                 self._put_off(state, f"{name}: its libvirtd does not start: {error}")
             else:
                 state.start_at, state.started_at = None, self.now()

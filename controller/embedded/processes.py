@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from controller.calling.private_files import write_private
 from controller.terminal.errors import CliError
@@ -22,6 +23,7 @@ _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY_S: Final = 30.0  #: who lived that long starts with a clean slate
 _LOG_LIMIT_BYTES: Final = 20_000_000
+_RECORD_AGAIN_S: Final = 5.0  #: until a record that could not be written is tried again
 _STOP_S: Final = 10.0  #: from the request to end until it is no longer asked
 
 
@@ -86,6 +88,7 @@ class Supervisor:
     say: Callable[[str], None]
     now: Callable[[], float] = time.monotonic
     _children: list[_Child] = field(default_factory=list)
+    _record_again_at: float | None = None  #: None: the record is as it should be
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start a child and keep it running from now on."""
@@ -100,17 +103,12 @@ class Supervisor:
                 code = child.process.poll()
                 if code is None:
                     continue
-                lived_s = self.now() - child.started_at
-                child.failures = 1 if lived_s > _STEADY_S else child.failures + 1
-                pause_s = _BACKOFF_S[min(child.failures, len(_BACKOFF_S)) - 1]
                 child.process = None
-                child.start_again_at = self.now() + pause_s
-                self.say(
-                    f"{child.name} ended unexpectedly ({_ending(code)}); it starts again in "
-                    f"{pause_s:g} s. Its log: {self.log(child.name)}"
-                )
+                self._put_off(child, f"ended unexpectedly ({_ending(code)})")
             elif self.now() >= child.start_again_at:
                 self._spawn(child)
+        if self._record_again_at is not None and self.now() >= self._record_again_at:
+            self._write_record()
 
     def give_up_on_failing(self, failures: int = 3) -> None:
         """Raise if a child ended that many times in a row, with the end of its log."""
@@ -137,36 +135,68 @@ class Supervisor:
                     each.identity.signal(signal.SIGKILL, group=True)
                     each.process.wait()
         self._children.clear()
-        self.record.unlink(missing_ok=True)
+        with suppress(OSError):  # of processes that ended: the next `fuga up` sees that
+            self.record.unlink(missing_ok=True)
 
     def log(self, name: str) -> Path:
         """Where a child's output goes."""
         return self.logs / f"{name}.log"
 
+    def _put_off(self, child: _Child, what: str) -> None:
+        """Start a child again after a pause that grows with its failures."""
+        steady = self.now() - child.started_at > _STEADY_S
+        child.failures = 1 if steady else child.failures + 1
+        pause_s = _BACKOFF_S[min(child.failures, len(_BACKOFF_S)) - 1]
+        child.start_again_at = self.now() + pause_s
+        self.say(
+            f"{child.name} {what}; it starts again in {pause_s:g} s."
+            f" Its log: {self.log(child.name)}"
+        )
+
     def _spawn(self, child: _Child) -> None:
-        path = self.log(child.name)
-        if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        with path.open("ab") as log:
-            child.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), *child.command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=dict(self.environ),
-                start_new_session=True,
-            )
         child.started_at = self.now()
+        try:
+            with self._open_log(child.name) as log:
+                child.process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), *child.command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=dict(self.environ),
+                    start_new_session=True,
+                )
+        except OSError as error:  # no memory or no process is left
+            self._put_off(child, f"cannot be started ({error.strerror})")
+            return
         child.identity = ProcessId.of(child.process.pid)
         self._write_record()
 
+    def _open_log(self, name: str) -> BinaryIO:
+        """Open a child's log; one that cannot be written is no reason not to run the child."""
+        path = self.log(name)
+        try:
+            if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
+                path.replace(path.with_suffix(".log.1"))
+            return path.open("ab")
+        except OSError as error:
+            self.say(f"{name} runs without a log: {path}: {error.strerror}")
+            return Path(os.devnull).open("ab")
+
     def _write_record(self) -> None:
+        """Write the record, or try again later: the children need none."""
         running = {
             each.name: {"pid": each.identity.pid, "started": each.identity.started}
             for each in self._children
             if each.process is not None and each.identity is not None
         }
-        write_private(self.record, json.dumps(running) + "\n")
+        failed_before = self._record_again_at is not None
+        try:
+            write_private(self.record, json.dumps(running) + "\n")
+            self._record_again_at = None
+        except OSError as error:
+            self._record_again_at = self.now() + _RECORD_AGAIN_S
+            if not failed_before:
+                self.say(f"{self.record} cannot be written ({error.strerror}); it is tried again")
 
 
 def end_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -156,9 +156,10 @@ def locked(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
                     raise AlreadyRunningError(state, lock_holder(state)) from None
                 time.sleep(0.05)
         me = ProcessId.of(os.getpid())
-        os.ftruncate(descriptor, 0)
-        if me is not None:
-            os.pwrite(descriptor, f"{me.pid} {me.started}\n".encode(), 0)
+        with suppress(OSError):  # for messages alone: the lock holds without it
+            os.ftruncate(descriptor, 0)
+            if me is not None:
+                os.pwrite(descriptor, f"{me.pid} {me.started}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

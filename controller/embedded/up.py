@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,9 +59,10 @@ _LOOK_EVERY_S: Final = 2.0
 
 
 def say(line: str) -> None:
-    """Print a line at once, even into a file."""
-    echo_lines(line)
-    sys.stdout.flush()
+    """Print a line at once, even into a file; what runs does not depend on its reader."""
+    with suppress(OSError):
+        echo_lines(line)
+        sys.stdout.flush()
 
 
 def _say_when(line: str) -> None:
@@ -354,7 +355,10 @@ class Up:
             return f"No link for a browser: {error}\n"
         whose = "this link"
         if not sys.stdout.isatty():
-            write_private(self.state.login_link, link + "\n")
+            try:
+                write_private(self.state.login_link, link + "\n")
+            except OSError as error:
+                return f"No link for a browser: {self.state.login_link}: {error.strerror}\n"
             whose, link = "the link in this file", _short(self.state.login_link)
         return (
             f"The web console, in a browser ({whose} logs in once, within"

@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 
 from controller.rest.callers.limits import network_of
 from controller.rest.metrics import METHODS, NO_ROUTE
-from registry import Registry, RegistryError
+from registry import Registry
 from registry.journal import AuditedCall
 
 PERIOD_S: Final = 60.0
@@ -117,7 +117,7 @@ class Refusals:
     def _tell_first(self, gathered: _Gathered) -> None:
         try:
             gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
-        except RegistryError as error:
+        except Exception as error:  # the refusal must reach its caller
             values = {key: str(value) for key, value in gathered.call.values().items()}
             told = values | {"status": gathered.status, "error": str(error)}
             log.error("audit_failed", **told)
@@ -131,7 +131,7 @@ class Refusals:
                     each.row = self._registry.audit.finish(each.call, each.status)
                 ago_s = max(0.0, self._clock() - each.last)
                 self._registry.audit.gather(each.row, each.counts, last_ago_s=ago_s)
-            except RegistryError as error:
+            except Exception as error:
                 token = each.call.token or each.call.address
                 log.error("audit_failed", caller=token, refused=each.counts, error=str(error))
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from controller.rest.callers.auth import PROTECTED_PREFIX, READING, is_of_api
 from controller.rest.callers.limits import address_of
 from controller.rest.problems.refusals import Refusals
-from registry import Registry, RegistryError
+from registry import Registry
 from registry.journal import AuditedCall
 
 MAX_PATH: Final = 500
@@ -80,7 +80,7 @@ class AuditTrail:
     def _finish(self, call: AuditedCall, status: int | None) -> None:
         try:
             self.registry.audit.finish(call, status)
-        except RegistryError as error:
+        except Exception as error:  # of the outermost layer: the call has its answer
             # What was changed has its row; of what was not, this line is all that is left.
             values = {key: str(value) for key, value in call.values().items()}
             log.error("audit_failed", **(values | {"status": status, "error": str(error)}))

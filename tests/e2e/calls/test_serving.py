@@ -157,3 +157,30 @@ def test_a_database_that_was_never_upgraded_is_said_with_what_to_run(tmp_path: P
     assert done.returncode == 1
     assert "fuga db upgrade" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.sqlite
+def test_calls_are_answered_while_the_disk_of_the_log_is_full(
+    register: Registry, register_url: str, tmp_path: Path
+):
+    port, token = a_quiet_port(), a_token(register, None)
+    url = f"http://127.0.0.1:{port}"
+    env = environment(tmp_path, register_url, port)
+    with Path("/dev/full").open("w") as log:
+        process = subprocess.Popen(COMMAND, env=env, stderr=log)
+    try:
+        eventually(lambda: answers(f"{url}/readyz"))
+        headers = {"Authorization": f"Bearer {token}"}
+        for method, path, status in (
+            ("GET", "/v1/vms", 200),
+            ("GET", "/v1/images/nobody", 404),
+            ("POST", "/v1/tenants", 422),
+            ("POST", "/v1/nowhere", 404),
+        ):
+            answer = httpx.request(method, url + path, headers=headers, json={}, timeout=30)
+            assert answer.status_code == status
+            assert answer.json()
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.wait()

@@ -3,13 +3,18 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
-from service.logs import configure_logging
+from service.logs import LogFormat, configure_logging
 from tests.hostile_text import HOSTILE, is_forbidden
+from tests.small_disk import small_disk
 
 
 @pytest.fixture(autouse=True)
@@ -136,3 +141,48 @@ def test_in_json_every_text_is_itself_and_on_its_line() -> None:
     (line,) = lines(stream)
     assert line["error"] == HOSTILE
     assert not [each for each in stream.getvalue() if is_forbidden(each) and each not in "\n\x7f"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_lines_that_a_full_disk_takes_not_are_lost_counted_and_said(
+    tmp_path: Path, form: LogFormat
+) -> None:
+    with small_disk(tmp_path / "logs", mib=1) as disk:
+        path = disk.path / "api.log"
+        disk.fill(but_bytes=4096)
+        with path.open("w") as stream:
+            configure_logging("info", stream, form=form)
+            log = structlog.get_logger()
+            for number in range(100):
+                log.info("http_request", number=number, path="/" + "x" * 200)
+            logging.getLogger("uvicorn").warning("of a library")
+            disk.free()
+            log.info("after")
+
+        text = path.read_text().splitlines()
+        lost = next(line for line in text if "lost" in line)
+        assert "No space left on device" in lost
+        kept = sum("number" in line and "xxx" in line for line in text)
+        assert re.search(rf"\b{101 - kept}\b|\b{102 - kept}\b", lost)
+        assert "after" in text[-1]
+        if form == "json":
+            assert json.loads(text[-1])["event"] == "after"
+            assert json.loads(lost)["level"] == "warning"
+
+
+def test_a_log_without_a_reader_fails_nothing() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with os.fdopen(theirs, "w") as stream:
+        configure_logging("info", stream)
+        structlog.get_logger().info("unheard")
+        logging.getLogger("library").error("unheard")
+    structlog.get_logger().info("closed by now")
+
+
+def test_a_process_without_standard_error_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+
+    configure_logging("info")
+
+    structlog.get_logger().info("unheard")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from controller.embedded.processes import ProcessId, Supervisor, end_leftovers
 from controller.terminal.errors import CliError
+from tests.small_disk import small_disk
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
 #: Says that it will not hear, in a file, then does not hear.
@@ -91,6 +94,62 @@ def test_a_child_that_dies_is_started_again_after_a_pause(stage: Stage) -> None:
     assert stage.identity("one") != first
     assert stage.identity("one").alive
     assert "one ended unexpectedly (SIGKILL)" in stage.said[0]
+
+
+def test_a_full_disk_ends_neither_the_supervisor_nor_its_children(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "state", mib=1) as disk:
+        stage = Stage(disk.path)
+        disk.fill()
+        stage.supervisor.start("one", SLEEPS)
+        first = stage.identity("one")
+        first.signal(signal.SIGKILL)
+        until(lambda: not first.alive)
+        stage.supervisor.look()
+        stage.clock.now_s += 0.5
+        stage.supervisor.look()
+
+        assert stage.identity("one").alive
+        assert not stage.record.exists()
+        assert len([line for line in stage.said if "No space left on device" in line]) == 1
+
+        disk.free()
+        stage.clock.now_s += 5.0
+        stage.supervisor.look()
+
+        assert json.loads(stage.record.read_text())["one"]["pid"] == stage.identity("one").pid
+        stage.supervisor.stop([["one"]], wait_s=0.1)
+        assert disk.files() == ["one.log"]
+
+
+def test_a_child_whose_log_cannot_be_made_runs_without_one(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    (tmp_path / "one.log").symlink_to(tmp_path / "nowhere" / "log")
+
+    stage.supervisor.start("one", SLEEPS)
+
+    assert stage.identity("one").alive
+    assert "one runs without a log" in stage.said[0]
+    stage.supervisor.stop([["one"]], wait_s=0.1)
+
+
+def test_a_child_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", _no_process_is_left)
+        stage.supervisor.start("one", SLEEPS)
+        assert "one cannot be started (Resource temporarily unavailable)" in stage.said[0]
+
+    stage.clock.now_s += 0.5
+    stage.supervisor.look()
+
+    assert stage.identity("one").alive
+    stage.supervisor.stop([["one"]], wait_s=0.1)
+
+
+def _no_process_is_left(*_: object, **__: object) -> None:
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def test_pauses_grow_while_it_keeps_dying(stage: Stage) -> None:

@@ -1,0 +1,55 @@
+"""Where log lines go: a stream that takes or loses a line, and never ends what it describes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Lock
+from typing import TextIO
+
+
+class LogStream:
+    """Writes whole lines; a disk that is full or a pipe without a reader loses them.
+
+    Once the stream takes lines again, the next one follows the ``notice`` of how many are lost.
+    """
+
+    def __init__(self, stream: TextIO, notice: Callable[[int, str], str]) -> None:
+        self._stream = stream
+        self._notice = notice
+        self._lock = Lock()
+        self._lost = 0
+        self._reason = ""
+        self._cut = False  #: whether the last line that was written lacks its end
+        try:
+            self._descriptor: int | None = stream.fileno()
+        except (OSError, ValueError, AttributeError):  # one in memory
+            self._descriptor = None
+
+    def write(self, text: str) -> int:
+        """Write one or more whole lines, or lose them."""
+        with self._lock:
+            try:
+                if self._lost:
+                    self._put(self._notice(self._lost, self._reason) + "\n")
+                    self._lost = 0
+                self._put(text)
+            except (OSError, ValueError) as error:  # ValueError: it is closed
+                self._lost += text.count("\n") or 1
+                self._reason = getattr(error, "strerror", None) or str(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: no line waits."""
+
+    def _put(self, text: str) -> None:
+        if self._descriptor is None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        # Past the stream's own buffer, which would keep a line that failed and fail again.
+        data = memoryview(f"{chr(10) * self._cut}{text}".encode(errors="backslashreplace"))
+        while data:
+            written = os.write(self._descriptor, data)
+            data = data[written:]
+            self._cut = len(data) > 0
