@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import os
 import shutil
 import sqlite3
 import subprocess
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from sqlalchemy import URL, inspect
 
@@ -19,6 +23,23 @@ from registry.ground.masking import masked
 from registry.ground.private import private_folder
 from registry.operating.known_schema import differences_in
 
+_PART: Final = ".part"
+_SQLITE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
+#: Of a copy: what may be said of the file that is written, by the lower byte of SQLite's code ...
+_OF_WRITING: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+)
+#: ... and the whole codes that are of the file that is read.
+_OF_READING: Final = frozenset(
+    {
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+        sqlite3.SQLITE_IOERR_SHMOPEN,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+        sqlite3.SQLITE_IOERR_SHMLOCK,
+        sqlite3.SQLITE_IOERR_SHMMAP,
+    }
+)
 _PACKAGE: Final = "PostgreSQL's client programs of the server's version or newer"
 
 
@@ -34,23 +55,15 @@ def backup(database_url: str, file: Path) -> None:
     BackupError
         If the file is there already, or cannot be written, or the database not be read.
     """
-    if file.exists():
-        raise BackupError(f"{file} is there already: name another file")
     url = database_at(database_url)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with _made_whole(file, f"{file} is there already: name another file") as beside:
         if url.get_backend_name() == "sqlite":
-            _copy_sqlite(_sqlite_file(url, "no database is there"), beside)
+            _copy_sqlite(_sqlite_file(url, "no database is there"), beside, file)
         else:
-            _run("pg_dump", url, "--format=custom", "--no-owner", "--no-acl", f"--file={beside}")
-        _sync(beside)
-        beside.rename(file)
-        _sync(file.absolute().parent)
-    except OSError as error:
-        raise BackupError(f"cannot write {file}: {error.strerror}") from error
-    finally:
-        beside.unlink(missing_ok=True)
+            try:
+                _run("pg_dump", url, "--format=custom", "--no-owner", "--no-acl", f"-f{beside}")
+            except BackupError as error:
+                raise BackupError(f"{file} is not made: {error}") from error
 
 
 def restore(database_url: str, file: Path) -> None:
@@ -85,44 +98,133 @@ def restore(database_url: str, file: Path) -> None:
 
 def _restore_sqlite(url: URL, file: Path) -> None:
     target = Path(url.database or "")
+    otherwise = f"{target} is there already: stop fuga and move it away first"
     if target.exists():
-        raise BackupError(f"{target} is there already: stop fuga and move it away first")
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+        raise BackupError(otherwise)
     try:
         if not target.parent.exists():
             private_folder(target.parent)
-        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        _copy_sqlite(file, beside)
+    except OSError as error:
+        raise BackupError(_unwritable(target, error.strerror)) from error
+    with _made_whole(target, otherwise) as beside:
+        _copy_sqlite(file, beside, target)
         with closing(sqlite3.connect(beside)) as copy:
             if differences := differences_in(copy):
                 raise StrangersInSchemaError(differences, str(file))
         for ending in ("-wal", "-shm"):  # of a database that was here and died
             target.with_name(target.name + ending).unlink(missing_ok=True)
-        _sync(beside)
-        beside.rename(target)
-        _sync(target.absolute().parent)
-    except OSError as error:
-        raise BackupError(f"cannot write {target}: {error.strerror}") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
-def _copy_sqlite(source: Path, target: Path) -> None:
-    """Copy what is committed, whoever writes meanwhile, and look whether it is whole."""
+@contextmanager
+def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
+    """Give a file to write to, which becomes the target at the end; nothing else stays of it.
+
+    The next attempt removes what one that was killed left. An error of the system is the
+    target's: what reads the source says so itself.
+    """
+    if target.exists() or target.is_symlink():
+        raise BackupError(otherwise)
+    beside = target.with_name(f".{target.name}.{os.getpid()}{_PART}")
     try:
-        with (
-            closing(sqlite3.connect(f"file:{source.absolute()}?mode=ro", uri=True)) as given,
-            closing(sqlite3.connect(target)) as taken,
-        ):
-            given.execute("PRAGMA trusted_schema = OFF")
-            given.execute("SELECT version_num FROM alembic_version")
-            given.backup(taken)
-            taken.execute("PRAGMA journal_mode = DELETE")
-            (found,) = taken.execute("PRAGMA integrity_check").fetchone()
-    except sqlite3.Error as error:
-        raise BackupError(f"{source} is no database of fuga's on SQLite: {error}") from error
+        _remove_parts(target)
+        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield beside
+        _sync(beside)
+        _put_in_place(beside, target)
+        _sync(target.absolute().parent)
+    except FileExistsError:
+        raise BackupError(otherwise) from None
+    except OSError as error:
+        raise BackupError(_unwritable(target, error.strerror)) from error
+    finally:
+        for ending in _SQLITE_ENDINGS:
+            with suppress(OSError):
+                beside.with_name(beside.name + ending).unlink(missing_ok=True)
+
+
+def _put_in_place(beside: Path, target: Path) -> None:
+    """Give a file its name, unless another file has it by now."""
+    try:
+        os.link(beside, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP):
+            raise
+        beside.rename(target)  # a file system without links
+
+
+def _remove_parts(target: Path) -> None:
+    """Remove what backups that were killed left beside this target."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}*"):
+        pid = part.name.removeprefix(f".{target.name}.").partition(_PART)[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            part.unlink(missing_ok=True)
+
+
+def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:
+    """Copy what is committed, whoever writes meanwhile, and look whether it is whole.
+
+    SQLite does not say which of two files an error is about: the target is written to and the
+    source read before anything is copied, and of a copy the code of the error tells.
+    """
+    with _errors_of(source), closing(sqlite3.connect(_read_only(source), uri=True)) as given:
+        given.execute("PRAGMA trusted_schema = OFF")
+        given.execute("SELECT version_num FROM alembic_version").fetchall()
+        with closing(_opened_to_fill(beside, target)) as taken:
+            try:
+                given.backup(taken)
+                taken.execute("PRAGMA journal_mode = DELETE")
+                (found,) = taken.execute("PRAGMA integrity_check").fetchone()
+            except sqlite3.Error as error:
+                code = getattr(error, "sqlite_errorcode", 0)
+                if code & 0xFF not in _OF_WRITING or code in _OF_READING:
+                    raise
+                raise BackupError(_unwritable(target, _reason(error))) from error
     if found != "ok":
         raise BackupError(f"{source} is damaged: {found}")
+
+
+def _opened_to_fill(beside: Path, target: Path) -> sqlite3.Connection:
+    try:
+        taken = sqlite3.connect(beside)
+        # Its journal is of no use: a copy that fails is removed.
+        taken.execute("PRAGMA journal_mode = OFF")
+    except sqlite3.Error as error:
+        raise BackupError(_unwritable(target, _reason(error))) from error
+    return taken
+
+
+@contextmanager
+def _errors_of(source: Path) -> Iterator[None]:
+    try:
+        with source.open("rb") as file:
+            file.read(1)
+        yield
+    except OSError as error:
+        raise BackupError(f"cannot read {source}: {error.strerror}") from error
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            said = f"{source} is in use: {error}; try again"
+        elif code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL):
+            said = f"cannot read {source}: {error}"
+        elif code == sqlite3.SQLITE_CORRUPT:
+            said = f"{source} is damaged: {error}"
+        else:
+            said = f"{source} is no database of fuga's on SQLite: {error}"
+        raise BackupError(said) from error
+
+
+def _read_only(source: Path) -> str:
+    return f"file:{quote(str(source.absolute()))}?mode=ro"
+
+
+def _reason(error: sqlite3.Error) -> str:
+    full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return "No space left on device" if full else str(error)
+
+
+def _unwritable(target: Path, reason: str | None) -> str:
+    return f"cannot write {target}: {reason or 'unknown error'}"
 
 
 def _sqlite_file(url: URL, otherwise: str) -> Path:

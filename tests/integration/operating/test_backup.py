@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from tests.register import (
     take_lease,
 )
 from tests.servers.postgres import PostgresServer
+from tests.small_disk import small_disk
 
 
 @pytest.fixture
@@ -119,6 +122,80 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing(empty_url: str, tmp_pat
     with pytest.raises(BackupError, match="is no file"):
         restore(empty_url, tmp_path / "nothing")
     assert not list((tmp_path / "elsewhere").glob("*"))
+
+
+def test_a_full_disk_is_blamed_on_the_backup_and_nothing_stays(
+    register: Registry, register_url: str, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", mib=4) as disk:
+        for free in (0, 4096, 20_000):
+            disk.fill(but_bytes=free)
+            with pytest.raises(BackupError, match="No space left on device") as told:
+                backup(register_url, disk.path / "backup")
+            assert str(disk.path / "backup") in str(told.value)
+            assert "none of fuga" not in str(told.value)
+            assert disk.files() == []
+            disk.free()
+    assert register.check() == []
+
+
+@pytest.mark.sqlite
+def test_a_restore_says_which_end_fails_and_leaves_nothing(
+    upgraded_database: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup"
+    backup(f"sqlite:///{upgraded_database}", file)
+    whole = file.read_bytes()
+    with small_disk(tmp_path / "disk", mib=4) as disk:
+        target = disk.path / "fuga.db"
+        for free in (0, 4096, 200_000):
+            disk.fill(but_bytes=free)
+            with pytest.raises(BackupError, match=f"cannot write {target}: No space left"):
+                restore(f"sqlite:///{target}", file)
+            assert disk.files() == []
+            disk.free()
+
+        for content, words in (
+            (b"", "none of fuga's|no database of fuga's"),
+            (whole[: len(whole) // 2], "damaged"),
+            (whole[:8192] + b"\xff" * 8192 + whole[16384:], "damaged|no database"),
+        ):
+            file.write_bytes(content)
+            with pytest.raises(BackupError, match=f"{file} is .*({words})"):
+                restore(f"sqlite:///{target}", file)
+            assert disk.files() == []
+
+
+@pytest.mark.parametrize("way", ["no folder", "a file as folder", "read-only"])
+def test_a_folder_that_takes_no_backup_is_named(
+    register_url: str, tmp_path: Path, way: str
+) -> None:
+    folder = tmp_path / "there"
+    if way == "a file as folder":
+        folder.touch()
+    with small_disk(tmp_path / "disk", mib=1) as disk:
+        if way == "read-only":
+            folder = disk.path
+            subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+
+        with pytest.raises(BackupError, match=f"cannot write {folder}/backup: "):
+            backup(register_url, folder / "backup")
+
+
+def test_what_a_backup_that_was_killed_left_goes_with_the_next(
+    register: Registry, register_url: str, tmp_path: Path
+) -> None:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    left = [tmp_path / f".backup.{done.pid}.part{ending}" for ending in ("", "-journal")]
+    others = [tmp_path / f".backup.{os.getppid()}.part", tmp_path / ".backup.x.part"]
+    for each in (*left, *others):
+        each.touch()
+
+    backup(register_url, tmp_path / "backup")
+
+    assert not any(each.exists() for each in left)
+    assert all(each.exists() for each in others)
 
 
 @pytest.mark.sqlite
