@@ -181,6 +181,11 @@ class HostConnection:
         """Return whether a pool has a volume; of a shared pool another host may have made it."""
         return bool(self._call("has_volume", {"pool": pool, "name": name}, deadline_s))
 
+    def layers_on(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
+        """Return the names of files of a pool that rest on a VM's disk, as snapshots make them."""
+        found = self._call("layers_on", {"pool": pool, "name": name}, deadline_s)
+        return [str(each) for each in found]
+
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         """Delete a volume. Absent: nothing."""
         self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)

@@ -9,6 +9,8 @@ from uuid import UUID
 
 #: Characters that are kept of what a host calls a thing: a file's name has no more.
 MOST_NAME: Final = 255
+#: With which the names of images' copies begin on every host.
+IMAGE_PREFIX: Final = "fuga-image-"
 
 
 def domain_name(vm_id: str | UUID) -> str:

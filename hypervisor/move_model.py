@@ -73,6 +73,7 @@ class MoveObstacle(StrEnum):
     POOL = "pool"  #: the destination lacks it, it is not active, or has too little room
     VOLUME = "volume"  #: missing at the destination, or of another size
     BASE_VOLUME = "base_volume"  #: what the disk rests on is missing at the destination
+    SNAPSHOTS = "snapshots"  #: files of snapshots rest on its disk, and would stay behind
     HOST_DEVICE = "host_device"  #: the guest uses a device of its host, or files fuga did not make
     ADDRESS = "address"  #: the destination does not say where it receives, or not as asked
     NAME_TAKEN = "name_taken"  #: the destination has a domain of that name or UUID

@@ -149,6 +149,13 @@ def make_volumes(build: Build, host: HostDriver, *, keep: Callable[[], None]) ->
             f"pool {spec.pool} of host {build.host.name} has no volume {spec.volume}, the VM's"
             " disk: the host does not see the shared pool",
         )
+    elif layers := host.layers_on(spec.pool, spec.volume):
+        raise OperationFailedError(
+            "find_disk",
+            f"in pool {spec.pool} of host {build.host.name} {', '.join(layers)} rests on"
+            f" {spec.volume}, the VM's disk, and has what the guest wrote last: a snapshot of"
+            f" libvirt's. Merge it there with `qemu-img commit -d {layers[0]}` and delete it",
+        )
     if spec.seed_volume is not None:
         keep()
         host.put_volume(spec.pool, spec.seed_volume, seed_of(build))

@@ -45,6 +45,9 @@ class HostDriver(Protocol):
     def has_volume(self, pool: str, name: str) -> bool:
         """Return whether a pool has a volume, which another host may have made."""
 
+    def layers_on(self, pool: str, name: str) -> list[str]:
+        """Return the names of files of a pool that rest on a VM's disk, as snapshots make them."""
+
     def put_volume(self, pool: str, name: str, content: bytes) -> None:
         """Make a small raw volume, in place of one of that name."""
 

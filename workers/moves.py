@@ -15,7 +15,8 @@ arrives twice; the VM is deleted, the move cancelled; either host falls silent o
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -28,6 +29,7 @@ from hypervisor import (
     HostUnreachableError,
     HypervisorError,
     MoveProgress,
+    MoveRefusedError,
     MoveSpec,
     OperationFailedError,
 )
@@ -133,13 +135,27 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
             told_at = time.monotonic()
             _keep(step, context, progress)
 
-    with context.hosts.mover(step.from_host, build.host) as mover:
+    with context.hosts.mover(step.from_host, build.host) as mover, _naming_the_hosts(step):
         mover.check(spec)
         _keep(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
         done = carry(spec, deadline_s=context.moves.deadline_s, tell=tell)
     context.checkpoint("move.after_move")
     return done.downtime_ms
+
+
+@contextmanager
+def _naming_the_hosts(step: MoveStep) -> Iterator[None]:
+    """Say between which hosts a move failed: what libvirt says, each host may say."""
+    hosts = f"from host {step.from_host.name} to host {step.to.host.name}"
+    try:
+        yield
+    except MoveRefusedError as error:
+        raise MoveStoppedError(
+            f"it cannot be moved {hosts} ({error.obstacle}): {error.detail}"
+        ) from error
+    except OperationFailedError as error:
+        raise MoveStoppedError(f"{error} ({hosts})") from error
 
 
 def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:

@@ -1,7 +1,8 @@
 """Move a VM that is off: its disk streams through this process. In the child process only.
 
-The overlay's file is copied as it is, so it rests on its base by the same path there. What is
-not in the file is not sent: libvirt's streams carry holes as holes.
+The overlay's file is copied as it is, but for the path of what it rests on: in its header the
+destination's is written. What is not in the file is not sent: libvirt's streams carry holes as
+holes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import disks, filters, shared_pools
+from hypervisor import qcow2
+from hypervisor.child import bases, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import OperationFailedError
 from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
@@ -46,8 +48,11 @@ def move(
     _check_it_is_off(domain)
     _refuse_another(ends, spec)
     sent = 0
+    snapshots.refuse(domain)
     if spec.copy_disk:
-        sent = _Copy(ends, spec, stop, tell).run(disks.root_volume(ends.source.moving, domain))
+        disk = disks.root_volume(ends.source.moving, domain)
+        base = bases.path_there(ends, spec, disk)
+        sent = _Copy(ends, spec, stop, tell, base).run(disk)
     else:
         shared_pools.prove(ends, spec, domain)
     _check_it_is_off(domain)
@@ -87,8 +92,10 @@ class _Copy:
         spec: MoveSpec,
         stop: threading.Event,
         tell: Callable[[MoveProgress], object],
+        base: str | None = None,
     ) -> None:
         self._ends = ends
+        self._base = base  #: the path at the destination
         self._spec = spec
         self._stop = stop
         self._tell = tell
@@ -117,7 +124,8 @@ class _Copy:
         ):
             here.download(down, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
             there.upload(up, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
-            for piece in _pieces(down):
+            pieces = _pieces(down)
+            for piece in pieces if self._base is None else _rebased(pieces, self._base):
                 self._check_it_goes_on()
                 if isinstance(piece, int):
                     digest.take_hole(piece)
@@ -212,6 +220,35 @@ def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
             yield piece
         else:
             return
+
+
+def _rebased(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
+    """Yield what an overlay's file has, with the path of another base in its header."""
+    head, hole = b"", 0
+    try:
+        while (missing := _missing(head)) > 0:
+            piece = hole or next(pieces, b"")
+            if not piece:
+                break
+            if isinstance(piece, int):
+                filled = min(piece, missing)
+                head, hole = head + bytes(filled), piece - filled
+            else:
+                head += piece
+        end = qcow2.cluster_bytes(head)
+        head = qcow2.with_backing(head[:end], base) + head[end:]
+    except ValueError as error:
+        raise OperationFailedError(_OPERATION, f"the source's disk: {error}") from error
+    yield head
+    if hole:
+        yield hole
+    yield from pieces
+
+
+def _missing(head: bytes) -> int:
+    """Return how many bytes there are at least until a file's first cluster is whole."""
+    known = len(head) >= qcow2.HEADER_BYTES
+    return (qcow2.cluster_bytes(head) if known else qcow2.HEADER_BYTES) - len(head)
 
 
 def _check_it_is_off(domain: libvirt.virDomain) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor import wire
-from hypervisor.child import disks, filters, moved_domains, serial_logs
+from hypervisor.child import disks, filters, moved_domains, serial_logs, snapshots
 from hypervisor.child.consoles import Consoles
 from hypervisor.child.opening import open_host
 from hypervisor.child.survey import Surveyor, state_of
@@ -83,6 +83,7 @@ class LibvirtHost:
             "undefine": self._undefine,
             "abort_move": self._abort_move,
             "has_volume": self._has_volume,
+            "layers_on": self._layers_on,
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": serial_logs.tail,
@@ -299,6 +300,9 @@ class LibvirtHost:
     def _has_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> bool:
         return disks.find(conn.storagePoolLookupByName(pool), name) is not None
 
+    def _layers_on(self, conn: libvirt.virConnect, pool: str, name: str) -> list[str]:
+        return snapshots.layers_on(conn.storagePoolLookupByName(pool), name)
+
     def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
         disks.delete(conn.storagePoolLookupByName(pool), name)
 
@@ -320,12 +324,18 @@ class LibvirtHost:
             if mark.assignment_id == assignment_id:
                 if generation not in {None, mark.generation}:
                     return False
+                # Before its definition goes, which names them: this may be killed in between.
+                more = snapshots.named_by(conn, pool, domain, volumes)
                 _end(domain)
+                if more:
+                    store = conn.storagePoolLookupByName(pool)
+                    snapshots.delete(conn, store, more, volumes, vm_id)
                 _forget(domain)
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
             disks.delete(store, volume)
         absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_there(store, volumes)
+        snapshots.delete(conn, store, snapshots.named_like(store, volumes), volumes, vm_id)
         if absent:
             try:
                 serial_logs.delete(conn, vm_id)

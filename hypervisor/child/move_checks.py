@@ -10,7 +10,7 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child import disks, filters, shared_pools
+from hypervisor.child import bases, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import MoveRefusedError, OperationFailedError
 from hypervisor.move_model import MoveObstacle, MoveSpec
@@ -33,6 +33,7 @@ def check(ends: Ends, spec: MoveSpec) -> None:
         domain = here.lookupByUUIDString(spec.vm_id)
     runs = bool(domain.isActive())
     document = domain_xml.from_host(domain.XMLDesc(_LIVE if runs else _DEFINED))
+    snapshots.refuse(domain)
     bound = arriving.host_bound(document)
     if bound is not None:
         raise MoveRefusedError(MoveObstacle.HOST_DEVICE, f"it has a {bound}")
@@ -122,15 +123,13 @@ def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, run
     elif arriving.has_seed(domain_xml.from_host(domain.XMLDesc(_DEFINED))):
         raise MoveRefusedError(MoveObstacle.VOLUME, "it has a seed, of which no copy is named")
     disk = disks.root_volume(here, domain)
-    base = backing_of(disk.XMLDesc(0))
     if not spec.copy_disk:
         shared_pools.prove(ends, spec, domain)
         return
     if runs:
-        _check_copy(there, _volume(pool, spec.volume), disk)
-    elif base is not None:
-        with _as_obstacle(MoveObstacle.BASE_VOLUME, libvirt.VIR_ERR_NO_STORAGE_VOL):
-            there.storageVolLookupByPath(base[0])
+        _check_copy(ends, _volume(pool, spec.volume), disk)
+    else:
+        bases.path_there(ends, spec, disk)
     needed, available = disk.info()[2], pool.info()[3]
     if needed > available:
         raise MoveRefusedError(
@@ -140,9 +139,7 @@ def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, run
         )
 
 
-def _check_copy(
-    conn: libvirt.virConnect, there: libvirt.virStorageVol, here: libvirt.virStorageVol
-) -> None:
+def _check_copy(ends: Ends, there: libvirt.virStorageVol, here: libvirt.virStorageVol) -> None:
     """Refuse a volume that cannot become this disk: only what the guest wrote is sent."""
     if there.info()[1] != here.info()[1]:
         raise MoveRefusedError(
@@ -156,9 +153,8 @@ def _check_copy(
             f"{there.name()} rests on {'nothing' if other is None else other[0]}, and the guest's"
             f" disk on {'nothing' if one is None else one[0]}",
         )
-    if other is not None:
-        with _as_obstacle(MoveObstacle.BASE_VOLUME, libvirt.VIR_ERR_NO_STORAGE_VOL):
-            conn.storageVolLookupByPath(other[0])
+    if one is not None and other is not None:
+        bases.compare(ends, one[0], other[0])
 
 
 def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:

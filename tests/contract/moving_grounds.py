@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from hypervisor import (
     seed_name,
     volume_name,
 )
+from hypervisor.model import IMAGE_PREFIX
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.fakes.movers import FakeMover, FakeMovers
@@ -29,6 +31,8 @@ from tests.servers.lab_guests import run_in_guest
 from tests.servers.lab_hosts import LabCluster
 from tests.servers.running import eventually
 
+#: Where a lab host has its pool.
+POOL_PATH = "/var/lib/libvirt/images"
 #: So slow that a move takes some seconds, and things can happen meanwhile.
 SLOW_MIB_S = 16
 #: What a guest of the lab writes: how long it is up, five times a second.
@@ -47,6 +51,7 @@ class Grounds:
     fakes: FakeMovers | None = None
     lab: LabCluster | None = None
     made: list[MoveSpec] = field(default_factory=list)
+    images: list[tuple[Ground, str]] = field(default_factory=list)
 
     @property
     def real(self) -> bool:
@@ -146,6 +151,31 @@ class Grounds:
             volumes=(wanted.volume, seed_name(wanted.mark.assignment_id)),
         )
 
+    def rest_on(self, base: str) -> None:
+        """Let disks rest on the copies of an image, which each host names differently; or none."""
+        for number, ground in enumerate((self.source, self.destination), 1):
+            ground.base_volume = None if base == "none" else base
+            if base == "image":
+                name = f"{IMAGE_PREFIX}{uuid.uuid4()}.{number}.qcow2"
+                self.in_host(number, "cp", f"{POOL_PATH}/base.qcow2", f"{POOL_PATH}/{name}")
+                self.images.append((ground, name))
+                ground.base_volume = name
+
+    def in_host(self, number: int, *words: str) -> str:
+        """Run something where a host's files are."""
+        assert self.lab is not None
+        pid = (self.lab.directory / "hosts" / str(number) / "pid").read_text().split()[0]
+        command = ["nsenter", "-t", pid, "-m", *words]
+        return subprocess.run(
+            command, check=True, timeout=120, capture_output=True, text=True
+        ).stdout
+
+    def content(self, number: int, volume: str) -> str:
+        """The digest of a disk, as its guest would read it."""
+        path = f"{POOL_PATH}/{volume}"
+        script = f"qemu-img convert -O raw {path} {path}.raw; sha256sum < {path}.raw; rm {path}.raw"
+        return self.in_host(number, "sh", "-ec", script)
+
     def console(self, ground: Ground, spec: DomainSpec | MoveSpec) -> bytes:
         return ground.host.console_tail(spec.mark.vm_id).content
 
@@ -174,6 +204,10 @@ class Grounds:
             for volume in (wanted.volume, seed_name(wanted.mark.assignment_id)):
                 self.destination.host.delete_volume(wanted.pool, volume)
         self.source.empty()
+        for ground, name in self.images:
+            ground.host.delete_volume(ground.pool, name)
+        self.source.base_volume = self.destination.base_volume = "base.qcow2"
+        self.images.clear()
         self.made.clear()
         self.source.made.clear()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from hypervisor import DomainState, MoveProgress, OperationFailedError
-from tests.contract.moving_grounds import Grounds, grounds, real
+from tests.contract.moving_grounds import POOL_PATH, Grounds, grounds, real
 from tests.servers.lab_hosts import lab_cluster
 
 __all__ = ["grounds", "lab_cluster", "real"]
@@ -139,6 +140,36 @@ def test_the_guest_finds_what_it_wrote(real: Grounds) -> None:
     said = real.order(real.destination, wanted, "dd if=/dev/vda bs=1M skip=900 count=1 | head -n1")
     assert said[0].startswith("kept")
     assert real.order(real.destination, wanted, "head -c4 /dev/vdb; echo") == ["seed"]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("base", ["image", "base.qcow2", "none"])
+def test_a_disk_has_the_same_content_there_whatever_it_rests_on(real: Grounds, base: str) -> None:
+    real.rest_on(base)
+    spec = real.off()
+    path = f"{POOL_PATH}/{spec.volume}"
+    real.in_host(1, "qemu-io", "-c", "write -P 7 900M 1M", path)
+    before = real.content(1, spec.volume)
+    wanted = real.arriving(spec)
+    real.check(wanted)
+
+    for _ in range(2):  # it may be repeated
+        real.cold(wanted)
+
+    assert real.content(1, spec.volume) == before
+    assert real.content(2, wanted.volume) == before
+    info = json.loads(
+        real.in_host(2, "qemu-img", "info", "--output=json", f"{POOL_PATH}/{wanted.volume}")
+    )
+    rests_on = real.destination.base_volume
+    assert info.get("backing-filename") == (rests_on and f"{POOL_PATH}/{rests_on}")
+    assert real.source.remove(spec)
+    if base == "none":
+        return  # nothing boots from it
+    for ground, name in real.images[:1]:
+        ground.host.delete_volume(ground.pool, name)
+    real.start_at_destination(wanted)
+    assert real.states(spec) == (None, RUNNING)
 
 
 @pytest.mark.qemu

@@ -238,7 +238,9 @@ def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
 
 
 @pytest.mark.qemu
-def test_the_guest_lives_on_in_the_same_boot_with_what_it_wrote(real: Grounds) -> None:
+@pytest.mark.parametrize("base", ["image", "base.qcow2"])
+def test_the_guest_lives_on_in_the_same_boot_with_what_it_wrote(real: Grounds, base: str) -> None:
+    real.rest_on(base)
     spec = real.running()
     real.begin_beating(spec)
     # Past the base image's end, so that nothing but this was ever there; and its memory.
@@ -262,6 +264,10 @@ def test_the_guest_lives_on_in_the_same_boot_with_what_it_wrote(real: Grounds) -
     ].startswith("before")
     assert real.source.remove(spec)
     assert real.console(real.source, spec) == b""
+    for ground, name in real.images[:1]:
+        ground.host.delete_volume(ground.pool, name)
+    real.destination.host.destroy(wanted.vm_id)
+    real.start_at_destination(wanted)
 
 
 @pytest.mark.qemu

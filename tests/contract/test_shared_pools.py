@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor import DomainState, MoveObstacle, MoveRefusedError, MoveSpec, OperationFailedError
+from hypervisor.model import IMAGE_PREFIX
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
 from tests.servers.running import eventually
@@ -43,7 +45,13 @@ def virsh(uri: str, *words: str) -> None:
     subprocess.run(["virsh", "-q", "-c", uri, *words], check=True, timeout=60)
 
 
-def to_move(shared: Grounds, *, off: bool = False) -> MoveSpec:
+def to_move(shared: Grounds, *, off: bool = False, image: bool = False) -> MoveSpec:
+    if image:  # each host has a copy in the pool, of which the disk keeps its first host's
+        assert shared.lab is not None
+        uri = shared.lab.uris[0]
+        for ground in (shared.source, shared.destination):
+            ground.base_volume = f"{IMAGE_PREFIX}{uuid.uuid4()}.1.qcow2"
+            virsh(uri, "vol-clone", "--pool", POOL, "base.qcow2", ground.base_volume)
     spec = replace(shared.source.spec(), pool=POOL)
     shared.source.made[-1] = spec
     if off:
@@ -54,8 +62,9 @@ def to_move(shared: Grounds, *, off: bool = False) -> MoveSpec:
     return shared.arriving(spec, copy_disk=False, volume=spec.volume)
 
 
-def test_a_guest_moves_and_its_disk_stays_where_it_is(shared: Grounds) -> None:
-    wanted = to_move(shared)
+@pytest.mark.parametrize("image", [False, True])
+def test_a_guest_moves_and_its_disk_stays_where_it_is(shared: Grounds, image: bool) -> None:
+    wanted = to_move(shared, image=image)
     spec = shared.source.made[-1]
     shared.begin_beating(spec)
     shared.order(shared.source, spec, "echo before | dd of=/dev/vda bs=1M seek=900 conv=fsync")
@@ -85,8 +94,11 @@ def test_a_guest_moves_and_its_disk_stays_where_it_is(shared: Grounds) -> None:
     )
 
 
-def test_a_vm_that_is_off_is_defined_there_and_nothing_is_copied(shared: Grounds) -> None:
-    wanted = to_move(shared, off=True)
+@pytest.mark.parametrize("image", [False, True])
+def test_a_vm_that_is_off_is_defined_there_and_nothing_is_copied(
+    shared: Grounds, image: bool
+) -> None:
+    wanted = to_move(shared, off=True, image=image)
     assert shared.destination.host.has_volume(POOL, wanted.volume)
     assert not shared.destination.host.has_volume(POOL, f"{wanted.volume}.not-there")
     shared.check(wanted)

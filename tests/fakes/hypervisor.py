@@ -65,6 +65,7 @@ class FakeHypervisor:
             name: VolumeSeen(name=name, capacity_bytes=32 << 20, allocation_bytes=16 << 20)
             for name in base_volumes
         }
+        self.layers: dict[str, list[str]] = {}  #: what snapshots made, by the disk it rests on
         self.specs: dict[str, DomainSpec] = {}  #: what each domain was defined from
         self.consoles: dict[str, bytes] = {}
         self.contents: dict[str, bytes] = {}  #: of volumes that were put there
@@ -283,6 +284,10 @@ class FakeHypervisor:
     def has_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> bool:
         self._check_pool("has_volume", pool)
         return self._do("has_volume", name, lambda: name in self.volumes)
+
+    def layers_on(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
+        self._check_pool("layers_on", pool)
+        return self._do("layers_on", name, lambda: sorted(self.layers.get(name, ())))
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         self._do("delete_volume", name, lambda: self._delete_volume(pool, name))

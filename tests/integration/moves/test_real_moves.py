@@ -9,9 +9,13 @@ from uuid import UUID
 
 import pytest
 
+from hypervisor import HostConnection
+from lab.cluster import BASE_VOLUME
+from registry import VmDesiredEvent, VmObserved
 from registry.requests import Vm
 from tests.integration.workers.site import LEASE_S, Site, domain_states, open_site
-from tests.servers.lab_hosts import LabCluster, lab_cluster  # noqa: F401
+from tests.servers.lab_guests import run_in_guest
+from tests.servers.lab_hosts import LabCluster, guest_dir, lab_cluster  # noqa: F401
 from tests.servers.running import eventually
 
 pytestmark = [pytest.mark.sqlite, pytest.mark.qemu, pytest.mark.slow]
@@ -73,6 +77,59 @@ def settled(site: Site, lab: LabCluster, vm: Vm, number: int) -> bool:
     return states == wanted and [bool(each) for each in disks] == [
         each == number for each in (1, 2)
     ]
+
+
+@pytest.mark.parametrize("kind", ["cold", "live"])
+def test_a_vm_made_from_an_image_moves_there_and_back_and_boots(
+    site: Site, lab: LabCluster, kind: str
+) -> None:
+    site.add_image("linux", guest_dir() / BASE_VOLUME)
+    site.start("workers", FUGA_LEASE_S="60")
+    site.request(lab.hosts[0], image="linux")
+    eventually(site.all_run)
+    [vm] = site.vms()
+    eventually(lambda: boots(lab, 1, vm) == 1)
+    write(lab, 1, vm)
+    if kind == "cold":
+        switch(site, vm, VmDesiredEvent.STOP)
+
+    for number in (2, 1, 2):
+        move = ask(site, lab, vm, number)
+        eventually(lambda move=move: is_over(site, move))
+        found = site.registry.moves.get(move)
+        assert (found.kind, found.state, found.last_error) == (kind, "moved", None)
+        eventually(lambda number=number: left_behind(lab, 3 - number) == set())
+
+    if kind == "cold":
+        switch(site, vm, VmDesiredEvent.START)
+        eventually(lambda: boots(lab, 2, vm) == 1)
+    assert read(lab, 2, vm) == ["written"]
+    assert site.registry.check() == []
+
+
+def switch(site: Site, vm: Vm, event: VmDesiredEvent) -> None:
+    site.registry.vms.switch(vm.id, event, actor="test")
+    wanted = VmObserved.RUNNING if event == VmDesiredEvent.START else VmObserved.STOPPED
+    eventually(lambda: site.sweep() or site.registry.vms.get(vm.id).observed == wanted)
+
+
+def left_behind(lab: LabCluster, number: int) -> set[str]:
+    """What a pool has of VMs."""
+    names = {name for name in lab.images(number) if name.startswith("fuga-")}
+    return {name for name in names if not name.startswith("fuga-image-")}
+
+
+def write(lab: LabCluster, number: int, vm: Vm) -> None:
+    in_guest(lab, number, vm, "echo written | dd of=/dev/vda bs=1M seek=900 conv=fsync; sync")
+
+
+def read(lab: LabCluster, number: int, vm: Vm) -> list[str]:
+    return in_guest(lab, number, vm, "dd if=/dev/vda bs=1M skip=900 count=1 2>/dev/null|head -n1")
+
+
+def in_guest(lab: LabCluster, number: int, vm: Vm, words: str) -> list[str]:
+    with HostConnection(lab.hosts[number - 1].uri, deadline_s=30.0) as connection:
+        return run_in_guest(connection, str(vm.id), words)
 
 
 def test_a_guest_moves_there_and_back_and_never_boots_again(site: Site, lab: LabCluster) -> None:

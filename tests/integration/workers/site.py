@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -20,7 +21,9 @@ from hypervisor import HostConnection
 from lab.cluster import LabHost
 from monitor.translate import to_report
 from registry import HostAdminEvent, Registry, upgrade
+from registry.ground import uuid7
 from registry.hosts import NewHost, UriPolicy
+from registry.images import ImageStore, NewImage
 from registry.operating.backup import restore
 from registry.requests import Vm
 from service.settings import SharedSettings, celery_config
@@ -126,9 +129,26 @@ class Site:
         report = to_report(seen, started_at=started_at, polled_at=self.registry.now(), took_ms=1)
         self.registry.hosts.record_report(self.registry.hosts.get(host.name).id, report)
 
-    def request(self, host: LabHost, count: int = 1) -> list[UUID]:
+    def add_image(self, name: str, file: Path) -> None:
+        """Put an image into the store, as the API does."""
+        content, key = file.read_bytes(), uuid7()
+        store = ImageStore(self.folder / "images", max_bytes=1 << 30)
+        with store.receive(key, "qcow2") as incoming:
+            incoming.write(content)
+            stored = incoming.keep(hashlib.sha256(content).hexdigest())
+        self.registry.images.add(
+            NewImage(name=name, format="qcow2"),
+            id=key,
+            sha256=stored.sha256,
+            size_bytes=stored.size_bytes,
+            virtual_size_bytes=stored.virtual_size_bytes,
+            source=name,
+            actor="cli",
+        )
+
+    def request(self, host: LabHost, count: int = 1, **fields: Any) -> list[UUID]:
         """Ask for tiny VMs, place them on a host, return their assignments."""
-        request = add_request(self.registry, count, vm_type="tiny")
+        request = add_request(self.registry, count, vm_type="tiny", **fields)
         found = self.registry.hosts.get(host.name)
         assignment_ids = place(self.registry, request, found, count).assignment_ids
         assert len(assignment_ids) == count

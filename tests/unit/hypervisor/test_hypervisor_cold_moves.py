@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import uuid
 from dataclasses import replace
@@ -202,3 +203,49 @@ def test_a_bandwidth_is_kept() -> None:
 
     # 1.2 MB at 4 MiB a second.
     assert told[-1].elapsed_ms >= 250
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (0, 1000, 1000, 3 * MIB),
+        (1, 30, 7, 500, 600),
+        (20, 3, 1, 488, 1),
+    ],
+)
+def test_an_overlay_rests_on_the_destinations_base_however_it_comes_in_pieces(
+    pieces: tuple[int, ...],
+) -> None:
+    header = struct.pack(">4sIQII", b"QFI\xfb", 3, 100, 4, 9)
+    file = (header.ljust(100, b"x") + b"/one").ljust(512, b"\0") + b"rest" * MIB
+    cut, begin = [], 0
+    for length in pieces:
+        cut.append(file[begin : begin + length])
+        begin += length
+
+    found = cold_moves._rebased(iter([*filter(None, cut), file[begin:], 7]), "/another")
+
+    wanted = (file[:20].replace(b"\0\0\0\4", b"\0\0\0\x08")).ljust(20)
+    arrived = b"".join(each if isinstance(each, bytes) else b"\0" * each for each in found)
+    assert arrived[:20] == wanted
+    assert arrived[100:112] == b"/another\0\0\0\0"
+    assert arrived[512:] == file[512:] + b"\0" * 7
+
+
+def test_the_hole_in_an_overlays_first_cluster_ends_with_it() -> None:
+    header = struct.pack(">4sIQII", b"QFI\xfb", 3, 100, 4, 9)
+    begin = header.ljust(100, b"x") + b"/one"
+
+    found = list(cold_moves._rebased(iter([begin, 3 * MIB, b"end"]), "/another"))
+
+    assert [len(each) if isinstance(each, bytes) else each for each in found] == [
+        512,
+        3 * MIB - (512 - 104),
+        3,
+    ]
+
+
+def test_a_disk_that_is_no_overlay_is_not_rebased() -> None:
+    for pieces in ([b"raw" * 1000], [5 * MIB, b"raw"], [b"short"], []):
+        with pytest.raises(OperationFailedError, match="qcow2"):
+            list(cold_moves._rebased(iter(pieces), "/another"))

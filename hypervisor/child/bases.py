@@ -1,0 +1,84 @@
+"""What a moved disk rests on at its destination. In the child process only.
+
+The same file has another path on another host: copies of images have names of their own, and
+pools lie where their operators put them.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Final
+
+import libvirt
+
+from hypervisor.child import disks
+from hypervisor.child.move_ends import Ends
+from hypervisor.errors import MoveRefusedError
+from hypervisor.model import IMAGE_PREFIX
+from hypervisor.move_model import MoveObstacle, MoveSpec
+from hypervisor.xml.disks import backing_of
+
+_ABSENT: Final = frozenset({libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_INVALID_STORAGE_VOL})
+
+
+def path_there(ends: Ends, spec: MoveSpec, disk: libvirt.virStorageVol) -> str | None:
+    """Return the path of the file on which a disk is to rest at its destination.
+
+    The volume that was made there for it says so; where there is none yet, the path is the
+    source's. None: the disk rests on nothing.
+
+    Raises
+    ------
+    MoveRefusedError
+        If no such file is there, or it is another one.
+    """
+    here = backing_of(disk.XMLDesc(0))
+    if here is None:
+        return None
+    pool = ends.destination.moving.storagePoolLookupByName(spec.pool)
+    made = disks.find(pool, spec.volume)
+    there = None if made is None else backing_of(made.XMLDesc(0))
+    path = here[0] if there is None else there[0]
+    compare(ends, here[0], path)
+    return path
+
+
+def compare(ends: Ends, here: str, there: str) -> None:
+    """Refuse where two files cannot be one: only what the guest wrote is sent.
+
+    Nobody reads a whole image for each move. Copies of images were compared with the image's
+    digest when they were made, and a VM keeps its image; of other files, name and sizes tell.
+    """
+    mine = _look_up(ends.source.moving, here, "the source")
+    theirs = _look_up(ends.destination.moving, there, "the destination")
+    names = [PurePosixPath(path).name for path in (here, there)]
+    are_copies = all(name.startswith(IMAGE_PREFIX) for name in names)
+    if names[0] != names[1] and not are_copies:
+        raise MoveRefusedError(
+            MoveObstacle.BASE_VOLUME,
+            f"the disk rests on {here}, and would rest on {there} at the destination: give both"
+            " hosts one base volume under one name",
+        )
+    sizes = [_sizes(volume) for volume in (mine, theirs)]
+    if sizes[0] != sizes[1]:
+        raise MoveRefusedError(
+            MoveObstacle.BASE_VOLUME,
+            f"the disk rests on {here} with {sizes[0][1]} bytes, and {there} at the destination"
+            f" has {sizes[1][1]} bytes: it is another file",
+        )
+
+
+def _look_up(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStorageVol:
+    try:
+        return conn.storageVolLookupByPath(path)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in _ABSENT:
+            raise
+        raise MoveRefusedError(
+            MoveObstacle.BASE_VOLUME, f"{where} has no {path} in its pools, on which the disk rests"
+        ) from error
+
+
+def _sizes(volume: libvirt.virStorageVol) -> tuple[int, int]:
+    """Return the size that a guest sees, and that of the file."""
+    return volume.info()[1], volume.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
