@@ -111,9 +111,13 @@ class Plans:
             self._making_room.look(lease)
         goes_on = False
         for plan in self._registry.plans.open():
+            if self._ended_by_hosts(plan):
+                continue
             if plan.state is PlanState.ASKED:
                 self._decide(plan)
                 plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
+                if self._ended_by_hosts(plan):
+                    continue
             if plan.state is PlanState.APPROVED:
                 self._carry_out(plan)
                 goes_on = True
@@ -231,6 +235,17 @@ class Plans:
                 self._registry.plans.refuse(plan.id, each.position, str(error))
                 log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
         return asked
+
+    def _ended_by_hosts(self, plan: Plan) -> bool:
+        """End a plan that empties hosts which were activated since; of some, leave those alone."""
+        if plan.kind is not PlanKind.EVACUATE:
+            return False
+        why = self._registry.plans.keep_vms_of_activated(plan, actor=ACTOR)
+        if why is None:
+            return False
+        self._registry.plans.cancel(plan.id, actor=ACTOR, reason=why)
+        log.info("plan_ended", plan=str(plan.id), reason=why)
+        return True
 
     def _ended_by_rule(self, plan: Plan) -> bool:
         """End a plan of the standing rule of which moves would begin when they may not."""

@@ -76,7 +76,7 @@ class Running:
     carried_mib: IntArray  #: (V,) memory that a move of it carries; 0 where it carries none
     mobility: IntArray  #: (V,) values of `Mobility`
     obstacle: IntArray  #: (V,) a place in `OBSTACLES` of who never moves, else -1
-    rests: BoolArray  #: (V,) did it move lately? Then it moves for need alone
+    rests: BoolArray  #: (V,) did it move lately, or was that refused? Then it moves for need alone
     demand: IntArray  #: (K, R)
     #: (K, C) may it be on hosts of that class, whether or not they take VMs now?
     eligible: BoolArray

@@ -6,8 +6,11 @@ import secrets
 import threading
 import time
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
+#: Ids carry the time of the process that made them, which may be a little off the register's.
+CLOCKS_APART: Final = timedelta(hours=1)
 _COUNTER_BITS = 42
 _lock = threading.Lock()
 _last_ms = 0

@@ -39,6 +39,7 @@ from registry.lifecycle import (
     PlanState,
     SlotLoopState,
 )
+from registry.moves.plan_reasons import activated, gained, keep_vms
 from registry.moves.room import check_waits, waiting_of
 from registry.moves.running import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
@@ -107,7 +108,7 @@ class Plans:
         with self._database.write() as connection:
             row = _locked(connection, id)
             now = db_now(connection)
-            told = {"ended_at": now, "last_error": reason}
+            told = {"ended_at": now, "last_error": reason, **gained(connection, id, ended=True)}
             _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **told)
             connection.execute(
                 update(moves)
@@ -288,6 +289,24 @@ class Plans:
                 .where(plan_moves.c.plan_id == id, plan_moves.c.position == position)
                 .values(refused=reason)
             )
+            if values := gained(connection, id, ended=False):
+                connection.execute(update(plans).where(plans.c.id == id).values(**values))
+
+    @retried
+    def keep_vms_of_activated(self, plan: Plan, *, actor: str) -> str | None:
+        """Move no more VMs from hosts that take VMs again; return why the plan has no host left.
+
+        What was asked for when a host was taken out must not empty it once it is back.
+        """
+        with self._database.read() as connection:
+            back = activated(connection, plan)
+        if not back:
+            return None
+        with self._database.write() as connection:
+            reasons = {name: f"host {name} was activated by {by}" for name, by in back.items()}
+            keep_vms(connection, plan.id, reasons, actor=actor)
+            named = set(plan.arguments.get("hosts", ()))
+            return "; ".join(reasons.values()) if named and back.keys() >= named else None
 
     @retried
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
@@ -295,7 +314,8 @@ class Plans:
         with self._database.write() as connection:
             row, now = _locked(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
-                _step(connection, row, PlanEvent.DONE, now=now, actor=actor, ended_at=now)
+                told = {"ended_at": now, **gained(connection, id, ended=True)}
+                _step(connection, row, PlanEvent.DONE, now=now, actor=actor, **told)
 
 
 def ask(

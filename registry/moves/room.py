@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 from registry.errors import ConflictError, UnknownNameError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database
-from registry.ground.ids import first_at
+from registry.ground.ids import CLOCKS_APART, first_at
 from registry.ground.locks import take_turns
 from registry.ground.schema import moves, plan_moves, plans, requests
 from registry.ledger.placeable import count_waiting
@@ -24,8 +24,6 @@ from registry.records.moves import PlanKind
 _FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
 #: VMs that one request may ask for.
 _MOST_VMS: Final = 10_000
-#: Ids carry the time of the process that made them, which may be a little off the register's.
-_CLOCKS_APART: Final = timedelta(hours=1)
 
 
 class RoomPlans:
@@ -54,7 +52,7 @@ class RoomPlans:
         with self._database.read() as connection:
             since = db_now(connection) - timedelta(seconds=rest_s)
             lately = select(plans.c.arguments).where(
-                plans.c.id > first_at(since - _CLOCKS_APART),  # by the key: there are years of them
+                plans.c.id > first_at(since - CLOCKS_APART),  # by the key: there are years of them
                 plans.c.kind == PlanKind.ROOM.value,
                 plans.c.asked_at > since,
             )

@@ -7,31 +7,39 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, case, func, select
+from sqlalchemy import Connection, Row, Select, and_, case, func, or_, select
 
 from registry.catalogue.resources import resource_names
+from registry.ground.ids import CLOCKS_APART, first_at
 from registry.ground.schema import (
     assignment_resources,
     assignments,
     hosts,
     is_place,
     moves,
+    plan_moves,
+    plans,
     power_actions,
     unreleased,
     vms,
 )
 from registry.lifecycle import AssignmentState, HostHealth, MoveState, VmDesired, VmObserved
 from registry.moves.asking import MOVES_LABEL
+from registry.moves.stored_plans import GOES_ON
 from registry.records.moves import RunningView, RunningVm
 from registry.records.rounds import ClusterView
 from registry.requests.rules import vm_group_views
 from registry.rounds.cluster import running_requests, view_cluster
 
-#: A VM that moved is moved again for need alone within so long.
+#: A VM that moved, or whose move was refused, is moved again for need alone within so long.
 REST_S: Final = 3600.0
+#: A plan that is carried out for longer has its refusals forgotten.
+_LONGEST: Final = timedelta(days=1)
 #: Asked of each VM: looking these up every time would take a tenth of it all.
 _RUNNING: Final = VmObserved.RUNNING.value
 _SETTLED: Final = (_RUNNING, VmObserved.STOPPED.value)
+#: What a host or the register center refused would be refused again.
+_RESTS: Final = (MoveState.MOVED.value, MoveState.FAILED.value)
 _ACTIVE: Final = AssignmentState.ACTIVE.value
 _DELETED: Final = VmDesired.DELETED.value
 _UP: Final = HostHealth.UP.value
@@ -69,11 +77,16 @@ def _vms(
     )
     switched = set(connection.scalars(select(power_actions.c.vm_id)))
     lately = moves.c.ended_at > now - timedelta(seconds=rest_s)
-    rest = set(
-        connection.scalars(
-            select(moves.c.vm_id).where(moves.c.state == MoveState.MOVED.value, lately)
-        )
+    ended = select(moves.c.vm_id).where(moves.c.state.in_(_RESTS), lately)
+    since = now - timedelta(seconds=rest_s)
+    # By the key: there are years of plans.
+    late = and_(plans.c.id > first_at(since - _LONGEST - CLOCKS_APART), plans.c.ended_at > since)
+    refused = (
+        select(plan_moves.c.vm_id)
+        .join(plans, plans.c.id == plan_moves.c.plan_id)
+        .where(plan_moves.c.refused.is_not(None), or_(GOES_ON, late))
     )
+    rest = {*connection.scalars(ended), *connection.scalars(refused)}
     query: Select[Any] = (
         select(
             vms.c.id,

@@ -85,7 +85,7 @@ class RunningVm:
     amounts: tuple[int, ...]  #: that its place holds, on the axis of resources
     runs: bool
     obstacle: str | None  #: label, moving, unsettled or host_silent; None: it can move
-    rests: bool  #: it moved lately
+    rests: bool  #: it moved lately, or a move of it was refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

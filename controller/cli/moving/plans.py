@@ -319,7 +319,7 @@ def _nothing_useful(before: Mapping[str, Any] | None) -> str:
     if not resting:
         return "no useful move"
     vms = "1 VM" if resting == 1 else f"{resting} VMs"
-    return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, and were left alone"
+    return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, or could not, and were left alone"
 
 
 def _let_in(let_in: Mapping[str, Any]) -> str:

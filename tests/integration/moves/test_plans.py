@@ -10,6 +10,7 @@ from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
+from hypervisor import MoveObstacle
 from placement.moving.model import MoveLimits
 from registry import HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError, MoveRefusedError, PlanMoveOverError
@@ -331,6 +332,112 @@ def test_a_second_balance_right_after_the_first_has_no_useful_move(
     assert done.gain > 0
     second = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
     assert carry_out(world, centre, second).moves == 0
+
+
+def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
+    world: MovingWorld, centre: Plans
+) -> None:
+    vms = [world.running("h1") for _ in range(6)]
+    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    centre.look()
+    proposed = world.registry.plans.get(plan.id)
+    first, *others = world.registry.plans.moves(plan.id)
+    assert others
+    world.registry.vms.label(first.vm_id, {"moves": "never"})
+    world.registry.plans.approve(plan.id, actor=ACTOR)
+
+    done = carry_out(world, centre, plan)
+
+    assert done.failed == 1
+    assert proposed.gain is not None
+    assert done.gain is not None
+    assert 0 < done.gain < proposed.gain
+    world.registry.vms.label(first.vm_id, {})
+    resting = {each.id for each in world.registry.plans.view_running(rest_s=3600).vms if each.rests}
+    assert resting == {first.vm_id, *(each.vm_id for each in others)}
+    again = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    centre.look()
+    assert first.vm_id not in {each.vm_id for each in world.registry.plans.moves(again.id)}
+    assert len(vms) == 6
+
+
+def test_what_failed_on_its_host_gained_nothing_and_rests(
+    world: MovingWorld, centre: Plans
+) -> None:
+    for _ in range(6):
+        world.running("h1")
+    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    centre.look()
+    planned = world.registry.plans.moves(plan.id)
+    for _ in planned:
+        world.movers.refuse(MoveObstacle.SNAPSHOTS, "it has 1 snapshot")
+    world.registry.plans.approve(plan.id, actor=ACTOR)
+
+    done = carry_out(world, centre, plan)
+
+    assert (done.failed, done.gain) == (len(planned), 0)
+    failed = world.registry.moves.list(limit=500).items
+    assert {each.last_error for each in failed} == {
+        f"it cannot be moved from host h1 to host {each.to_host} (snapshots): it has 1 snapshot"
+        for each in failed
+    }
+    second = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    again = carry_out(world, centre, second)
+    assert {each.vm_id for each in planned}.isdisjoint(
+        each.vm_id for each in world.registry.plans.moves(again.id)
+    )
+
+
+@pytest.mark.parametrize("taken_out", [HostAdminEvent.DRAIN, HostAdminEvent.MAINTAIN])
+@pytest.mark.parametrize("looks", [0, 1, 2])
+def test_a_host_that_is_activated_again_is_emptied_no_further(
+    world: MovingWorld, centre: Plans, taken_out: HostAdminEvent, looks: int
+) -> None:
+    vms = [world.running("h1") for _ in range(6)]
+    world.registry.hosts.apply("h1", taken_out, actor=ACTOR)
+    plan = evacuate(world, "h1", approve=True)
+    for _ in range(looks):
+        centre.look()
+
+    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="boss")
+    ended = carry_out(world, centre, plan)
+
+    assert (ended.state, ended.last_error) == ("cancelled", "host h1 was activated by boss")
+    for _ in range(6):
+        world.sweep()
+        centre.look()
+    assert [world.runs(vm) for vm in vms] == [["h1"]] * 6
+    assert world.registry.check() == []
+
+
+def test_of_a_plan_for_two_hosts_the_one_that_is_activated_keeps_its_vms(
+    world: MovingWorld, centre: Plans
+) -> None:
+    first, second = world.running("h1"), world.running("h2")
+    for host in ("h1", "h2"):
+        world.registry.hosts.apply(host, HostAdminEvent.DRAIN, actor=ACTOR)
+    plan = evacuate(world, "h1", "h2")
+    centre.look()
+
+    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="boss")
+    world.registry.plans.approve(plan.id, actor=ACTOR)
+    done = carry_out(world, centre, plan)
+
+    assert (done.state, done.failed) == ("done", 1)
+    [refused] = [each for each in world.registry.plans.moves(plan.id) if each.refused]
+    assert refused.refused == "host h1 was activated by boss"
+    assert (world.runs(first), world.runs(second) != ["h2"]) == (["h1"], True)
+
+
+def test_a_host_that_nobody_took_out_is_emptied(world: MovingWorld, centre: Plans) -> None:
+    vm = world.running("h1")
+    world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
+
+    done = carry_out(world, centre, evacuate(world, "h1", approve=True))
+
+    assert done.state == "done"
+    assert world.runs(vm) != ["h1"]
 
 
 def test_packing_empties_hosts(world: MovingWorld, centre: Plans) -> None:
