@@ -1,5 +1,8 @@
 """Limits on connections, per address and in total.
 
+When all are taken, or all but those kept for addresses without one, a newcomer takes the place
+of a connection that waits for its caller, of the address that has most.
+
 Connections are counted where they are accepted, before TLS and before a byte of HTTP: what
 is half done counts as what is whole. Asyncio accepts by calling `accept` of the listening
 socket, so that is where one is refused.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import heapq
 import ipaddress
 import logging
 import resource
@@ -18,7 +22,8 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,6 +113,10 @@ class Bounds:
 
 #: Share of all connections that one /48 of IPv6 may hold: it contains 65,536 networks.
 _OF_ONE_SITE: Final = 0.75
+#: Share of all connections that is kept for addresses without one.
+_FOR_NEW_ADDRESSES: Final = 0.05
+#: Networks with most connections that are searched for one that waits for its caller.
+_SEARCHED: Final = 8
 UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
 
 
@@ -120,6 +129,7 @@ class Listener(socket.socket):
         self._refused: Callable[[str], None] = lambda _reason: None
         self._open = 0
         self._of_addresses: Counter[str] = Counter()
+        self._connections: dict[str, weakref.WeakSet[Connection]] = {}  #: by network
         self._sparing = Sparingly()
         self._failed_at = float("-inf")
         self._turn = 0
@@ -165,43 +175,94 @@ class Listener(socket.socket):
             self._failed_at = now
             raise
 
+    @property
+    def crowded(self) -> bool:
+        """Whether half of all connections are taken."""
+        return 2 * self._open > self._bounds.in_all
+
     def _reason_to_refuse(self, address: Any) -> str | None:
-        if self._open >= self._bounds.in_all:
-            return "too many in all"
         key = network_of(str(address[0]))
         if self._is_unbounded(address):
-            return None
+            return None if self._has_room(0) or self._make_room(()) else "too many in all"
         if self._of_addresses[key] >= self._bounds.per_address:
             return "too many of one address"
         site = site_of(str(address[0]))
         if site is not None and self._of_addresses[site] >= self._bounds.in_all * _OF_ONE_SITE:
             return "too many of one network"
-        return "too often from one address" if self._arrivals.take(key) else None
+        if self._arrivals.take(key):
+            return "too often from one address"
+        keys = (key,) if site is None else (key, site)
+        if self._has_room(self._of_addresses[key]) or self._make_room(keys):
+            return None
+        return "too many in all"
+
+    def _has_room(self, held: int) -> bool:
+        """Return whether an address that holds so many connections may take a free place."""
+        kept = int(self._bounds.in_all * _FOR_NEW_ADDRESSES) if held else 0
+        return self._open < self._bounds.in_all - kept
+
+    def _make_room(self, keys: tuple[str, ...]) -> bool:
+        """Close the connection that has waited longest for its caller, of the largest holder.
+
+        Return False if no holder has more than the newcomer would have then.
+        """
+        for network in heapq.nlargest(_SEARCHED, self._connections, self._standing):
+            waiting = [
+                (each.waiting_since, id(each), each)
+                for each in self._connections[network]
+                if each.waiting_since is not None
+            ]
+            if not waiting:
+                continue
+            victim = min(waiting)[2]
+            if not self._has_more(victim.keys, keys):
+                return False
+            victim.give_way()
+            self._tell_refused("gave way to another address", (network,))
+            return True
+        return False
+
+    def _standing(self, network: str) -> tuple[int, int]:
+        """Return how many connections a network's site has, and how many it has itself."""
+        some = next(iter(self._connections[network]), None)
+        keys = (network,) if some is None else some.keys
+        return self._of_addresses[keys[-1]], self._of_addresses[network]
+
+    def _has_more(self, holder: tuple[str, ...], newcomer: tuple[str, ...]) -> bool:
+        if not newcomer:
+            return True
+        # Networks of one site compare with each other, all others as sites.
+        level = 0 if holder[-1] == newcomer[-1] else -1
+        has = self._of_addresses[newcomer[level]]
+        return self._of_addresses[holder[level]] > has + (has > 0)
 
     def _is_unbounded(self, address: Any) -> bool:
         found = ipaddress.ip_address(str(address[0]).partition("%")[0])
         return any(found in network for network in self._bounds.unbounded)
 
     def _counted(self, connection: socket.socket, address: Any) -> socket.socket:
-        counted = _Counted(
+        counted = Connection(
             connection.family, connection.type, connection.proto, fileno=connection.detach()
         )
-        keys = [network_of(str(address[0]))]
-        site = site_of(str(address[0]))
-        if site is not None:
-            keys.append(site)
+        network, site = network_of(str(address[0])), site_of(str(address[0]))
+        counted.keys = (network,) if site is None else (network, site)
         self._open += 1
-        self._of_addresses.update(keys)
+        self._of_addresses.update(counted.keys)
+        if not self._is_unbounded(address):  # else it gives way to nobody
+            self._connections.setdefault(network, weakref.WeakSet()).add(counted)
+            counted.waits()
+            counted.is_crowded = lambda: self.crowded
         # Asyncio closes it in any case, or drops it if closing fails.
-        counted.forget = weakref.finalize(counted, self._count_less, keys)
+        counted.forget = weakref.finalize(counted, self._count_less, counted.keys)
         return counted
 
-    def _count_less(self, keys: Sequence[str]) -> None:
+    def _count_less(self, keys: tuple[str, ...]) -> None:
         self._open -= 1
         for key in keys:
             self._of_addresses[key] -= 1
             if not self._of_addresses[key]:
                 del self._of_addresses[key]
+                self._connections.pop(key, None)
 
     def _tell_refused(self, reason: str, address: Any) -> None:
         self._refused(reason)
@@ -216,15 +277,34 @@ class Listener(socket.socket):
             )
 
 
-class _Counted(socket.socket):
+class Connection(socket.socket):
     """A connection that is counted until it is closed."""
 
     forget: Callable[[], object] = staticmethod(lambda: None)
+    is_crowded: Callable[[], bool] = staticmethod(lambda: False)
+    keys: tuple[str, ...] = ()  #: its network and, of IPv6, its site
+    waiting_since: float | None = None  #: when it began to wait for its caller
 
     def getpeername(self) -> Any:
         """Return the address of the other end, as limits and the audit write it."""
         address = super().getpeername()
         return (as_ipv4(str(address[0])), *address[1:])
+
+    def waits(self) -> None:
+        """Note that it waits for its caller: it may give way."""
+        if self.waiting_since is None:
+            self.waiting_since = time.monotonic()
+
+    def works(self) -> None:
+        """Note that its caller waits for an answer."""
+        self.waiting_since = None
+
+    def give_way(self) -> None:
+        """End it in both directions, and count it no more; asyncio closes it then."""
+        self.works()
+        with suppress(OSError):  # the other end has gone
+            self.shutdown(socket.SHUT_RDWR)
+        self.forget()
 
     def close(self) -> None:
         """Close it."""

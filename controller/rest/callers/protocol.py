@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import re
 import sys
 import termios
 from contextlib import suppress
@@ -19,19 +18,17 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 import h11
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.rest.callers.bodies import MAX_BODY_BYTES
+from controller.rest.callers.connections import Connection
+from controller.rest.callers.http_parser import BoundedConnection
 from controller.rest.callers.lasting import end_lasting
 from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, Problem
 
-MAX_HEAD_BYTES: Final = 16 * 1024
-MAX_HEAD_LINES: Final = 100
 _TICK_S: Final = 1.0
-#: A proxy may see another end of such a body, and take the rest for another caller's next call.
-_ENDS_TWICE: Final = frozenset({b"content-length", b"transfer-encoding"})
-_END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +39,7 @@ class Deadlines:
     #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: whoever
     #: closes first must be the caller, or a call meets a connection that is just being closed.
     idle_s: float = 75.0
+    crowded_idle_s: float = 10.0  #: the same while half of all connections are taken
     body_s: float = 30.0  #: of a body that comes slower than this:
     body_bytes_per_s: int = 16 * 1024
     unread_s: float = 5.0  #: for the rest of a body that nobody takes any more
@@ -65,7 +63,12 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *given: Any, deadlines: Deadlines, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.conn: h11.Connection = _Connection(h11.SERVER, MAX_HEAD_BYTES)
+        self.conn: h11.Connection = BoundedConnection()
+        self._served_by = self.app
+        self.app = self._serve
+        self._body_awaited = False
+        self._socket: Any = None
+        self._connection: Connection | None = None
         self.timeout_keep_alive = deadlines.idle_s  # type: ignore[assignment]  # any number does
         self._deadlines = deadlines
         self._missing = _Missing.NOTHING
@@ -80,6 +83,9 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head."""
         super().connection_made(transport)
+        self._socket = transport.get_extra_info("socket")  # TLS forgets it when it closes
+        found = getattr(self._socket, "_sock", None)
+        self._connection = found if isinstance(found, Connection) else None
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -93,13 +99,17 @@ class BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take what came."""
         self._received += len(data)
-        super().data_received(data)
-        self._watch()
+        if not self._is_cut_off():
+            self._parse(data)
         if self._missing is _Missing.REST and self._received - self._seen > MAX_BODY_BYTES:
             self.transport.abort()
 
     def on_response_complete(self) -> None:
         """Go on to the next call."""
+        crowded = self._connection is not None and self._connection.is_crowded()
+        deadlines = self._deadlines
+        idle_s = min(deadlines.idle_s, deadlines.crowded_idle_s) if crowded else deadlines.idle_s
+        self.timeout_keep_alive = idle_s  # type: ignore[assignment]  # any number does
         super().on_response_complete()
         self._watch()
 
@@ -118,25 +128,65 @@ class BoundedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Start the time limit of a caller that does not read its answer."""
         super().pause_writing()
+        self._note_who_waits()
         self._give_time(self._deadlines.answer_s)
 
     def resume_writing(self) -> None:
         """End the wait: the caller reads again."""
         super().resume_writing()
+        self._note_who_waits()
         if self._stalled is not None and self._missing is not _Missing.GOODBYE:
             self._stalled.cancel()
             self._stalled = None
 
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid HTTP, or a header that is too large."""
-        self._refuse(cast(_Connection, self.conn).refusal)
+        self._refuse(self._parser.refusal, self._parser.refusal_detail)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: any unknown caller can ask for another protocol."""
 
+    # ---- bodies in chunks
+
+    @property
+    def _parser(self) -> BoundedConnection:
+        return cast(BoundedConnection, self.conn)
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the rest of a body is discarded: its call is answered."""
+        return self.cycle is not None and self.cycle.response_complete and self._parser.in_chunks
+
+    def _parse(self, data: bytes) -> None:
+        if self._body_awaited:
+            self._parser.grant_chunks()
+        super().data_received(data)
+        if self._parser.in_chunks and len(self.conn.trailing_data[0]) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        self._watch()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application; parse chunks of a body as it reads them."""
+
+        async def next_message() -> Message:
+            if scope is not self.scope or not self._parser.in_chunks:
+                return await receive()
+            await asyncio.sleep(0)  # other calls get their turn between two parts of a body
+            self._body_awaited = True
+            try:
+                if self._parser.in_chunks and not self.transport.is_closing():
+                    self._parser.grant_chunks()
+                    self.handle_events()
+                    self._watch()
+                return await receive()
+            finally:
+                self._body_awaited = False
+
+        await self._served_by(scope, next_message, send)
+
     # ---- time limits
 
     def _watch(self) -> None:
+        self._note_who_waits()
         missing = self._what_is_missing()
         if missing is self._missing:
             return  # its time goes on
@@ -155,6 +205,17 @@ class BoundedProtocol(H11Protocol):
                 self._wait(self._deadlines.unread_s, self.transport.abort)
             case _Missing.GOODBYE:
                 self._give_time(self._deadlines.goodbye_s)
+
+    def _note_who_waits(self) -> None:
+        """Say to the connection whether it waits for its caller, or the caller for an answer."""
+        if self._connection is None:
+            return
+        cycle = self.cycle
+        called = cycle is not None and not cycle.response_complete and not cycle.more_body
+        if called and not self.flow.write_paused:
+            self._connection.works()
+        else:
+            self._connection.waits()
 
     def _wait(self, seconds: float, then: Any) -> None:
         self._timer = self.loop.call_later(seconds, then)
@@ -206,11 +267,10 @@ class BoundedProtocol(H11Protocol):
         """
         under = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         handed_on: int = 0 if under is None else under.get_write_buffer_size()
-        connection = self.transport.get_extra_info("socket")
         in_kernel = 0
-        if connection is not None and connection.fileno() >= 0:
+        if self._socket is not None and self._socket.fileno() >= 0:
             with suppress(OSError):
-                queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+                queued = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, bytes(4))
                 in_kernel = int.from_bytes(queued, sys.byteorder)
         return self.transport.get_write_buffer_size() + handed_on + in_kernel
 
@@ -221,7 +281,7 @@ class BoundedProtocol(H11Protocol):
             return
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
-    def _refuse(self, status: HTTPStatus) -> None:
+    def _refuse(self, status: HTTPStatus, detail: str | None = None) -> None:
         """Answer in place of the application, unless an answer has begun, and close."""
         if self.cycle is not None and not self.cycle.response_complete:
             started = self.cycle.response_started
@@ -230,7 +290,8 @@ class BoundedProtocol(H11Protocol):
             if started:
                 self.transport.abort()
                 return
-        problem = Problem(kind=CONNECTION_KINDS[status], detail=CONNECTION_KINDS[status].title)
+        kind = CONNECTION_KINDS[status]
+        problem = Problem(kind=kind, detail=detail or kind.title)
         body = bytes(problem.response().body)
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),
@@ -245,29 +306,3 @@ class BoundedProtocol(H11Protocol):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
         self._watch()
-
-
-class _Connection(h11.Connection):
-    """h11's parser, with a limit on the number of fields."""
-
-    refusal: HTTPStatus = HTTPStatus.BAD_REQUEST
-
-    def next_event(self) -> Any:
-        """Return the next event. Each field of a head costs time, so their number is limited."""
-        if self.their_state is h11.IDLE:
-            data, _ = self.trailing_data
-            if _END_OF_HEAD.split(data, 1)[0].count(b"\n") > MAX_HEAD_LINES:
-                self._refuse_head(f"more than {MAX_HEAD_LINES} header fields")
-        try:
-            event = super().next_event()
-        except h11.RemoteProtocolError as error:
-            if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-                self.refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            raise
-        if isinstance(event, h11.Request) and {name for name, _ in event.headers} >= _ENDS_TWICE:
-            raise h11.RemoteProtocolError("a length and chunks")
-        return event
-
-    def _refuse_head(self, reason: str) -> None:
-        self.refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-        raise h11.RemoteProtocolError(reason, error_status_hint=self.refusal)

@@ -10,19 +10,28 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+import h11
 import pytest
 import structlog
 from fastapi import FastAPI
 from starlette.responses import Response
 
 from controller.rest.callers import connections
-from controller.rest.callers.connections import Bounds, Listener, SparingFilter, bounds_of
-from controller.rest.callers.protocol import MAX_HEAD_LINES, Deadlines
+from controller.rest.callers.connections import (
+    Bounds,
+    Connection,
+    Listener,
+    SparingFilter,
+    bounds_of,
+)
+from controller.rest.callers.http_parser import MAX_HEAD_LINES
+from controller.rest.callers.protocol import Deadlines
 from controller.rest.server import listen_on
 from tests.e2e.conftest import Api, a_token
 from tests.register import ON_ANY_DATABASE
@@ -186,6 +195,132 @@ def test_after_a_small_body_that_nobody_took_the_connection_serves_on(api: Api):
             caller.sendall(b"[[")
 
 
+@contextmanager
+def to_a_server(
+    api: Api, folder: Path, *, over_tls: bool, deadlines: Deadlines = ALL_LONG
+) -> Iterator[Callable[[], socket.socket]]:
+    """Serve; give what connects."""
+    server, client = two_ends(folder) if over_tls else (None, None)
+    with served(api.app, deadlines=deadlines, tls=server) as url, ExitStack() as stack:
+
+        def connect() -> socket.socket:
+            plain = stack.enter_context(connected(url))
+            if client is None:
+                return plain
+            return stack.enter_context(client.wrap_socket(plain, server_hostname="127.0.0.1"))
+
+        yield connect
+
+
+@contextmanager
+def parsed_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """Gather what h11 makes of what it gets."""
+    events: list[object] = []
+    original = h11.Connection.next_event
+
+    def next_event(connection: h11.Connection) -> object:
+        event = original(connection)
+        events.append(event)
+        return event
+
+    with monkeypatch.context() as patched:
+        patched.setattr(h11.Connection, "next_event", next_event)
+        yield events
+
+
+IN_CHUNKS = b"Transfer-Encoding: chunked\r\n\r\n"
+ONE_BYTE = b"1\r\n[\r\n"
+
+
+@ON_ANY_DATABASE
+@pytest.mark.parametrize("over_tls", [False, True])
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /healthz HTTP/1.1\r\nHost: x\r\n", b"405"),
+        (b"POST /nothing HTTP/1.1\r\nHost: x\r\n", b"404"),
+        (JSON_HEAD, b"401"),
+    ],
+)
+def test_chunks_of_an_answered_call_are_not_parsed_and_the_connection_closes(
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    over_tls: bool,
+    head: bytes,
+    status: bytes,
+):
+    with (
+        parsed_events(monkeypatch) as events,
+        to_a_server(api, tmp_path, over_tls=over_tls) as connect,
+    ):
+        flood = connect()
+        flood.sendall(head + IN_CHUNKS + ONE_BYTE * 10_000)
+        answer = one_of(flood)
+        sent = sent_until_closed(flood, ONE_BYTE * 1_000)
+
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"\r\nconnection: close\r\n" in answer
+    assert len(events) < 20
+    assert sent < 64 << 20
+
+
+@ON_ANY_DATABASE
+@pytest.mark.parametrize("over_tls", [False, True])
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (ONE_BYTE * 10_000, b"more than 256 chunks"),
+        (b"1;" + b"a" * 4_000 + b"\r\n[\r\n0\r\n\r\n", b"the line before a chunk is longer"),
+        (b"1\r\n[\r\n0\r\n" + b"a: b\r\n" * 2_000 + b"\r\n", b"its trailers are longer"),
+    ],
+    ids=["chunks", "extension", "trailers"],
+)
+def test_a_body_whose_chunks_cost_more_than_they_bring_is_refused_with_a_reason(
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    over_tls: bool,
+    body: bytes,
+    reason: bytes,
+):
+    token = a_token(api.registry, "a", "chunks").encode()
+    head = JSON_HEAD + b"Authorization: Bearer " + token + b"\r\n"
+    with (
+        parsed_events(monkeypatch) as events,
+        to_a_server(api, tmp_path, over_tls=over_tls) as connect,
+    ):
+        caller = connect()
+        caller.sendall(head + IN_CHUNKS + body)
+        answer = all_of(caller)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert reason in answer
+    assert len(events) < 300
+
+
+@ON_ANY_DATABASE
+@pytest.mark.parametrize("over_tls", [False, True])
+def test_bodies_in_usual_chunks_are_read_and_the_connection_serves_on(
+    api: Api, tmp_path: Path, over_tls: bool
+):
+    token = a_token(api.registry, "a", "chunks").encode()
+    head = JSON_HEAD + b"Authorization: Bearer " + token + b"\r\n"
+    content = b'{"vm_type": "small", "count": 1}'
+    few = b"".join(b"1;x=y\r\n%c\r\n" % byte for byte in content)
+    many = b"".join(b"400\r\n%s\r\n" % (b" " * 1024) for _ in range(200)) + few
+    with to_a_server(api, tmp_path, over_tls=over_tls) as connect:
+        caller = connect()
+        for chunks in (few, many, few):
+            caller.sendall(head + IN_CHUNKS + chunks)
+            caller.sendall(b"0\r\nChecksum: none\r\n\r\n")
+            assert one_of(caller).startswith(b"HTTP/1.1 201 ")
+        caller.sendall(b"DELETE /healthz HTTP/1.1\r\nHost: x\r\n" + IN_CHUNKS + b"0\r\n\r\n")
+        assert one_of(caller).startswith(b"HTTP/1.1 405 ")
+        caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert one_of(caller).startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize("then", [b"keep-alive", b"close"])
 @pytest.mark.parametrize("over_tls", [False, True])
 def test_who_takes_a_long_answer_slowly_but_steadily_gets_all_of_it(
@@ -243,7 +378,7 @@ def sent_until_closed(connection: socket.socket, piece: bytes) -> int:
     for _ in range(100_000):
         try:
             connection.sendall(piece)
-        except (ConnectionResetError, BrokenPipeError):
+        except (ConnectionResetError, BrokenPipeError, ssl.SSLError):
             return sent or 1
         sent += len(piece)
     pytest.fail(f"it took {sent} bytes")
@@ -374,14 +509,139 @@ def test_one_site_of_ipv6_leaves_connections_to_others(api: Api):
 
 
 @ON_ANY_DATABASE
-def test_all_addresses_together_get_so_many_connections(api: Api):
-    bounds = Bounds(in_all=20, per_address=10)
-    with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
-        for number in range(20):
-            half = stack.enter_context(connected(url, f"127.0.1.{number + 1}"))
-            half.sendall(b"GET /healthz HTTP/1.1\r\n")
+@pytest.mark.parametrize("over_tls", [False, True])
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /healthz HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["silent", "half_heads", "idle"],
+)
+def test_when_all_are_taken_the_longest_waiting_of_the_largest_holder_gives_way(
+    api: Api, tmp_path: Path, over_tls: bool, sent: bytes
+):
+    bounds = Bounds(in_all=20, per_address=6)
+    server, client = two_ends(tmp_path) if over_tls else (None, None)
+    with (
+        served(api.app, deadlines=ALL_LONG, bounds=bounds, tls=server) as url,
+        ExitStack() as stack,
+    ):
 
-        assert is_refused(url, "127.0.0.9")
+        def open_one(source: str) -> socket.socket:
+            plain = stack.enter_context(connected(url, source))
+            if client is None or not sent:  # half a handshake
+                return plain
+            return stack.enter_context(client.wrap_socket(plain, server_hostname="127.0.0.1"))
+
+        held = []
+        for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            for _ in range(6):
+                held.append(open_one(source))
+                held[-1].sendall(sent)
+                if sent.endswith(b"\r\n\r\n"):
+                    assert one_of(held[-1]).startswith(b"HTTP/1.1 200 ")
+        callers = []
+        for number in range(10):
+            callers.append(open_one(f"127.0.1.{number + 1}"))
+            if client is None or sent:
+                callers[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert one_of(callers[-1]).startswith(b"HTTP/1.1 200 ")
+
+        assert all_of(held[0]) == b""
+        held[5].settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            held[5].recv(1)
+
+
+class Full(Listener):
+    """A listener whose connections wait for nobody but callers of these addresses."""
+
+    def take(self, address: str) -> Connection:
+        self.address = address
+        while True:
+            with suppress(BlockingIOError):  # calls under way get their turn
+                accepted, _ = self.accept()
+                assert isinstance(accepted, Connection)
+                return accepted
+
+    def _next(self) -> tuple[socket.socket, tuple[str, int]]:
+        here, there = socket.socketpair()
+        there.close()
+        return here, (self.address, 1)
+
+
+def refused_by(listener: Full, address: str) -> bool:
+    listener.address = address
+    try:
+        listener.accept()
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_a_caller_under_way_gives_way_to_nobody():
+    with Full(socket.AF_INET6) as listener, ExitStack() as stack:
+        listener.bound(Bounds(in_all=20, per_address=20))
+        working = [stack.enter_context(listener.take("192.0.2.1")) for _ in range(19)]
+        for each in working:
+            each.works()
+        stack.enter_context(listener.take("192.0.2.2"))
+
+        assert refused_by(listener, "192.0.2.2")
+        working[7].waits()
+        stack.enter_context(listener.take("192.0.2.3"))
+        assert listener._of_addresses == {"192.0.2.1": 18, "192.0.2.2": 1, "192.0.2.3": 1}
+
+
+def test_some_connections_are_kept_for_addresses_without_one():
+    with Full(socket.AF_INET6) as listener, ExitStack() as stack:
+        listener.bound(Bounds(in_all=40, per_address=40))
+        for each in [stack.enter_context(listener.take("192.0.2.1")) for _ in range(38)]:
+            each.works()
+
+        assert refused_by(listener, "192.0.2.1")
+        for number in (2, 3):
+            stack.enter_context(listener.take(f"192.0.2.{number}"))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [f"198.51.100.{number}" for number in range(40)],
+        [f"2001:db8:{site:x}::1" for site in range(40)],
+        [f"2001:db8:7:{network:x}::1" for network in range(30)]
+        + [f"2001:db8:8:{network:x}::1" for network in range(10)],
+    ],
+    ids=["addresses", "sites", "networks of a site"],
+)
+def test_many_addresses_with_one_connection_each_keep_no_newcomer_out(others: list[str]):
+    with Full(socket.AF_INET6) as listener, ExitStack() as stack:
+        listener.bound(Bounds(in_all=40, per_address=4))
+        for address in others:
+            stack.enter_context(listener.take(address))
+
+        stack.enter_context(listener.take("192.0.2.1"))
+        stack.enter_context(listener.take("2001:db8:99::1"))
+        assert listener._open == 40
+
+
+@pytest.mark.parametrize(("others", "stays"), [(2, True), (12, False)])
+def test_idle_connections_close_sooner_while_half_of_all_are_taken(
+    api: Api, others: int, stays: bool
+):
+    deadlines = replace(ALL_LONG, crowded_idle_s=0.05)
+    bounds = Bounds(in_all=20, per_address=20)
+    with served(api.app, deadlines=deadlines, bounds=bounds) as url, ExitStack() as stack:
+        for _ in range(others):
+            stack.enter_context(connected(url, "127.0.0.2"))
+        idle = stack.enter_context(connected(url))
+        idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        one_of(idle)
+
+        idle.settimeout(0.5 if stays else 30)
+        if stays:
+            with pytest.raises(TimeoutError):
+                idle.recv(1)
+        else:
+            assert idle.recv(1) == b""
 
 
 @ON_ANY_DATABASE
