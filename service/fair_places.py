@@ -11,18 +11,24 @@ class FairPlaces:
 
     Whoever has places already gets another one only if that leaves him no more than half of
     what the others leave: of eight, the first may have four, the next two. So while one name
-    holds all that it may there is room for others, whoever came first.
+    holds all that it may there is room for others, whoever came first. ``of_a_name`` is the
+    maximum of one name.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, of_a_name: int | None = None) -> None:
         self._limit = limit
+        self._of_a_name = limit if of_a_name is None else of_a_name
         self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
 
     def may_have(self, name: str) -> int:
         """Return how many places a name may have now, including those that it has."""
         others = self._held.total() - self._held[name]
-        return -(-(self._limit - others) // 2)
+        return min(self._of_a_name, -(-(self._limit - others) // 2))
+
+    def held_by(self, name: str) -> int:
+        """Return how many places a name has."""
+        return self._held[name]
 
     def take(self, name: str) -> bool:
         """Take a place, if the name may have one more."""

@@ -203,8 +203,8 @@ def create_app(
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
-    app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
     app.add_middleware(Crowd)
+    app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
     app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
     return app

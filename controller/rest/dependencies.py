@@ -34,6 +34,8 @@ LOGIN_LIFE_S: Final = 12 * 3600
 MAX_REPLAYS: Final = 2
 #: Rounds that are computed again: each may take as long as its round did.
 MAX_GAMES: Final = 2
+#: Capacity left after the queue is served: one calculation for each tenant.
+MAX_TURNS: Final = 4
 MAX_CONSOLE_READS: Final = 8
 MAX_CONSOLE_WAITS: Final = 16
 
@@ -73,8 +75,8 @@ class Services:
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
     #: those have a process each, and places of their own: no plan waits for them
     games: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_GAMES))
-    #: who asks what fits beside those that wait is told less while another is reckoned for
-    turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1))
+    #: who asks what fits beside those that wait is told less while these are reckoned for
+    turns: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_TURNS, of_a_name=1))
     #: each waits for a worker, in a thread that other calls want too
     console_reads: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_CONSOLE_READS))
     #: the same of those who type; beyond it they are answered at once, and ask again

@@ -1,4 +1,4 @@
-"""The layers around every call, outermost first: access log, limit, authentication.
+"""The layers around every call, outermost first: access log, authentication, places.
 
 Plain ASGI, because an endpoint must not run, nor a body be read, before the caller is
 known; and because errors raised here become problems in one place, `AccessLog`.
@@ -12,6 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -38,9 +39,11 @@ from service.fair_places import FairPlaces
 
 #: Log lines per minute of calls without a valid token; one line counts the rest.
 MOST_STRANGERS_TOLD: Final = 60
-#: Calls in one process: ten for each thread that serves them.
-MOST_UNDER_WAY: Final = 400
-#: Of these, logins of all addresses together: whoever has no token may send a body slowly.
+#: Calls of tenants in one process; the first may have half, the next half of the rest.
+MOST_OF_TENANTS: Final = 640
+#: Calls of operators, shared by their tokens: no tenant takes these.
+MOST_OF_OPERATORS: Final = 160
+#: Logins of all addresses together: whoever has no token may send a body slowly.
 MOST_LOGINS: Final = 64
 #: What restarts the process, systemd say, asks there.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
@@ -125,37 +128,80 @@ async def _told(error: Exception, scope: Scope) -> Problem:
 
 
 class Crowd:
-    """Refuses calls while too many are under way.
+    """Refuses calls while too many of their party are under way.
 
     Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
-    better than a place in a queue that outlasts its timeout.
+    better than a place in a queue that outlasts its timeout. Tenants share places by tenant,
+    operators have places of their own. A call whose body is awaited has a place of another
+    kind, so that slow bodies hold up nobody.
     """
 
-    def __init__(self, app: ASGIApp, most: int = MOST_UNDER_WAY) -> None:
+    def __init__(
+        self, app: ASGIApp, tenants: int = MOST_OF_TENANTS, operators: int = MOST_OF_OPERATORS
+    ) -> None:
         self.app = app
-        self.most = most
-        self._under_way = 0
+        self._tenants = _Pools(FairPlaces(tenants), FairPlaces(tenants))
+        self._operators = _Pools(FairPlaces(operators), FairPlaces(operators))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
-        if scope["type"] != "http" or scope["path"] in HEALTH_PATHS:
+        caller = scope.get("state", {}).get("caller")
+        if caller is None:  # pages, health, and logins, which have places of their own
             await self.app(scope, receive, send)
             return
-        if self._under_way >= self.most:
-            raise OverloadedError(self._under_way)
-        self._under_way += 1
-        left = False
+        pools = self._operators if caller.is_operator else self._tenants
+        place = _Place(caller.tenant or str(caller.token_id))
+        place.move(pools.work)
+        awaited = _has_body(scope)
 
-        def leave() -> None:
-            nonlocal left
-            self._under_way -= not left
-            left = True
+        async def receive_in_place() -> Message:
+            nonlocal awaited
+            if awaited:
+                place.move(pools.bodies)
+            message = await receive()
+            if awaited and not message.get("more_body", False):
+                awaited = False
+                place.move(pools.work)
+            return message
 
-        scope.setdefault("state", {})[LEAVE_CROWD] = leave
+        scope["state"][LEAVE_CROWD] = place.leave
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive_in_place, send)
         finally:
-            leave()
+            place.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    work: FairPlaces
+    bodies: FairPlaces  #: of calls whose body is awaited
+
+
+class _Place:
+    """The place of one call, in one pool at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool: FairPlaces | None = None
+
+    def move(self, pool: FairPlaces) -> None:
+        """Take a place of this pool and leave the other one, or raise `OverloadedError`."""
+        if pool is self._pool:
+            return
+        if not pool.take(self._name):
+            raise OverloadedError(pool.held_by(self._name))
+        self.leave()
+        self._pool = pool
+
+    def leave(self) -> None:
+        if self._pool is not None:
+            self._pool.give_back(self._name)
+            self._pool = None
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 class _Strangers:

@@ -56,7 +56,9 @@ class OverloadedError(RestError):
     """The server handles its maximum number of calls. Try again."""
 
     def __init__(self, under_way: int) -> None:
-        super().__init__(f"the server handles {under_way} calls, its maximum; try again")
+        super().__init__(
+            f"the server handles {under_way} of your calls; it has no place for more now; try again"
+        )
 
 
 class BusyError(OverloadedError):

@@ -39,7 +39,7 @@ def show_capacity(
     rules = query.as_rules()
     named = [reader.meant("hosts", name) for name in query.hosts] or None
     tenant = caller.tenant_to_list(query.tenant)
-    reckon = services.turns.acquire(blocking=False)
+    reckon = services.turns.take(caller.scope)
     try:
         view = services.registry.views.capacity(
             query.vm_type, tenant=tenant, rules=rules, with_waiting=reckon
@@ -52,7 +52,7 @@ def show_capacity(
         )
     finally:
         if reckon:
-            services.turns.release()
+            services.turns.give_back(caller.scope)
     return found if reader.is_operator else capacity_in_steps(found, named=named is not None)
 
 

@@ -2,15 +2,15 @@
 
 It reads while somebody listens. What it read last stays in memory, so that streams, also one
 that was interrupted, go on without the database. A stream that is further behind reads pages
-of its own, one stream at a time. Nothing is skipped: events are read up to an id below which
-none comes any more (`Events.list`).
+of its own, one stream of a tenant at a time. Nothing is skipped: events are read up to an id
+below which none comes any more (`Events.list`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -120,7 +120,7 @@ class EventFeed:
         self._listeners: set[Listener] = set()
         self._stretches: deque[Stretch] = deque()
         self._reader: asyncio.Task[None] | None = None
-        self._behind = asyncio.Lock()
+        self._behind: defaultdict[Tenant, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.upto = 0  #: whoever knows all up to here has missed nothing
 
     async def join(self, listener: Listener) -> None:
@@ -185,7 +185,7 @@ class EventFeed:
             told_to = as_it_reads_now(wanted.reader)
             return [(event.id, as_json(event, told_to)) for event in events]
 
-        async with self._behind:
+        async with self._behind[wanted.reader.tenant]:
             found = await run_in_threadpool(page)
         last = found[-1][0] if found else after
         # Of a page that is not full, all up to what was read before it began are there.

@@ -19,6 +19,12 @@ def test_each_gets_half_of_what_the_others_leave() -> None:
     assert [taken(places, name) for name in "abcde"] == [4, 2, 1, 1, 0]
 
 
+def test_a_maximum_of_one_name_leaves_places_to_as_many_others() -> None:
+    places = FairPlaces(4, of_a_name=1)
+
+    assert [taken(places, name) for name in "abcde"] == [1, 1, 1, 1, 0]
+
+
 def test_what_one_gives_back_another_may_have() -> None:
     places = FairPlaces(8)
     assert taken(places, "greedy") == 4

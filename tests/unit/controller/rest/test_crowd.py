@@ -1,14 +1,18 @@
-"""So many calls at a time, and no more: whoever comes then is told so at once."""
+"""So many calls of a tenant at a time, and no more: one more is refused at once."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
+import pytest
 from starlette.types import Receive, Scope, Send
 
+from controller.rest.callers.auth import Caller
+from controller.rest.callers.lasting import LEAVE_CROWD
 from controller.rest.callers.limits import Limits
-from controller.rest.callers.middleware import MOST_UNDER_WAY, Authentication, Crowd
+from controller.rest.callers.middleware import Authentication, Crowd
 from controller.rest.problems.errors import OverloadedError, RateLimitedError
 from tests.unit.controller.rest.test_auth import knowing
 
@@ -17,46 +21,116 @@ def scope(path: str, method: str = "GET", **more: Any) -> dict[str, Any]:
     return {"type": "http", "path": path, "method": method, "headers": [], **more}
 
 
+def call_of(tenant: str | None, path: str = "/v1/vms", *, body: bool = False) -> dict[str, Any]:
+    caller = Caller(tenant or "op", tenant, UUID(int=1))
+    headers = [(b"content-length", b"2")] if body else []
+    return scope(path, "POST", headers=headers, state={"caller": caller})
+
+
 async def nothing(*_: Any) -> Any:
     return {"type": "http.disconnect"}
 
 
-def test_one_more_than_may_be_is_refused_until_another_has_gone() -> None:
-    async def scene() -> None:
-        goes = asyncio.Event()
-        served: list[str] = []
+class Site:
+    """An application whose calls last until they may go, and bodies that come late."""
 
-        async def waits(given: Scope, _receive: Receive, _send: Send) -> None:
-            if given["path"] == "/v1/broken":
-                raise RuntimeError
-            if given["path"] == "/v1/slow":
-                await goes.wait()
-            served.append(given["path"])
+    def __init__(self, **places: int) -> None:
+        self.crowd = Crowd(self.serve, **places)
+        self.goes = asyncio.Event()
+        self.body = asyncio.Event()
+        self.served: list[str] = []
 
-        crowd = Crowd(waits, most=2)
-        under_way = [
-            asyncio.create_task(crowd(scope("/v1/slow"), nothing, nothing)) for _ in range(2)
-        ]
+    async def serve(self, given: Scope, receive: Receive, _send: Send) -> None:
+        if given["headers"]:
+            await receive()
+        if given["path"] == "/v1/broken":
+            raise RuntimeError
+        if given["path"] == "/v1/stream":
+            given["state"][LEAVE_CROWD]()
+        if given["path"] != "/v1/fast":
+            await self.goes.wait()
+        self.served.append(given["path"])
+
+    async def late(self) -> dict[str, Any]:
+        await self.body.wait()
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    def begin(self, call: dict[str, Any]) -> asyncio.Task[None]:
+        return asyncio.create_task(self.crowd(call, self.late, nothing))
+
+    async def is_refused(self, call: dict[str, Any]) -> bool:
+        try:
+            await self.crowd(call, self.late, nothing)
+        except OverloadedError:
+            return True
+        return False
+
+
+async def turns() -> None:
+    for _ in range(5):
         await asyncio.sleep(0)
 
-        try:
-            await crowd(scope("/v1/hosts"), nothing, nothing)
-        except OverloadedError:
-            served.append("refused")
-        await crowd(scope("/healthz"), nothing, nothing)
-        await crowd(scope("/readyz"), nothing, nothing)
-        goes.set()
-        await asyncio.gather(*under_way)
-        for _ in range(3):  # one that fails gives its place back
-            try:
-                await crowd(scope("/v1/broken"), nothing, nothing)
-            except RuntimeError:
-                served.append("broken")
-        await crowd(scope("/v1/hosts"), nothing, nothing)
 
-        assert served == [
-            "refused", "/healthz", "/readyz", "/v1/slow", "/v1/slow", *["broken"] * 3, "/v1/hosts",
-        ]  # fmt: skip
+def test_a_tenant_fills_its_places_and_leaves_some_to_others_and_to_operators() -> None:
+    async def scene() -> None:
+        site = Site(tenants=8, operators=4)
+        calls = [site.begin(call_of("a")) for _ in range(20)]
+        await turns()
+        assert [each.done() for each in calls].count(False) == 4
+        calls += [site.begin(call_of("b")) for _ in range(20)]
+        await turns()
+        assert [each.done() for each in calls].count(False) == 6
+
+        assert await site.is_refused(call_of("a", "/v1/fast"))
+        assert not await site.is_refused(call_of("c", "/v1/fast"))
+        assert not await site.is_refused(call_of(None, "/v1/fast"))
+        assert not await site.is_refused(scope("/healthz", state={}) | {"path": "/v1/fast"})
+        site.goes.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert not await site.is_refused(call_of("a", "/v1/fast"))
+
+    asyncio.run(scene())
+
+
+def test_slow_bodies_hold_no_places_of_calls_whose_body_is_there() -> None:
+    async def scene() -> None:
+        site = Site(tenants=8, operators=4)
+        slow = []
+        for _ in range(20):
+            slow.append(site.begin(call_of("a", body=True)))
+            await turns()
+        assert [each.done() for each in slow].count(False) == 4
+
+        assert not await site.is_refused(call_of("a", "/v1/fast"))
+        assert not await site.is_refused(call_of("b", "/v1/fast"))
+        assert not await site.is_refused(call_of(None, "/v1/fast"))
+        site.body.set()
+        await turns()
+        assert await site.is_refused(call_of("a", "/v1/fast"))  # now they work
+        site.goes.set()
+        await asyncio.gather(*slow, return_exceptions=True)
+        assert not await site.is_refused(call_of("a", "/v1/fast"))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("path", ["/v1/broken", "/v1/stream"])
+def test_a_call_that_fails_or_lasts_gives_its_place_back_once(path: str) -> None:
+    async def scene() -> None:
+        site = Site(tenants=2, operators=2)
+        calls = []
+        for _ in range(5):
+            calls.append(site.begin(call_of("a", path)))
+            await turns()
+        assert not await site.is_refused(call_of("a", "/v1/fast"))
+        site.goes.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        holding = [site.begin(call_of("a")) for _ in range(2)]
+        site.goes.clear()
+        await turns()
+        assert await site.is_refused(call_of("a", "/v1/fast"))
+        site.goes.set()
+        await asyncio.gather(*holding, return_exceptions=True)
 
     asyncio.run(scene())
 
@@ -75,8 +149,8 @@ def test_strangers_who_send_their_logins_slowly_take_no_places_of_calls_with_tok
             client = (f"192.0.2.{number}", 1)
             return crowd(scope("/v1/login", "POST", client=client), nothing, nothing)
 
-        crowd = Crowd(Authentication(waits_for_the_body, knowing("s3cret"), Limits()))
-        slow = [asyncio.create_task(login(number % 20)) for number in range(MOST_UNDER_WAY)]
+        crowd = Authentication(Crowd(waits_for_the_body), knowing("s3cret"), Limits())
+        slow = [asyncio.create_task(login(number % 20)) for number in range(400)]
         for _ in range(5):
             await asyncio.sleep(0)
 
