@@ -41,8 +41,9 @@ class NotFoundError(RegistryError):
 class DuplicateError(RegistryError):
     """The name or value is already in use."""
 
-    def __init__(self, kind: str, field: str, value: object) -> None:
-        super().__init__(f"a {kind} with {field} {str(value)!r} already exists")
+    def __init__(self, kind: str, field: str, value: object, *, of: str | None = None) -> None:
+        its = "" if of is None or field == "name" else f": {kind} {of}"
+        super().__init__(f"a {kind} with {field} {str(value)!r} already exists{its}")
         self.kind = kind
         self.field = field
         self.value = str(value)
@@ -51,10 +52,13 @@ class DuplicateError(RegistryError):
 class AnotherMachineError(RegistryError):
     """Another machine answered at a host's address."""
 
-    def __init__(self, host: str, known: str | None, found: str | None) -> None:
+    def __init__(
+        self, host: str, known: str | None, found: str | None, *, known_as: str | None = None
+    ) -> None:
+        its = "" if known_as is None else f", which is host {known_as},"
         super().__init__(
-            f"another machine answers as host {host}: {found} instead of {known}, without"
-            " any trace of fuga; see `fuga doctor --hosts`"
+            f"another machine answers as host {host}: {found}{its} instead of {known}, without"
+            f" any VM of host {host}; see `fuga doctor --hosts`"
         )
         self.host = host
 

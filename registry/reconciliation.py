@@ -51,6 +51,7 @@ class Difference(StrEnum):
     LEFTOVER = "leftover"
     CAPACITY_SHRANK = "capacity_shrank"
     ANOTHER_MACHINE = "another_machine"
+    SAME_MACHINE = "same_machine"
     SILENT = "silent"
 
 
@@ -162,6 +163,13 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
             why="another machine answers at its address, without anything of ours: the host was"
             " built anew, or the address leads elsewhere and its VMs still run",
             on_word="it is taken for the host: its VMs are lost, and new ones may come",
+        ),
+        Difference.SAME_MACHINE: Decision(
+            answer=Answer.NOTE,
+            action="it gets no VMs and its capacity does not count; VMs that it holds run on: move"
+            " them to other machines, then `fuga host remove` retires it",
+            why="its machine is registered as another host already. If they are two machines with"
+            " one UUID, give each a label machine=NAME",
         ),
         Difference.SILENT: Decision(
             answer=Answer.NOTE,

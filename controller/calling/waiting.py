@@ -168,6 +168,8 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
             except ApiUnreachableError as error:
                 api_trouble.append(error)
                 continue
+            if seen.get("same_machine_as"):
+                raise CliError(plain(f"{seen['last_error']}"))
             if seen["health"] == "up":
                 return seen
             show(f"host {seen['name']}: {seen['health']}, last error: {text(seen['last_error'])}")

@@ -176,6 +176,7 @@ Difference: TypeAlias = Literal[
     "leftover",
     "capacity_shrank",
     "another_machine",
+    "same_machine",
     "silent",
 ]
 
@@ -362,6 +363,7 @@ class Host(TypedDict):
     pool: str
     pool_silent_since: NotRequired[str | None]
     returning_since: NotRequired[str | None]
+    same_machine_as: NotRequired[str | None]
     security_model: NotRequired[str | None]
     shared_pool: NotRequired[str | None]
     shares_kept: NotRequired[bool | None]

@@ -3,7 +3,7 @@
 from registry.ground.faults import checkpoint
 from registry.ground.ids import uuid7
 from registry.ground.masking import mask_line, masked
-from registry.ground.names import MAX_TTL_S, check_labels
+from registry.ground.names import MAX_TTL_S, check_labels, check_one_valued
 from registry.ground.pages import Page
 from registry.ground.private import private_folder
 
@@ -11,6 +11,7 @@ __all__ = [
     "MAX_TTL_S",
     "Page",
     "check_labels",
+    "check_one_valued",
     "checkpoint",
     "mask_line",
     "masked",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from registry.errors import InvalidError, NotFoundError, UnknownNameError
@@ -16,6 +18,18 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?")
 MAX_AMOUNT: Final = 1_000_000_000_000
 MAX_RATIO_THOUSANDTHS: Final = 1_000_000
 MAX_LABELS: Final = 64
+
+
+#: Keys of hosts' labels that the engine reads, and why a host has one value of each.
+ONE_VALUED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "machine": "a host is one machine",
+        "on_failure": "a failure has one answer",
+        "on_missing": "a missing VM has one answer",
+        "shared_pool": "a host has one pool",
+        "zone": "a host is in one zone",
+    }
+)
 
 
 def check_name(field: str, name: str) -> str:
@@ -51,6 +65,23 @@ def check_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
     if len(found) > MAX_LABELS:
         raise InvalidError(field, len(found), f"at most {MAX_LABELS} labels")
     return found
+
+
+def check_host_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
+    """Return a host's labels in order, each once."""
+    found = check_labels(field, labels)
+    check_one_valued(field, found)
+    return found
+
+
+def check_one_valued(field: str, labels: Iterable[str]) -> None:
+    """Refuse labels of one host that give a key two values where the engine reads one."""
+    found = sorted({label for label in labels if label.partition("=")[0] in ONE_VALUED})
+    for label, after in itertools.pairwise(found):
+        key = label.partition("=")[0]
+        if after.partition("=")[0] == key:
+            why = ONE_VALUED[key]
+            raise InvalidError(field, f"{label} and {after}", f"one label {key}=…: {why}")
 
 
 def check_int(field: str, value: int, low: int, high: int) -> int:

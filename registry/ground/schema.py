@@ -144,6 +144,8 @@ hosts = Table(
     # Of the machine that is the host, and of another one that answers in its place.
     Column("machine_uuid", String(36)),
     Column("found_machine_uuid", String(36)),
+    # The host that its machine is already: this one gets no VMs, and none of it counts.
+    Column("same_machine_as", Uuid),
     # Its storage was asked in vain since then; its guests are well.
     Column("pool_silent_since", UtcDateTime),
     # What confines guests, and whether processors are shared out; none: nobody told yet.
@@ -157,6 +159,7 @@ hosts = Table(
     Index("uq_hosts_name", "name", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
     Index("uq_hosts_uri", "uri", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
     Index("ix_hosts_missed", "id", sqlite_where=_MISSED, postgresql_where=_MISSED),
+    Index("ix_hosts_machine_uuid", "machine_uuid", **_only("machine_uuid IS NOT NULL")),
     Index("ix_hosts_shared_pool", "shared_pool", **_only("shared_pool IS NOT NULL")),
 )
 
@@ -250,6 +253,10 @@ leftovers = Table(
     Column("sent_at", UtcDateTime),
     Column("found_at", UtcDateTime, nullable=False),
     Column("asked_by", Text),  # of what goes on an operator's word alone
+    # The operator named it as one that may run.
+    Column(
+        "also_running", Boolean(create_constraint=False), nullable=False, server_default=false()
+    ),
     UniqueConstraint("host_id", "kind", "name"),
     CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
 )

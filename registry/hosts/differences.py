@@ -29,6 +29,7 @@ from registry.ground.schema import (
     vms,
 )
 from registry.hosts.held import live_assignments
+from registry.hosts.machines import host_with_machine
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
@@ -110,6 +111,7 @@ class Differences:
                 ]
                 clear_missing(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
+                _check_it_is_no_hosts(connection, at)
                 taken = {"machine_uuid": at.found_machine_uuid, "found_machine_uuid": None}
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
             else:
@@ -124,6 +126,9 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
         what = f"machine {host.found_machine_uuid} instead of {host.machine_uuid}"
         yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
         return
+    if host.same_machine_as is not None:
+        what = f"machine {host.machine_uuid} is host {host.same_machine_as}"
+        yield _difference(host, Difference.SAME_MACHINE, host.same_machine_as, what)
     if host.health in _SILENT and host.returning_since is None:
         yield _difference(host, Difference.SILENT, host.name, f"{host.health}: {host.last_error}")
         return
@@ -131,7 +136,7 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
     if report is None:
         return
     for each in host.inventories:
-        if each.committed > each.capacity:
+        if each.committed > each.capacity and host.same_machine_as is None:
             what = f"{each.committed} {each.resource} are committed, {each.capacity} offered"
             yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
     live = live_assignments(connection, host.id)[host.id]
@@ -242,6 +247,17 @@ def _difference(
         assignment_id=assignment_id,
         vm_uuid=vm_uuid,
     )
+
+
+def _check_it_is_no_hosts(connection: Connection, host: Host) -> None:
+    """Refuse to take a machine for a host that is another host's."""
+    assert host.found_machine_uuid is not None  # noqa: S101 - it is the difference
+    taken = host_with_machine(connection, host.found_machine_uuid, apart_from=host.id)
+    if taken is not None:
+        raise ConflictError(
+            f"machine {host.found_machine_uuid}, which answers at the address of host"
+            f" {host.name}, is host {taken}: give host {host.name} its own address again"
+        )
 
 
 def _check_it_runs_elsewhere(connection: Connection, found: HostDifference) -> None:

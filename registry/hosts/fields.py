@@ -12,8 +12,8 @@ from registry.ground.names import (
     MAX_AMOUNT,
     MAX_RATIO_THOUSANDTHS,
     check_amounts,
+    check_host_labels,
     check_int,
-    check_labels,
     check_name,
 )
 from registry.hosts.uris import Opening, opening_of
@@ -102,7 +102,7 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
 
 def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
     """Return the columns of a host's labels: all of them, and the shared pool that one names."""
-    checked = check_labels("labels", labels)
+    checked = check_host_labels("labels", labels)
     return {"labels": list(checked), "shared_pool": shared_pool_of(checked)}
 
 

@@ -6,7 +6,17 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, String, func, select, type_coerce
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    String,
+    func,
+    select,
+    type_coerce,
+)
 
 from registry.catalogue.resources import resource_names
 from registry.ground.clock import db_now
@@ -20,7 +30,7 @@ def _bare(key: Column[Any]) -> ColumnElement[Any]:
     return type_coerce(key, String).label(key.name)
 
 
-_HOSTS: Final = (
+_HOSTS: Final[Select[Any]] = (
     select(
         _bare(hosts.c.id),
         hosts.c.name,
@@ -30,6 +40,7 @@ _HOSTS: Final = (
         hosts.c.held_back_until,
         hosts.c.pool_silent_since,
         hosts.c.returning_since,
+        hosts.c.same_machine_as,
     )
     .where(hosts.c.admin != HostAdmin.RETIRED.value)
     .order_by(hosts.c.name)
@@ -63,10 +74,7 @@ def host_map(connection: Connection) -> HostMap:
         names=tuple(row.name for row in rows),
         admin=tuple(HostAdmin(row.admin) for row in rows),
         health=tuple(HostHealth(row.health) for row in rows),
-        closed=tuple(
-            _closed(row.held_back_until, row.pool_silent_since, row.returning_since, now)
-            for row in rows
-        ),
+        closed=tuple(_closed(row, now) for row in rows),
         labels=tuple(labels),
         labels_of=labels_of,
         resources=_resources(connection, places),
@@ -75,17 +83,14 @@ def host_map(connection: Connection) -> HostMap:
     )
 
 
-def _closed(
-    held_back_until: datetime | None,
-    pool_silent_since: datetime | None,
-    returning_since: datetime | None,
-    now: datetime,
-) -> str | None:
-    if held_back_until is not None and held_back_until > now:
+def _closed(row: Row[Any], now: datetime) -> str | None:
+    if row.same_machine_as is not None:
+        return "same_machine"
+    if row.held_back_until is not None and row.held_back_until > now:
         return "held_back"
-    if pool_silent_since is not None:
+    if row.pool_silent_since is not None:
         return "pool_silent"
-    return "returning" if returning_since is not None else None
+    return "returning" if row.returning_since is not None else None
 
 
 def _resources(connection: Connection, places: dict[Any, int]) -> tuple[MappedResource, ...]:

@@ -49,6 +49,7 @@ from registry.hosts.fields import (
     inventory_rows,
 )
 from registry.hosts.host_map import host_map
+from registry.hosts.machines import host_with_machine
 from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.hosts.reports import record_reports
@@ -88,7 +89,7 @@ class Hosts:
             ).first()
             if taken is not None:
                 field = "name" if taken.name == new.name else "uri"
-                raise DuplicateError("host", field, getattr(new, field))
+                raise DuplicateError("host", field, getattr(new, field), of=taken.name)
             now = db_now(connection)
             try:
                 connection.execute(insert(hosts).values(id=key, created_at=now, **values))
@@ -326,6 +327,11 @@ class Hosts:
             looks = [(host, reports[key]) for key, host in before.items()]
             others = record_reports(connection, looks, now=now, actor=actor)
             after = hosts_of(connection, before)
+            known_as = {
+                key: host_with_machine(connection, uuid, apart_from=key)
+                for key in others
+                if (uuid := reports[key].machine_uuid) is not None
+            }
             history = [
                 row for key in before for row in _shrunk_rows(now, actor, before[key], after[key])
             ]
@@ -336,7 +342,9 @@ class Hosts:
                 found[key] = NotFoundError("host", key)
             elif key in others:
                 host = before[key]
-                found[key] = AnotherMachineError(host.name, host.machine_uuid, report.machine_uuid)
+                found[key] = AnotherMachineError(
+                    host.name, host.machine_uuid, report.machine_uuid, known_as=known_as.get(key)
+                )
             else:
                 found[key] = after[key]
         return found

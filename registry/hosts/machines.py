@@ -1,19 +1,143 @@
-"""Whether the machine that answers at a host's address is the host that we know."""
+"""Which machine a host is: by the UUID that its libvirt reports, whatever its URI is.
+
+A machine is one host. A second one that leads to it stays registered, but it gets no VMs, and
+its capacity counts as nothing: each of its resources is taken by the first host.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Connection, Row, Select, or_, select, update
 
-from registry.ground.schema import hosts
+from registry.ground.bulk import among, chunks
+from registry.ground.locks import take_turns
+from registry.ground.schema import host_reports, hosts
 from registry.hosts.unaccounted import assignment_of_volume
 from registry.journal.events import note
-from registry.lifecycle import AssignmentState
+from registry.ledger.endings import withdraw_reserved
+from registry.lifecycle import AssignmentState, HostAdmin
 from registry.records.hosts import Host, HostReport
+
+#: A label of hosts: an operator's name for a machine whose UUID another one reports, too.
+MACHINE_LABEL: Final = "machine="
+_TURN: Final = "machines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is known of the machine of a host."""
+
+    id: UUID  #: of the host
+    host: str
+    uuid: str | None
+    label: str | None  #: its operators' name for it
+    hostname: str | None
+    double_of: UUID | None
+    polled_at: datetime | None
+
+
+def are_told_apart(one: Machine, other: Machine) -> bool:
+    """Tell whether operators say of machines with one UUID that they are two.
+
+    Some vendors give one number to many boards. Labels alone prove nothing: machines that share
+    their host name as well are one, whatever their labels are.
+    """
+    if one.label == other.label:
+        return False
+    return one.hostname is None or other.hostname is None or one.hostname != other.hostname
+
+
+def are_different(one: Machine, other: Machine) -> bool:
+    """Tell whether it is proven that two hosts are two machines."""
+    if one.id == other.double_of or other.id == one.double_of:
+        return False
+    if one.uuid is None or other.uuid is None:
+        return False
+    return one.uuid != other.uuid or are_told_apart(one, other)
+
+
+def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
+    """Return what is known of the machines of hosts."""
+    rows = connection.execute(_QUERY.where(hosts.c.id.in_(keys)))
+    return {row.id: _machine(row) for row in rows}
+
+
+def host_with_machine(connection: Connection, uuid: str, *, apart_from: UUID) -> str | None:
+    """Return the name of another host that is the machine with this UUID."""
+    rows = connection.execute(
+        _QUERY.where(hosts.c.machine_uuid == uuid, hosts.c.id != apart_from, _COUNTS)
+    )
+    return next((row.name for row in rows.all()), None)
+
+
+def doubles_of(
+    connection: Connection, looks: Sequence[tuple[Host, HostReport]]
+) -> dict[UUID, Machine]:
+    """Return for each host whose machine is another host already that other one.
+
+    The hosts are locked. Hosts whose machines are new take turns, so that of two that come to
+    one machine at the same moment one is the second.
+    """
+    told = [(host, report) for host, report in looks if _can_tell(host, report)]
+    if any(host.machine_uuid != report.machine_uuid or _is_double(host) for host, report in told):
+        take_turns(connection, _TURN)
+    known = _known(connection, told)
+    for host, _ in told:
+        known[host.id] = replace(known[host.id], uuid=host.machine_uuid)
+    found: dict[UUID, Machine] = {}
+    for host, report in sorted(told, key=lambda each: each[0].id):
+        mine = replace(
+            known[host.id],
+            uuid=report.machine_uuid or host.machine_uuid,
+            hostname=report.hostname,
+        )
+        first = _first(mine, known, is_new=host.machine_uuid != mine.uuid)
+        if first is not None:
+            found[host.id] = first
+        known[host.id] = replace(mine, double_of=None if first is None else first.id)
+    return found
+
+
+def keep_doubles(
+    connection: Connection,
+    looks: Sequence[tuple[Host, HostReport]],
+    doubles: Mapping[UUID, Machine],
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    """Write which hosts, which are locked, are another one's machine, and which no longer are."""
+    why: dict[UUID, str] = {}
+    for host, report in looks:
+        first = doubles.get(host.id)
+        if (first.host if first else None) == host.same_machine_as:
+            continue
+        values = {"same_machine_as": first and first.id, "version": hosts.c.version + 1}
+        connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
+        data = {"name": host.name, "machine": report.machine_uuid}
+        if first is None:
+            data["before"] = host.same_machine_as
+            note(connection, now, actor, "own_machine", "host", host.id, data=data)
+            continue
+        data["first"] = first.host
+        why[host.id] = in_words(host.name, first.host)
+        reason = why[host.id]
+        note(connection, now, actor, "same_machine", "host", host.id, data=data, reason=reason)
+    withdraw_reserved(connection, why, now=now, actor=actor)
+
+
+def in_words(host: str, first: str) -> str:
+    """Say that a host is another one's machine, and what an operator does about it."""
+    return (
+        f"host {host} is the machine that is registered as host {first}: it gets no VMs and its"
+        f" capacity does not count. Retire one of the two; if they are two machines with one"
+        f" UUID, give each a label {MACHINE_LABEL}NAME"
+    )
 
 
 def is_same_machine(
@@ -48,3 +172,78 @@ def is_same_machine(
         kind = "machine_changed" if ours else "another_machine"
         note(connection, now, actor, kind, "host", host.id, data=data)
     return ours
+
+
+_COUNTS: Final = hosts.c.same_machine_as.is_(None) & (hosts.c.admin != HostAdmin.RETIRED.value)
+_QUERY: Final[Select[Any]] = select(
+    hosts.c.id,
+    hosts.c.name,
+    hosts.c.machine_uuid,
+    hosts.c.labels,
+    hosts.c.same_machine_as,
+    hosts.c.last_polled_at,
+    host_reports.c.report["hostname"].as_string().label("hostname"),
+).outerjoin(host_reports, host_reports.c.host_id == hosts.c.id)
+
+
+def _can_tell(host: Host, report: HostReport) -> bool:
+    return report.machine_uuid is not None or _is_double(host)
+
+
+def _is_double(host: Host) -> bool:
+    return host.same_machine_as is not None
+
+
+def _known(connection: Connection, looks: Sequence[tuple[Host, HostReport]]) -> dict[UUID, Machine]:
+    """Return the hosts that were looked at, and those that may be the machine of one of them."""
+    found: dict[UUID, Machine] = {}
+    for some in chunks([host.id for host, _ in looks]):
+        own = among(connection, hosts.c.id, some)
+        found |= {row.id: _machine(row) for row in connection.execute(_QUERY.where(own))}
+    firsts = {each.double_of for each in found.values() if each.double_of} - found.keys()
+    uuids = {report.machine_uuid for _, report in looks if report.machine_uuid}
+    others = hosts.c.machine_uuid.in_(sorted(uuids)) & hosts.c.same_machine_as.is_(None)
+    which = or_(others, hosts.c.id.in_(sorted(firsts)))
+    rows = connection.execute(_QUERY.where(which, hosts.c.admin != HostAdmin.RETIRED.value))
+    return {row.id: _machine(row) for row in rows} | found
+
+
+def _first(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Machine | None:
+    """Return the host that a machine is already; of hosts that were, the one added first."""
+    rivals = [
+        each
+        for each in known.values()
+        if each.id != mine.id
+        and each.double_of is None
+        and each.uuid == mine.uuid
+        and not are_told_apart(mine, each)
+    ]
+    if mine.double_of is None and not is_new:
+        rivals = [each for each in rivals if each.id < mine.id]
+    if rivals:
+        return min(rivals, key=lambda each: each.id)
+    first = known.get(mine.double_of) if mine.double_of is not None else None
+    if first is None or first.uuid == mine.uuid:
+        return None
+    # libvirt makes up a UUID at each start where a machine has none. So another UUID counts
+    # once the first host was seen between two looks that showed it, with its own.
+    looked_between = (
+        not is_new
+        and mine.polled_at is not None
+        and first.polled_at is not None
+        and first.polled_at > mine.polled_at
+    )
+    return None if looked_between or are_told_apart(mine, first) else first
+
+
+def _machine(row: Row[Any]) -> Machine:
+    labels = [each for each in row.labels if each.startswith(MACHINE_LABEL)]
+    return Machine(
+        id=row.id,
+        host=row.name,
+        uuid=row.machine_uuid,
+        label=labels[0].removeprefix(MACHINE_LABEL) if labels else None,
+        hostname=row.hostname,
+        double_of=row.same_machine_as,
+        polled_at=row.last_polled_at,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -15,7 +15,7 @@ from registry.ground.schema import hosts, inventories, vms
 from registry.hosts.confinement import keep_confinement
 from registry.hosts.health import change_health
 from registry.hosts.held import HostLedger, read_ledgers
-from registry.hosts.machines import is_same_machine
+from registry.hosts.machines import Machine, doubles_of, in_words, is_same_machine, keep_doubles
 from registry.hosts.silent_pools import note_pools, trouble
 from registry.hosts.stored_reports import keep_reports
 from registry.hosts.unaccounted import (
@@ -65,6 +65,7 @@ class _Look:
     host: Host
     report: HostReport
     ledger: HostLedger
+    double_of: Machine | None = None  #: the host that its machine is already
 
 
 def record_reports(
@@ -93,6 +94,9 @@ def record_reports(
             keep_confinement(connection, host, report, now=now, actor=actor)
         else:
             others.add(host.id)
+    believed = [(each.host, each.report) for each in counted]
+    doubles = doubles_of(connection, believed)
+    counted = [replace(each, double_of=doubles.get(each.host.id)) for each in counted]
     _keep(connection, counted)
     pools = sharing(connection, {host.shared_pool for host, _ in looks if host.shared_pool})
     marks = set[UUID]()
@@ -104,7 +108,8 @@ def record_reports(
     for look in counted:
         missing += _compare(connection, look, known, pools, now=now, actor=actor)
     clear_missing(connection, missing, now=now, actor=actor)
-    note_pools(connection, [(each.host, each.report) for each in counted], now=now, actor=actor)
+    keep_doubles(connection, believed, doubles, now=now, actor=actor)
+    note_pools(connection, believed, now=now, actor=actor)
     return others
 
 
@@ -135,7 +140,7 @@ def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
             {
                 "id": look.host.id,
                 "last_polled_at": look.report.polled_at,
-                "last_error": trouble(look.host, look.report),
+                "last_error": _trouble(look),
                 "missed_polls": 0,
                 "can_filter": look.report.can_filter,
             }
@@ -143,6 +148,12 @@ def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
         ],
     )
     keep_reports(connection, {look.host.id: look.report for look in looks})
+
+
+def _trouble(look: _Look) -> str | None:
+    if look.double_of is not None:
+        return in_words(look.host.name, look.double_of.host)
+    return trouble(look.host, look.report)
 
 
 def _compare(
@@ -166,7 +177,8 @@ def _compare(
         shared_pool=host.shared_pool,
         speaks=speaks_for(pools, host),
     )
-    _take_back(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
+    if look.double_of is None or host.health != HostHealth.ENROLLING:
+        _take_back(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
     to_clear = _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
     foreign = _foreign_amounts(unaccounted.strangers)
     left = ledger.leftovers
@@ -176,7 +188,10 @@ def _compare(
     else:  # nothing is known of volumes: what was, stays
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
-    _write_inventories(connection, host, _part_of(host, report, pools), foreign)
+    detected = _part_of(host, report, pools)
+    if look.double_of is not None:
+        foreign = _all_of(host, detected)
+    _write_inventories(connection, host, detected, foreign)
     note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
     note_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
     return to_clear
@@ -237,6 +252,16 @@ def _part_of(host: Host, report: HostReport, pools: Mapping[str, Sharing]) -> Ma
     if found is None or "disk_gib" not in report.detected:
         return report.detected
     return {**report.detected, "disk_gib": report.detected["disk_gib"] // found.hosts}
+
+
+def _all_of(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
+    """Return what leaves a host nothing to offer: its machine is another host's."""
+    found = {}
+    for each in host.inventories:
+        detected = seen.get(each.resource, each.detected or 0)
+        has = detected if each.override is None else each.override
+        found[each.resource] = max(0, has - each.reserved)
+    return found
 
 
 def _write_inventories(

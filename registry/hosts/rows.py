@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, select
 
-from registry.errors import NotFoundError
+from registry.errors import InvalidError, NotFoundError
 from registry.ground.bulk import chunks
-from registry.ground.names import look_up
+from registry.ground.names import check_one_valued, look_up
 from registry.ground.schema import hosts, inventories, resources
 from registry.hosts.confinement import warnings_of_confinement
 from registry.ledger.fences import fences_of
@@ -35,7 +35,11 @@ def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
             found[each.host_id].append(_to_inventory(each))
     down = [row.id for row in rows if row.health == HostHealth.DOWN.value]
     fences = fences_of(connection, down)
-    return tuple(_to_host(row, tuple(found[row.id]), fences.get(row.id)) for row in rows)
+    firsts = _names_of(connection, {row.same_machine_as for row in rows} - {None})
+    return tuple(
+        _to_host(row, tuple(found[row.id]), fences.get(row.id), firsts.get(row.same_machine_as))
+        for row in rows
+    )
 
 
 def host_of(connection: Connection, key: UUID) -> Host:
@@ -71,6 +75,14 @@ def host_id_of(connection: Connection, name: str) -> UUID:
     return found
 
 
+def _names_of(connection: Connection, keys: Collection[UUID]) -> dict[UUID, str]:
+    found: dict[UUID, str] = {}
+    for some in chunks(sorted(keys)):
+        query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))
+        found |= {row.id: row.name for row in connection.execute(query)}
+    return found
+
+
 def _to_inventory(row: Row[Any]) -> Inventory:
     return Inventory(
         resource=row.resource,
@@ -85,7 +97,9 @@ def _to_inventory(row: Row[Any]) -> Inventory:
     )
 
 
-def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -> Host:
+def _to_host(
+    row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None, first: str | None
+) -> Host:
     return Host(
         id=row.id,
         name=row.name,
@@ -114,6 +128,7 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -
             *warnings_of_confinement(row.security_model, row.shares_kept),
             *_unprotected(row),
             *_keeps_its_vms(row),
+            *_two_valued(row),
         ),
         failed_builds=row.failed_builds,
         fence_target=row.fence_target,
@@ -121,6 +136,7 @@ def _to_host(row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None) -
         returning_since=row.returning_since,
         machine_uuid=row.machine_uuid,
         found_machine_uuid=row.found_machine_uuid,
+        same_machine_as=first,
         pool_silent_since=row.pool_silent_since,
         security_model=row.security_model,
         shares_kept=row.shares_kept,
@@ -149,6 +165,14 @@ def _unprotected(row: Row[Any]) -> Iterator[str]:
             "its libvirt has no network filters (nwfilter): no VM is built there, but on networks"
             " that operators leave unfiltered"
         )
+
+
+def _two_valued(row: Row[Any]) -> Iterator[str]:
+    """Name labels of a time when a key could have two values."""
+    try:
+        check_one_valued("labels", row.labels)
+    except InvalidError as error:
+        yield str(error)
 
 
 def _keeps_its_vms(row: Row[Any]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 
-from registry.errors import InvalidError
 from registry.ground.bulk import among, chunks
 from registry.ground.schema import assignments, hosts, kept_disks, unreleased, vms
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
@@ -40,12 +39,9 @@ class KeptDisk:
 
 
 def shared_pool_of(labels: Iterable[str]) -> str | None:
-    """Return the shared pool that a host's labels name; `InvalidError` if they name two."""
-    found = [each for each in labels if each.startswith(SHARED_POOL_LABEL)]
-    if len(found) > 1:
-        expected = f"one label {SHARED_POOL_LABEL}NAME at most: a host has one pool"
-        raise InvalidError("labels", ", ".join(sorted(found)), expected)
-    return found[0].removeprefix(SHARED_POOL_LABEL) if found else None
+    """Return the shared pool that a host's labels name."""
+    found = (each for each in labels if each.startswith(SHARED_POOL_LABEL))
+    return next((each.removeprefix(SHARED_POOL_LABEL) for each in found), None)
 
 
 def disk_name_of(row: Row[Any]) -> UUID:

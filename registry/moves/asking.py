@@ -203,6 +203,10 @@ def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Agai
     yield from _of_end(to)
     if to.admin != HostAdmin.ACTIVE.value:
         yield MoveObstacle.HOST_CLOSED, f"host {to.name} is {to.admin}"
+    if to.same_machine_as is not None:
+        yield MoveObstacle.HOST_CLOSED, f"host {to.name} is the machine of another host"
+    if here.same_machine_as == to.id:
+        yield MoveObstacle.SAME_HOST, f"hosts {here.name} and {to.name} are one machine"
     if here.domain_type != to.domain_type:
         which = f"{here.name} runs {here.domain_type}, {to.name} {to.domain_type}"
         yield MoveObstacle.HYPERVISOR, which

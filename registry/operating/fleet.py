@@ -281,6 +281,7 @@ def _hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
             hosts.c.last_polled_at,
             hosts.c.created_at,
             hosts.c.held_back_until,
+            hosts.c.same_machine_as,
         )
         .where(hosts.c.admin != HostAdmin.RETIRED.value)
         .order_by(hosts.c.name)
@@ -292,7 +293,8 @@ def _hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
             admin=row.admin,
             health=row.health,
             heard_at=row.last_polled_at or row.created_at,
-            held_back=row.held_back_until is not None and row.held_back_until > now,
+            held_back=row.same_machine_as is not None
+            or (row.held_back_until is not None and row.held_back_until > now),
             amounts=amounts[row.id],
         )
         for row in connection.execute(query)

@@ -85,6 +85,7 @@ class Host:
     returning_since: datetime | None = None  #: it answers, and is not yet clear of leftovers
     machine_uuid: str | None = None  #: of the machine, as its libvirt tells it
     found_machine_uuid: str | None = None  #: of another one that answers in its place
+    same_machine_as: str | None = None  #: the host that its machine is already; it gets no VMs
     pool_silent_since: datetime | None = None  #: it gets no VMs while its pool does not answer
     security_model: str | None = None  #: what confines its guests: apparmor, selinux or none
     shares_kept: bool | None = None  #: whether busy processors are shared out by vCPUs
@@ -109,7 +110,7 @@ class HostMap:
     names: tuple[str, ...]  #: in their order
     admin: tuple[HostAdmin, ...]
     health: tuple[HostHealth, ...]
-    #: why a host that is up gets no VMs: held_back, pool_silent or returning
+    #: why a host that is up gets no VMs: held_back, pool_silent, returning or same_machine
     closed: tuple[str | None, ...]
     labels: tuple[str, ...]  #: of all hosts, each once
     labels_of: tuple[tuple[int, ...], ...]  #: positions in `labels`

@@ -70,6 +70,7 @@ _QUIET: Final = and_(
     hosts.c.health == HostHealth.UP.value,
     hosts.c.held_back_until.is_(None),
     hosts.c.pool_silent_since.is_(None),
+    hosts.c.same_machine_as.is_(None),
 )
 
 
@@ -254,6 +255,7 @@ class KnownHosts:
             cast(hosts.c.labels, Text).label("labels"),
             hosts.c.held_back_until,
             hosts.c.pool_silent_since.is_not(None).label("pool_silent"),
+            hosts.c.same_machine_as.is_not(None).label("is_double"),
             _QUIET.label("quiet"),
         )
         if floor is None:
@@ -277,7 +279,7 @@ class KnownHosts:
             self._views.pop(key, None)
             return
         is_up = row.admin == HostAdmin.ACTIVE.value and row.health == HostHealth.UP.value
-        is_open = is_up and not row.pool_silent
+        is_open = is_up and not row.pool_silent and not row.is_double
         held_back = row.held_back_until is not None and row.held_back_until > now
         self._views[key] = HostView(
             id=row.id,

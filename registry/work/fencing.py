@@ -215,6 +215,8 @@ def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
             hosts.c.health == HostHealth.DOWN.value,
             hosts.c.admin.not_in(_ATTENDED),
             hosts.c.returning_since.is_(None),
+            # Its machine may run as another host: to fence it is for operators alone.
+            hosts.c.same_machine_as.is_(None),
             held.exists(),
             idle,
         )

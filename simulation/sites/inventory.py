@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from registry import InvalidError
-from registry.ground import check_labels
+from registry.ground import check_labels, check_one_valued
 from simulation.errors import InputError
 from simulation.sites.hosts import Happening, HostEvent
 from simulation.traces import azure_packing
@@ -108,6 +108,11 @@ def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) 
         raise InputError(where, "no hosts")
     if len(listed) > _MOST_HOSTS:
         raise InputError(where, f"{len(listed)} hosts, allowed are {_MOST_HOSTS}")
+    for host in listed:
+        try:
+            check_one_valued("labels", host.labels)
+        except InvalidError as error:
+            raise InputError(f"{where}: host {host.name}", str(error)) from None
     ordered = sorted(events, key=lambda event: event.at_s)
     known = set(names)
     for event in ordered:

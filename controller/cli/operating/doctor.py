@@ -228,6 +228,8 @@ def trouble_of(host: Mapping[str, Any]) -> str | None:
     """Return why a host that should get VMs gets none."""
     if host["admin"] != "active":
         return None
+    if host.get("same_machine_as"):
+        return str(host["last_error"] or f"it is the machine of host {host['same_machine_as']}")
     if host["health"] != "up":
         return f"{host['health']}: {host['last_error'] or _NO_ERROR}"
     if host.get("pool_silent_since"):

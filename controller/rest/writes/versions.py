@@ -54,7 +54,7 @@ VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
                 {"health", "version", "detected", "foreign", "committed", "capacity"}
                 | {"last_polled_at", "last_error", "missed_polls", "held_back_until"}
                 | {"failed_builds", "fence", "returning_since"}
-                | {"machine_uuid", "found_machine_uuid", "pool_silent_since"}
+                | {"machine_uuid", "found_machine_uuid", "same_machine_as", "pool_silent_since"}
                 | {"security_model", "shares_kept", "warnings", "can_filter"}
             ),
         ),

@@ -40,6 +40,7 @@ const STATES: Record<string, [string, boolean]> = {
   maintenance: ["#7b8794", false],
   "held back": ["#e0a021", true],
   "pool silent": ["#e0a021", true],
+  "same machine": ["#e0a021", true],
   returning: ["#e0a021", false],
   unreachable: ["#e8772e", true],
   down: ["#d03b3b", true],

@@ -76,6 +76,7 @@ function Troubles({ host }: { host: Host }) {
       : null,
     host.pool_silent_since ? `Its pool has not answered since ${moment(host.pool_silent_since)}: it gets no VMs.` : null,
     host.returning_since ? `It answers since ${moment(host.returning_since)}, and is not yet clear of what it held.` : null,
+    host.same_machine_as ? `It is the machine of host ${host.same_machine_as}: it gets no VMs, and its capacity does not count.` : null,
     host.found_machine_uuid ? `Another machine (${host.found_machine_uuid}) answers in its place.` : null,
     host.fence
       ? `Fencing: ${host.fence.state}, asked by ${host.fence.asked_by}.${host.fence.last_error ? ` ${host.fence.last_error}` : ""}`

@@ -1,0 +1,285 @@
+"""A machine is one host, however many URIs lead to it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry import (
+    AnotherMachineError,
+    ConflictError,
+    InvalidError,
+    MoveRefusedError,
+    Registry,
+)
+from registry.hosts import Difference, Host, HostReport
+from registry.lifecycle import HostAdminEvent
+from tests.raw_sql import RawSql
+from tests.register import (
+    ACTOR,
+    TEST_URIS,
+    a_cluster,
+    a_domain,
+    a_report,
+    add_host,
+    add_request,
+    place,
+    running,
+    take_lease,
+)
+
+MACHINE = "4c4c4544-0044-4b10-8051-b4c04f4e5931"
+OTHER = "9f0c1d52-7f6e-4f19-9a3b-0d6f2a7c1e55"
+
+
+@pytest.fixture
+def first(register: Registry) -> Host:
+    """A host that is up, of which the machine is known."""
+    a_cluster(register)
+    return look(register, "h1")
+
+
+def a_look(register: Registry, *domains: Any, machine: str | None, hostname: str) -> HostReport:
+    seen = a_report(*domains, started_at=register.now(), hostname=hostname)
+    return replace(seen, machine_uuid=machine)
+
+
+def look(
+    register: Registry,
+    name: str,
+    *domains: Any,
+    machine: str | None = MACHINE,
+    hostname: str = "kvm7",
+) -> Host:
+    report = a_look(register, *domains, machine=machine, hostname=hostname)
+    return register.hosts.record_report(register.hosts.get(name).id, report)
+
+
+def second(register: Registry, name: str = "h2", **fields: Any) -> Host:
+    """Register a host whose machine is the first one's, and look at it."""
+    add_host(register, name, up=False, **fields)
+    return look(register, name)
+
+
+def capacity(host: Host) -> set[int | None]:
+    return {each.capacity for each in host.inventories}
+
+
+def accepts(register: Registry) -> dict[str, bool]:
+    view = register.rounds.read_cluster(take_lease(register))
+    return {host.name: host.accepts for host in view.hosts}
+
+
+def test_a_machine_that_is_a_host_already_is_held_back_with_that_hosts_name(
+    register: Registry, first: Host
+) -> None:
+    found = second(register)
+
+    assert found.health == "enrolling"
+    assert found.same_machine_as == "h1"
+    assert "registered as host h1" in (found.last_error or "")
+    assert capacity(found) == {0}
+    assert capacity(register.hosts.get("h1")) == {16, 32_768, 300}
+    assert accepts(register) == {"h1": True, "h2": False}
+    (event,) = register.events.list(kind="same_machine")
+    assert (event.data["name"], event.data["first"]) == ("h2", "h1")
+    assert ("same_machine", "note") in [
+        (each.difference, each.answer) for each in register.differences.list("h2")
+    ]
+    for _ in range(2):
+        look(register, "h2")
+    assert len(register.events.list(kind="same_machine")) == 1
+    assert register.check() == []
+
+
+def test_an_override_gives_a_second_host_no_capacity(register: Registry, first: Host) -> None:
+    second(register, overrides={"vcpus": 64})
+    register.hosts.update("h2", overrides={"memory_mib": 1024}, actor=ACTOR)
+
+    assert capacity(look(register, "h2")) == {0}
+    assert accepts(register)["h2"] is False
+
+
+def test_of_two_that_enrol_in_one_transaction_one_is_the_host(register: Registry) -> None:
+    hosts = [add_host(register, name, up=False) for name in ("h1", "h2", "h3")]
+    reports = {
+        host.id: a_look(register, machine=MACHINE, hostname="kvm7") for host in reversed(hosts)
+    }
+
+    register.hosts.record_reports(reports)
+
+    assert {host.name: host.same_machine_as for host in register.hosts.all()} == {
+        "h1": None,
+        "h2": "h1",
+        "h3": "h1",
+    }
+
+
+def test_of_two_that_enrol_at_the_same_moment_one_is_the_host(register: Registry) -> None:
+    hosts = [add_host(register, f"h{number}", up=False) for number in range(6)]
+    start = threading.Barrier(len(hosts))
+
+    def enrol(host: Host) -> None:
+        start.wait()
+        register.hosts.record_report(host.id, a_look(register, machine=MACHINE, hostname="kvm7"))
+
+    threads = [threading.Thread(target=enrol, args=(host,)) for host in hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    found = register.hosts.all()
+    assert [host.same_machine_as for host in found].count(None) == 1
+    assert [host.health for host in found].count("up") == 1
+
+
+def test_a_retired_host_gives_its_machine_back(register: Registry, first: Host) -> None:
+    second(register)
+    register.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+
+    found = look(register, "h2")
+
+    assert (found.same_machine_as, found.health) == (None, "up")
+    assert capacity(found) == {16, 32_768, 300}
+    assert accepts(register) == {"h2": True}
+    again = add_host(register, "h1", up=False)
+    assert look(register, again.name).same_machine_as == "h2"
+
+
+def test_rows_that_are_doubled_already_leave_the_first_one_open(
+    register: Registry, first: Host, raw: RawSql
+) -> None:
+    add_host(register, "h2")
+    look(register, "h2", machine=OTHER)
+    raw.run(f"UPDATE hosts SET machine_uuid = '{MACHINE}' WHERE name = 'h2'")
+
+    assert look(register, "h1").same_machine_as is None
+    assert look(register, "h2").same_machine_as == "h1"
+
+
+def test_vms_on_a_second_host_are_watched_on_and_what_nobody_claimed_is_placed_elsewhere(
+    register: Registry, first: Host
+) -> None:
+    h2 = add_host(register, "h2")
+    build = running(register, h2)
+    (reserved,) = place(register, add_request(register), register.hosts.get("h2")).assignment_ids
+
+    found = look(register, "h2", a_domain(build))
+    seen = look(register, "h1", a_domain(build))
+
+    assert (found.health, found.same_machine_as) == ("up", "h1")
+    assert register.vms.get(build.vm_id).observed == "running"
+    assert register.assignments.state(reserved) == "released"
+    vcpus = next(each for each in seen.inventories if each.resource == "vcpus")
+    assert vcpus.capacity == 15
+    assert register.check() == []
+
+
+def test_a_uri_that_leads_to_another_hosts_machine_says_whose_it_is(
+    register: Registry, first: Host
+) -> None:
+    h2 = add_host(register, "h2")
+    build = running(register, h2)
+    look(register, "h2", a_domain(build), machine=OTHER)
+    register.hosts.move("h2", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
+
+    with pytest.raises(AnotherMachineError, match="which is host h1"):
+        look(register, "h2")
+
+    assert register.vms.get(build.vm_id).observed == "running"
+    with pytest.raises(ConflictError, match="is host h1"):
+        register.differences.repair("h2", Difference.ANOTHER_MACHINE, MACHINE, actor="ops")
+
+
+def test_an_empty_host_whose_uri_leads_to_another_hosts_machine_is_held_back(
+    register: Registry, first: Host
+) -> None:
+    add_host(register, "h2")
+    look(register, "h2", machine=OTHER)
+
+    assert look(register, "h2").same_machine_as == "h1"
+
+
+def test_a_libvirt_that_makes_up_its_uuid_at_each_start_stays_one_machine(
+    register: Registry, first: Host
+) -> None:
+    second(register)
+
+    # The second host is seen first after the restart: the first one's UUID is the old one.
+    assert look(register, "h2", machine=OTHER).same_machine_as == "h1"
+    assert look(register, "h2", machine=OTHER).same_machine_as == "h1"
+    assert look(register, "h1", machine=OTHER).same_machine_as is None
+    assert look(register, "h2", machine=OTHER).same_machine_as == "h1"
+
+
+def test_a_host_that_leads_to_a_machine_of_its_own_again_is_open(
+    register: Registry, first: Host
+) -> None:
+    second(register)
+
+    assert look(register, "h2", machine=OTHER).same_machine_as == "h1"
+    look(register, "h1")
+    found = look(register, "h2", machine=OTHER)
+
+    assert (found.same_machine_as, found.health) == (None, "up")
+    (event,) = register.events.list(kind="own_machine")
+    assert event.data["before"] == "h1"
+
+
+def test_machines_with_one_uuid_are_told_apart_by_an_operators_label(
+    register: Registry, first: Host
+) -> None:
+    second(register)
+    register.hosts.update("h2", labels=["machine=rack-2"], actor=ACTOR)
+
+    assert look(register, "h2", hostname="kvm8").same_machine_as is None
+    assert look(register, "h1").same_machine_as is None
+    register.hosts.update("h2", labels=[], actor=ACTOR)
+    assert look(register, "h2", hostname="kvm8").same_machine_as == "h1"
+
+
+def test_a_label_does_not_make_two_machines_of_one(register: Registry, first: Host) -> None:
+    second(register)
+    register.hosts.update("h2", labels=["machine=rack-2"], actor=ACTOR)
+
+    assert look(register, "h2", hostname="kvm7").same_machine_as == "h1"
+
+
+def test_hosts_whose_libvirt_tells_no_machine_are_hosts_of_their_own(register: Registry) -> None:
+    a_cluster(register, hosts=2)
+
+    assert look(register, "h1", machine=None).same_machine_as is None
+    assert look(register, "h2", machine=None).same_machine_as is None
+
+
+def test_nothing_moves_to_a_second_host(register: Registry, first: Host, raw: RawSql) -> None:
+    build = running(register, first)
+    add_host(register, "h2")
+    look(register, "h2")
+    raw.run("UPDATE hosts SET domain_type = 'qemu'")
+
+    with pytest.raises(MoveRefusedError, match="the machine of another host"):
+        register.moves.ask(build.vm_id, "h2", reason="rack", actor=ACTOR)
+
+
+@pytest.mark.parametrize("key", ["zone", "shared_pool", "machine", "on_failure", "on_missing"])
+def test_a_label_that_the_engine_reads_has_one_value(register: Registry, key: str) -> None:
+    both = [f"{key}=east", "ssd", f"{key}=west"]
+
+    with pytest.raises(InvalidError, match=f"{key}=east and {key}=west.*one label {key}="):
+        add_host(register, "h1", labels=tuple(both), up=False)
+    add_host(register, "h1", labels=("rack=a", "rack=b", f"{key}=east"), up=False)
+    with pytest.raises(InvalidError, match=f"one label {key}="):
+        register.hosts.update("h1", labels=both, actor=ACTOR)
+
+
+def test_a_host_that_has_two_zones_of_old_is_warned_about(register: Registry, raw: RawSql) -> None:
+    add_host(register, "h1")
+    raw.run("""UPDATE hosts SET labels = '["zone=a", "zone=b"]'""")
+
+    assert any("zone=a and zone=b" in each for each in register.hosts.get("h1").warnings)
