@@ -63,6 +63,8 @@ _SETTINGS = {
     "FUGA_MOVE_BANDWIDTH_MIB_S": "12",
     "FUGA_MOVE_DEADLINE_S": "40",
     "FUGA_PLAN_REST_S": "5",
+    # Its disks are small.
+    "FUGA_IMAGE_MARGIN_GIB": "0",
 }
 # Exit status 0: the host is off, and the run's record says so. Nobody switches it on meanwhile.
 _FENCE = """#!/bin/bash
