@@ -86,6 +86,7 @@ def report_from(fields: Mapping[str, Any]) -> HostReport:
         **{
             **fields,
             "domains": tuple(domain for domain in domains if domain is not None),
+            "unnamed": tuple(fields["unnamed"]),
             "volumes": tuple(VolumeSeen(**volume) for volume in fields["volumes"]),
         }
     )

@@ -52,6 +52,7 @@ def to_report(
         disk_used_gib=seen.disk_used_gib,
         domains=tuple(_to_domain(domain) for domain in seen.domains),
         volumes=tuple(volume.name for volume in seen.volumes),
+        unnamed=seen.unnamed,
         machine_uuid=seen.machine_uuid,
         security_model=seen.security_model,
         shares_kept=seen.shares_kept,

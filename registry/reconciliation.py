@@ -47,6 +47,7 @@ class Difference(StrEnum):
     UNKNOWN_MARK = "unknown_mark"
     WRONG_HOST = "wrong_host"
     DISK_ELSEWHERE = "disk_elsewhere"
+    STRAY_FILES = "stray_files"
     OLDER_GENERATION = "older_generation"
     LEFTOVER = "leftover"
     CAPACITY_SHRANK = "capacity_shrank"
@@ -141,6 +142,12 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
             action="it is left alone, and removed once its VM is gone",
             why="its VM is on another host, and may have it open there: if the pools of both are"
             " one, give both hosts the label shared_pool=NAME",
+        ),
+        Difference.STRAY_FILES: Decision(
+            answer=Answer.NOTE,
+            action="they are left alone; delete or move there what nobody needs",
+            why="neither the ledger nor a domain of the host names them: somebody put them there,"
+            " or a snapshot left them, with what a guest wrote",
         ),
         Difference.OLDER_GENERATION: Decision(
             answer=Answer.REPAIR,

@@ -172,6 +172,7 @@ Difference: TypeAlias = Literal[
     "unknown_mark",
     "wrong_host",
     "disk_elsewhere",
+    "stray_files",
     "older_generation",
     "leftover",
     "capacity_shrank",
@@ -486,6 +487,7 @@ class HostReport(TypedDict):
     shares_kept: NotRequired[bool | None]
     started_at: str
     took_ms: int
+    unnamed: NotRequired[list[str]]
     volumes: list[str]
 
 

@@ -250,6 +250,11 @@ def _delete_one(volume: libvirt.virStorageVol) -> None:
             raise
 
 
+def is_fugas(name: str) -> bool:
+    """Return whether fuga gave a volume its name."""
+    return _is_ours(name) or name.startswith(IMAGE_PREFIX)
+
+
 def _is_ours(name: str) -> bool:
     """Return whether fuga made a volume of that name for a VM."""
     return _DISK.fullmatch(name) is not None or _SEED.fullmatch(name) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import filters, moved_domains, serial_logs, shares
+from hypervisor.child import filters, moved_domains, serial_logs, shares, snapshots
 from hypervisor.child.asides import SpareConnections
 from hypervisor.child.guest_stats import GuestStatistics, Values
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
@@ -89,6 +90,7 @@ class Surveyor:
             security_model=domain_xml.security_model(told) if told else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
+            unnamed=() if seen is None else _unnamed(conn, pool, seen, domains),
         )
 
     def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> DomainSeen:
@@ -154,6 +156,26 @@ class Surveyor:
             return None
         busy = 100.0 * (everything - idle - before[0]) / (everything - before[1])
         return min(100.0, max(0.0, busy))
+
+
+def _unnamed(
+    conn: libvirt.virConnect,
+    pool: str,
+    seen: PoolSeen,
+    domains: Sequence[tuple[DomainSeen, ParsedDomain]],
+) -> tuple[str, ...]:
+    """Return the files of a pool that no domain of the host and no snapshot names."""
+    named = {place for _, parsed in domains for place in parsed.files}
+    left = [
+        volume.name
+        for volume in seen.volumes
+        if not {(pool, volume.name), (None, f"{seen.folder}/{volume.name}")} & named
+    ]
+    if any(not snapshots.is_fugas(name) for name in left):
+        with contextlib.suppress(libvirt.libvirtError):  # the test driver; or one went meanwhile
+            of_snapshots = snapshots.of_all(conn)
+            left = [name for name in left if f"{seen.folder}/{name}" not in of_snapshots]
+    return tuple(left)
 
 
 def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hypervisor.model import DomainSpec, Mark
@@ -43,6 +43,8 @@ class ParsedDomain:
     disks: tuple[Disk, ...]
     mark: Mark | None
     filtered: bool  #: a filter of ours is on each of its cards
+    #: Files of all its disks and of what they rest on: (None, path), or pool and volume.
+    files: frozenset[tuple[str | None, str]] = frozenset()
 
 
 def serial_log_name(domain_name: str) -> str:
@@ -152,6 +154,7 @@ def parse(xml: str) -> ParsedDomain:
         ),
         mark=_mark(domain),
         filtered=cards.is_filtered(domain),
+        files=frozenset(_files(domain)),
     )
 
 
@@ -295,6 +298,15 @@ def _disk(disk: ET.Element) -> Disk:
         path=attributes.get("file") or attributes.get("dev"),
         target=None if target is None else target.get("dev"),
     )
+
+
+def _files(domain: ET.Element) -> Iterator[tuple[str | None, str]]:
+    for source in domain.iterfind("devices/disk//source"):
+        path, pool, volume = (source.get(each) for each in ("file", "pool", "volume"))
+        if path:
+            yield None, path
+        elif pool and volume:
+            yield pool, volume
 
 
 def _memory_mib(memory: ET.Element | None) -> int:

@@ -21,6 +21,7 @@ from registry.ground.locks import lock_hosts, lock_vms_on
 from registry.ground.schema import (
     assignments,
     hosts,
+    image_copies,
     interfaces,
     leftovers,
     networks,
@@ -35,6 +36,7 @@ from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
 from registry.hosts.unaccounted import (
     Unaccounted,
+    assignment_of_volume,
     find_unaccounted,
     known_assignments,
     unknown_marks,
@@ -53,6 +55,7 @@ from registry.lifecycle import (
 from registry.reconciliation import DECIDED, Answer, Difference, LedgerVm, fate_of
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
 
+_SHOWN: Final = 5  #: names of files
 _SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
 
 
@@ -146,6 +149,8 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
     known = known_assignments(connection, unknown_marks(report, live, speaks=speaks))
     found = find_unaccounted(report, live, known, shared_pool=host.shared_pool, speaks=speaks)
     yield from _of_marks(host, report, found)
+    if host.shared_pool is None:  # else a domain of another host may name them
+        yield from _of_files(connection, host, report)
 
 
 def _of_vms(
@@ -221,6 +226,20 @@ def _of_marks(host: Host, report: HostReport, unaccounted: Unaccounted) -> Itera
             )
     for name, (difference, assignment_id) in unaccounted.of_volumes.items():
         yield _difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
+
+
+def _of_files(connection: Connection, host: Host, report: HostReport) -> Iterator[HostDifference]:
+    """Name the files of a pool that nothing accounts for, all in one."""
+    query = select(image_copies.c.volume).where(image_copies.c.host_id == host.id)
+    known = {host.base_volume, *connection.scalars(query)}
+    strays = [
+        name for name in report.unnamed if name not in known and assignment_of_volume(name) is None
+    ]
+    if strays:
+        more = f" and {len(strays) - _SHOWN} more" if len(strays) > _SHOWN else ""
+        shown = ", ".join(strays[:_SHOWN])
+        count = "1 file" if len(strays) == 1 else f"{len(strays)} files"
+        yield _difference(host, Difference.STRAY_FILES, host.pool, f"{count}: {shown}{more}")
 
 
 def _difference(

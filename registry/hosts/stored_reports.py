@@ -79,6 +79,7 @@ def _to_json(report: HostReport) -> dict[str, Any]:
             for domain in report.domains
         ],
         "volumes": list(report.volumes),
+        "unnamed": list(report.unnamed),
         "started_at": report.started_at.isoformat(),
         "polled_at": report.polled_at.isoformat(),
         "took_ms": report.took_ms,
@@ -111,4 +112,5 @@ def _from_json(stored: Mapping[str, Any]) -> HostReport:
         if stored.get(key) is not None
     }
     kept = {name: stored[name] for name in _REPORT_FIELDS if name in stored}
-    return HostReport(**(kept | times | {"domains": domains, "volumes": tuple(stored["volumes"])}))
+    names = {name: tuple(stored.get(name, ())) for name in ("volumes", "unnamed")}
+    return HostReport(**(kept | times | names | {"domains": domains}))

@@ -179,6 +179,7 @@ class HostReport:
     shares_kept: bool | None = None
     can_filter: bool | None = None  #: what guests send; None: not told
     largest_console_bytes: int = 0  #: of the logs of consoles that somebody read
+    unnamed: tuple[str, ...] = ()  #: of its volumes, those that no domain there names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,21 @@ def test_what_a_forgotten_snapshot_left_goes_by_its_name(real: Grounds) -> None:
         assert removed(real, spec)
 
 
+def test_files_that_no_domain_and_no_snapshot_names_are_told(real: Grounds) -> None:
+    spec = real.off()
+    stray = f"{uuid.uuid4()}.img"
+    virsh(real, *OFF["disk only"], vm=spec)
+    real.in_host(1, "touch", f"{POOL_PATH}/{stray}")
+    try:
+        unnamed = set(real.source.host.report(spec.pool).unnamed)
+    finally:
+        real.in_host(1, "rm", f"{POOL_PATH}/{stray}")
+
+    assert stray in unnamed
+    assert not unnamed & {spec.volume, f"fuga-{spec.mark.assignment_id}.one", "base.qcow2"}
+    assert removed(real, spec)
+
+
 def test_what_others_need_stays(real: Grounds) -> None:
     """Another domain's disk, what rests on a snapshot, an image, and what is in no pool."""
     real.rest_on("image")

@@ -294,3 +294,29 @@ def test_a_host_without_filters_says_so_until_it_has_them(register: Registry, ho
     assert without.can_filter is False
     assert any("nwfilter" in each for each in without.warnings)
     assert (with_them.can_filter, with_them.warnings) == (True, ())
+
+
+def test_files_that_neither_the_ledger_nor_a_domain_names_are_told(
+    register: Registry, build: Build
+) -> None:
+    names = tuple(sorted(f"{number}.img" for number in range(7)))
+    own = volume(build.claim.assignment_id)
+    seen = a_report(a_domain(build), volumes=(*names, own), started_at=register.now())
+    key = register.hosts.get("h1").id
+
+    register.hosts.record_report(key, replace(seen, unnamed=(*names, own)))
+
+    [stray] = register.differences.list("h1")
+    assert (stray.difference, stray.answer, stray.on_word) == (Difference.STRAY_FILES, "note", None)
+    assert stray.what == "7 files: 0.img, 1.img, 2.img, 3.img, 4.img and 2 more"
+    register.hosts.update("h1", labels=["shared_pool=nfs"], actor=ACTOR)
+    assert register.differences.list("h1") == ()  # another host may need them
+
+
+def test_a_base_volume_of_a_host_is_no_stray_file(register: Registry) -> None:
+    host = add_host(register, "h2", base_volume="base.qcow2")
+    seen = a_report(volumes=("base.qcow2",), started_at=register.now())
+
+    register.hosts.record_report(host.id, replace(seen, unnamed=("base.qcow2",)))
+
+    assert register.differences.list("h2") == ()
