@@ -117,6 +117,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     try:
         with context.hosts.enter(leftover.host, pool=True) as host:
+            _check_it_is_off(leftover, host, context)
             absent = _clear(leftover, host)
     except HostBusyError:
         return Outcome.HANDED_BACK
@@ -142,6 +143,15 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
         log.warning("leftover_unknown", host=leftover.host.name, name=leftover.name)
         return None
     return leftover
+
+
+def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:
+    """Refuse to end a guest on an operator's word for a domain that was off."""
+    if not leftover.asked or leftover.vm_uuid is None:
+        return
+    seen = host.find(str(leftover.vm_uuid), deadline_s=context.look_deadline_s)
+    if seen is not None and seen.state is not DomainState.STOPPED:
+        raise OperationFailedError("remove", f"{leftover.name} runs on {leftover.host.name}")
 
 
 def _clear(leftover: Leftover, host: HostDriver) -> bool:

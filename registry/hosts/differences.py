@@ -30,7 +30,7 @@ from registry.ground.schema import (
     vms,
 )
 from registry.hosts.held import live_assignments
-from registry.hosts.machines import host_with_machine
+from registry.hosts.machines import are_different, host_with_machine, machines_of
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report
@@ -118,8 +118,9 @@ class Differences:
                 taken = {"machine_uuid": at.found_machine_uuid, "found_machine_uuid": None}
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
             else:
+                _check_it_is_off(connection, at, found)
                 if difference == Difference.WRONG_HOST:
-                    _check_it_runs_elsewhere(connection, found)
+                    _check_it_runs_elsewhere(connection, at, found)
                 _have_removed(connection, at, found, now=now, actor=actor)
             return found
 
@@ -279,10 +280,22 @@ def _check_it_is_no_hosts(connection: Connection, host: Host) -> None:
         )
 
 
-def _check_it_runs_elsewhere(connection: Connection, found: HostDifference) -> None:
+def _check_it_is_off(connection: Connection, host: Host, found: HostDifference) -> None:
+    """Refuse to remove a domain that runs, and the disk of one that does."""
+    report = latest_report(connection, host.id)
+    for domain in () if report is None else report.domains:
+        its = domain.assignment_id is not None and domain.assignment_id == found.assignment_id
+        if (its or domain.uuid == found.vm_uuid) and domain.state != "stopped":
+            raise ConflictError(
+                f"domain {domain.name} on host {host.name} is {domain.state}, and no repair"
+                f" destroys what runs: switch it off there first (`virsh destroy {domain.name}`)"
+            )
+
+
+def _check_it_runs_elsewhere(connection: Connection, here: Host, found: HostDifference) -> None:
     """Refuse to remove what may be the only one there is of a VM."""
     query = (
-        select(hosts.c.name, vms.c.observed, hosts.c.health)
+        select(hosts.c.id, hosts.c.name, vms.c.observed, hosts.c.health)
         .select_from(assignments)
         .join(vms, vms.c.id == assignments.c.vm_id)
         .join(hosts, hosts.c.id == assignments.c.host_id)
@@ -293,6 +306,12 @@ def _check_it_runs_elsewhere(connection: Connection, found: HostDifference) -> N
         raise ConflictError(
             f"{found.subject} on host {found.host} may be the only one there is: on host"
             f" {row.name}, which is {row.health}, the VM is {row.observed}"
+        )
+    machines = machines_of(connection, here.id, row.id)
+    if not are_different(machines[here.id], machines[row.id]):
+        raise ConflictError(
+            f"hosts {here.name} and {row.name} may be one machine: {found.subject} is removed only"
+            " where the UUIDs that both report prove that they are two"
         )
 
 

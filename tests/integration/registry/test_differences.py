@@ -159,6 +159,11 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     theirs = a_stranger("fuga-x", assignment_id=key, generation=1)
     look(register, theirs, volumes=(volume(key),))
     assert found(register) == [("unknown_mark", "ask"), ("unknown_mark", "ask")]
+    for subject in ("fuga-x", volume(key)):
+        with pytest.raises(ConflictError, match="no repair destroys what runs"):
+            register.differences.repair("h1", Difference.UNKNOWN_MARK, subject, actor="ops")
+    theirs = replace(theirs, state="stopped")
+    look(register, theirs, volumes=(volume(key),))
 
     register.differences.repair("h1", Difference.UNKNOWN_MARK, "fuga-x", actor="ops")
     look(register, theirs, volumes=(volume(key),))
@@ -175,7 +180,7 @@ def test_a_vm_on_the_wrong_host_goes_only_while_it_runs_on_the_right_one(
     register: Registry, build: Build
 ) -> None:
     add_host(register, "h2")
-    look(register, a_domain(build), name="h2")
+    look(register, a_domain(build, "stopped"), name="h2", machine="two")
     look(register)
     name = f"fuga-{build.vm_id}"
     assert found(register, "h2") == [("wrong_host", "ask")]
@@ -183,6 +188,9 @@ def test_a_vm_on_the_wrong_host_goes_only_while_it_runs_on_the_right_one(
     with pytest.raises(ConflictError, match="the only one"):
         register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
     look(register, a_domain(build))
+    with pytest.raises(ConflictError, match="may be one machine"):
+        register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
+    look(register, a_domain(build), machine="one")
     register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
 
     assert tasks(register) == ["workers.remove_leftover"]
