@@ -59,7 +59,9 @@ def _count(
     error, started_at = miss.error, miss.started_at
     if host.admin == HostAdmin.RETIRED:
         return None
-    if started_at is not None and not _is_counted(connection, host, started_at, policy.apart_s):
+    if started_at is not None and not _is_counted(
+        connection, host, started_at, policy.apart_s, now
+    ):
         return None
     missed = host.missed_polls + 1
     connection.execute(
@@ -81,9 +83,15 @@ def _count(
     return change_health(connection, host, event, error, now=now, actor=actor)
 
 
-def _is_counted(connection: Connection, host: Host, began_at: datetime, apart_s: float) -> bool:
-    if host.last_polled_at is not None and began_at < host.last_polled_at:
+def _is_counted(
+    connection: Connection, host: Host, began_at: datetime, apart_s: float, now: datetime
+) -> bool:
+    # A time ahead of now was written before the clock stepped back: it orders nothing.
+    last = host.last_polled_at
+    if last is not None and began_at < last <= now:
         return False
     query = select(hosts.c.last_missed_at).where(hosts.c.id == host.id)
     counted_at = connection.scalars(query).one()
-    return counted_at is None or began_at >= counted_at + timedelta(seconds=apart_s)
+    if counted_at is None or counted_at > now:
+        return True
+    return bool(began_at >= counted_at + timedelta(seconds=apart_s))

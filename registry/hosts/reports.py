@@ -122,7 +122,9 @@ def _counts(
 ) -> bool:
     if host.admin == HostAdmin.RETIRED:
         return False
-    if host.last_polled_at is not None and report.polled_at < host.last_polled_at:
+    # A time ahead of now was written before the clock stepped back: it orders nothing.
+    last = host.last_polled_at
+    if last is not None and report.polled_at < last <= now:
         return False
     if is_being_fenced(fence, now):
         _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over

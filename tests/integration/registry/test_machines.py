@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -283,3 +284,20 @@ def test_a_host_that_has_two_zones_of_old_is_warned_about(register: Registry, ra
     raw.run("""UPDATE hosts SET labels = '["zone=a", "zone=b"]'""")
 
     assert any("zone=a and zone=b" in each for each in register.hosts.get("h1").warnings)
+
+
+def test_looks_and_misses_count_after_the_databases_clock_stepped_back(
+    register: Registry, first: Host
+) -> None:
+    ahead = replace(
+        a_look(register, machine=MACHINE, hostname="kvm7"),
+        polled_at=register.now() + timedelta(hours=1),
+    )
+    register.hosts.record_report(first.id, ahead)
+
+    for _ in range(2):
+        missed = register.hosts.record_miss(
+            first.id, "gone", unreachable_after=1, down_after=9, started_at=register.now()
+        )
+    assert (missed.health, missed.missed_polls) == ("unreachable", 2)
+    assert look(register, "h1").health == "up"
