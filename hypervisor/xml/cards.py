@@ -25,7 +25,9 @@ _BROADCAST: Final = {"dstmacaddr": "ff:ff:ff:ff:ff:ff"}
 _MULTICAST: Final = {"dstmacaddr": "01:00:5e:00:00:00", "dstmacmask": "ff:ff:ff:80:00:00"}
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of who has none yet
 _TO_IT: Final = {"dstmacaddr": "$MAC"}
-
+#: The block of MACs of isolated guests: `registry.networks.addresses` gives them.
+ISOLATED_MACS: Final = "02:f6:00:00:00:00"
+_BLOCK_MASK: Final = "ff:ff:00:00:00:00"
 
 #: Names and values; a name with several values is a list.
 Parameters = tuple[tuple[str, str], ...]
@@ -46,13 +48,19 @@ def _accept(direction: str, protocol: str, /, **matches: str) -> _Rule:
     return _Rule("accept", direction, -500, protocol, matches)
 
 
+def _drop(direction: str, priority: int, protocol: str, /, **matches: str) -> _Rule:
+    return _Rule("drop", direction, priority, protocol, matches)
+
+
+_UDP: Final = {"protocol": "udp"}
 # What is not accepted is dropped: IPv6 with its neighbour discovery and router
 # advertisements (fuga gives out no IPv6 addresses, so nobody's could be told from
 # another's), frames with a VLAN's tag, and whatever else there is.
 _RULES: Final[Sequence[_Rule]] = (
-    _Rule("drop", "out", -1000, "mac", {"match": "no", "srcmacaddr": "$MAC"}),
+    _drop("out", -1000, "mac", match="no", srcmacaddr="$MAC"),
     # Answers of a DHCP server, which would make others' guests send through this one.
-    _Rule("drop", "out", -900, "ip", {"protocol": "udp", "srcportstart": "67", "srcportend": "67"}),
+    _drop("out", -950, "ip", **_UDP, srcportstart="67", srcportend="67"),
+    _drop("out", -950, "ip", **_UDP, dstportstart="68", dstportend="68"),
     _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr="$IP"),
     # Who has my address? Asked before it is used (RFC 5227).
     _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
@@ -64,6 +72,12 @@ _RULES: Final[Sequence[_Rule]] = (
     _accept("in", "ip", **_BROADCAST),
     _accept("in", "ip", **_MULTICAST),
     _Rule("drop", "inout", 1000),
+)
+# Isolated guests of all hosts have MACs of one block, and no frame goes from one to another,
+# whatever it says of itself. Guests of earlier releases have other MACs.
+_ISOLATED: Final[Sequence[_Rule]] = (
+    _drop("out", -900, "mac", dstmacaddr=ISOLATED_MACS, dstmacmask=_BLOCK_MASK),
+    _drop("in", -900, "mac", srcmacaddr=ISOLATED_MACS, srcmacmask=_BLOCK_MASK),
 )
 _ASKS_DHCP: Final = _accept(
     "out",
@@ -97,49 +111,41 @@ class Card:
     isolated: bool
 
 
-def _refuse(protocol: str, /, **matches: str) -> _Rule:
-    return _Rule("drop", "out", -600, protocol, matches)
-
-
 # Of its subnet it reaches some parts, and no other guest: not on other hosts, where no port of
-# this bridge is, and not by way of a router that sends back what it was sent.
-_TO_SOME: Final = "$REACHES[@1]"
+# this bridge is, and not by way of a router that sends back what it was sent. Each guest's
+# address is enforced where it sends, so that the receiver can tell guests by their source.
+_SOME: Final = "$REACHES[@1]"
+_SOME_MASK: Final = "$REACHES_MASK[@1]"
+_ARP_TO_SOME: Final = {"arpdstipaddr": _SOME, "arpdstipmask": _SOME_MASK}
+_ARP_OF_SOME: Final = {"arpsrcipaddr": _SOME, "arpsrcipmask": _SOME_MASK}
+_GROUPS: Final = ("ff:00:00:00:00:00", "01:00:00:00:00:00", "33:00:00:00:00:00")
+_OF_GROUP: Final = "ff:00:00:00:00:00"  # libvirt knows no mask of the one bit that says so
+_FROM_IT: Final = {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}
+
+
+def _early(direction: str, protocol: str, /, **matches: str) -> _Rule:
+    return _Rule("accept", direction, -700, protocol, matches)
+
+
 _APART: Final[Sequence[_Rule]] = (
-    _Rule(
-        "accept",
-        "out",
-        -700,
-        "arp",
-        {
-            "arpsrcmacaddr": "$MAC",
-            "arpsrcipaddr": "$IP",
-            "arpdstipaddr": _TO_SOME,
-            "arpdstipmask": "$REACHES_MASK[@1]",
-        },
+    # IP to all or to many, within a broadcast frame too, is for other guests alone.
+    *(
+        _drop(direction, -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP)
+        for direction in ("out", "in")
+        for group in _GROUPS
     ),
-    _Rule(
-        "accept",
-        "out",
-        -700,
-        "ip",
-        {"srcipaddr": "$IP", "dstipaddr": _TO_SOME, "dstipmask": "$REACHES_MASK[@1]"},
-    ),
-    _Rule(
-        "accept",
-        "out",
-        -700,
-        "arp",
-        {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP", "arpdstipaddr": "$IP"},
-    ),
-    _Rule(
-        "accept",
-        "out",
-        -700,
-        "arp",
-        {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": _NO_ADDRESS, "arpdstipaddr": "$IP"},
-    ),
-    _refuse("arp", arpdstipaddr="$SUBNET", arpdstipmask="$SUBNET_MASK"),
-    _refuse("ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
+    _early("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
+    _early("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
+    _early("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
+    _early("out", "ip", srcipaddr="$IP", dstipaddr=_SOME, dstipmask=_SOME_MASK),
+    _drop("out", -600, "arp"),
+    _drop("out", -600, "ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
+    _early("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
+    # A gateway tells that its address is at another MAC now.
+    _early("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
+    _early("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
+    _drop("in", -600, "arp"),
+    _drop("in", -600, "ip", srcipaddr="$SUBNET", srcipmask="$SUBNET_MASK"),
 )
 
 
@@ -165,10 +171,12 @@ def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
 
 
 #: For a guest whose address is known, the same where it is kept apart from its subnet, and for
-#: one that gets its address by DHCP, which the host watches.
+#: one that gets its address by DHCP, which the host watches; and each for isolated guests.
 FIXED: Final = _filter("fixed", _RULES)
-APART: Final = _filter("apart", (*_RULES, *_APART))
 BY_DHCP: Final = _filter("dhcp", (*_RULES, _ASKS_DHCP))
+ISOLATED: Final = _filter("isolated", (*_RULES, *_ISOLATED))
+ISOLATED_BY_DHCP: Final = _filter("isolated-dhcp", (*_RULES, *_ISOLATED, _ASKS_DHCP))
+APART: Final = _filter("apart", (*_RULES, *_ISOLATED, *_APART))
 
 
 def filter_of(guard: Guard) -> Filter | None:
@@ -176,9 +184,11 @@ def filter_of(guard: Guard) -> Filter | None:
     if not guard.filtered:
         return None
     if guard.address is None:
-        return BY_DHCP
+        return ISOLATED_BY_DHCP if guard.isolated else BY_DHCP
+    if not guard.isolated:
+        return FIXED
     # A list must have something in it.
-    return APART if guard.isolated and guard.subnet is not None and guard.reaches else FIXED
+    return APART if guard.subnet is not None and guard.reaches else ISOLATED
 
 
 def protect(card: ET.Element, guard: Guard) -> None:
@@ -247,7 +257,7 @@ def unfilterable(network: ET.Element) -> str | None:
 def _parameters(guard: Guard) -> Parameters:
     """Return them in the order of their names, as libvirt shows them."""
     wanted = filter_of(guard)
-    if guard.address is None or wanted is BY_DHCP:
+    if guard.address is None:
         return (("CTRL_IP_LEARNING", "dhcp"),)
     found = [("IP", guard.address)]
     if wanted is APART and guard.subnet is not None:

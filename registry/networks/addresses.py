@@ -33,17 +33,20 @@ from registry.subnets import parse_subnet, prefix_length, reachable, shown
 
 NO_ADDRESS: Final = "no_address"
 NO_NETWORK: Final = "network_missing"
+_ISOLATED_BLOCK: Final = 0xF6  #: the second byte of MACs of guests that reach no others
 
 
 def give_macs(
     connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None = None
 ) -> None:
     """Give new VMs their interfaces, each with a MAC address that no other VM ever had."""
+    own = select(networks.c.isolated).where(networks.c.id == network_id)
+    isolated = True if network_id is None else connection.scalars(own).one()
     for some in chunks(vm_ids):
         missing = list(some)
         while missing:
             rows = [
-                {"vm_id": vm_id, "mac": _random_mac(), "network_id": network_id}
+                {"vm_id": vm_id, "mac": _random_mac(isolated=isolated), "network_id": network_id}
                 for vm_id in missing
             ]
             fresh = insert_returning(
@@ -268,6 +271,13 @@ def _source(row: Row[Any]) -> NetworkSource | None:
     return NetworkSource(kind=row.kind, name=row.source) if row.source is not None else None
 
 
-def _random_mac() -> str:
-    """Return a locally administered unicast address: 40 random bits."""
-    return ":".join(f"{byte:02x}" for byte in (0x02, *secrets.token_bytes(5)))
+def _random_mac(*, isolated: bool) -> str:
+    """Return a locally administered unicast address, of the block of isolated guests or not.
+
+    Filters of hosts know isolated guests by it: `hypervisor.xml.cards.ISOLATED_MACS`.
+    """
+    block = _ISOLATED_BLOCK
+    if not isolated:
+        others = [each for each in range(256) if each != _ISOLATED_BLOCK]
+        block = secrets.choice(others)
+    return ":".join(f"{byte:02x}" for byte in (0x02, block, *secrets.token_bytes(4)))

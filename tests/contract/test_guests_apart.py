@@ -6,8 +6,11 @@ carried out on cards without protection, where it works: so its failure means so
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
+import struct
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
@@ -211,6 +214,168 @@ def test_isolated_guests_reach_their_gateway_and_not_each_other(site: Site) -> N
 def apart(guard: Guard) -> Guard:
     """A card that reaches the gateway of its subnet alone."""
     return replace(guard, isolated=True, subnet=SUBNET, reaches=(f"{GATEWAY}/32",))
+
+
+WIRE_MAC, OTHER_MAC = "02:00:00:00:78:99", "02:f6:00:00:78:99"
+ALL, ROUTER_MAC, BEYOND = "ff:ff:ff:ff:ff:ff", "52:54:00:00:78:01", "172.17.0.2"
+
+
+def frame(to: str, source: str, kind: int, content: bytes) -> bytes:
+    macs = bytes.fromhex((to + source).replace(":", ""))
+    return (macs + kind.to_bytes(2, "big") + content).ljust(60, b"\0")
+
+
+def udp(source: str, to: str, port: int = 9) -> bytes:
+    """An IP packet whose header's checksum is right: bridges drop others."""
+    addresses = socket.inet_aton(source) + socket.inet_aton(to)
+    head = bytes.fromhex("4500001c0000000040110000") + addresses
+    total = sum(struct.unpack("!10H", head))
+    checksum = 0xFFFF - (total % 0xFFFF)
+    ports = (9).to_bytes(2, "big") + port.to_bytes(2, "big") + bytes.fromhex("00080000")
+    return head[:10] + checksum.to_bytes(2, "big") + addresses + ports
+
+
+def arp(source: str, to: str, *, operation: int = 1) -> bytes:
+    head = bytes.fromhex("000108000604") + operation.to_bytes(2, "big")
+    own = bytes.fromhex(WIRE_MAC.replace(":", "")) + socket.inet_aton(source)
+    return head + own + bytes(6) + socket.inet_aton(to)
+
+
+#: What a guest of another host sends to the victim, by what it is. Its host lets it say its own
+#: address alone.
+MEETINGS = {
+    "limited broadcast": frame(ALL, WIRE_MAC, 0x800, udp(ATTACKER, "255.255.255.255")),
+    "broadcast of the subnet": frame(ALL, WIRE_MAC, 0x800, udp(ATTACKER, "10.78.0.255")),
+    "multicast": frame("01:00:5e:00:00:01", WIRE_MAC, 0x800, udp(ATTACKER, "224.0.0.1")),
+    "a packet in a frame to all": frame(ALL, WIRE_MAC, 0x800, udp(ATTACKER, VICTIM)),
+    "ARP": frame(ALL, WIRE_MAC, 0x806, arp(ATTACKER, VICTIM)),
+    "ARP beyond the subnet": frame(ALL, WIRE_MAC, 0x806, arp(ATTACKER, BEYOND)),
+    "an answer to ARP": frame(VICTIM_MAC, WIRE_MAC, 0x806, arp(ATTACKER, VICTIM, operation=2)),
+    "another address of the victim": frame(VICTIM_MAC, WIRE_MAC, 0x800, udp(ATTACKER, BEYOND)),
+    "the victim's address": frame(VICTIM_MAC, WIRE_MAC, 0x800, udp(ATTACKER, VICTIM)),
+    "a guest of another subnet": frame(VICTIM_MAC, OTHER_MAC, 0x800, udp("10.79.0.3", VICTIM)),
+}
+NEVER = {
+    "IPv6 to all": frame("33:33:00:00:00:01", WIRE_MAC, 0x86DD, bytes.fromhex("60000000")),
+    "IPv6 to the victim": frame(VICTIM_MAC, WIRE_MAC, 0x86DD, bytes.fromhex("60000000")),
+    "a VLAN's tag": frame(
+        VICTIM_MAC, WIRE_MAC, 0x8100, bytes.fromhex("00050800") + udp(GATEWAY, VICTIM)
+    ),
+    "two tags": frame(VICTIM_MAC, WIRE_MAC, 0x88A8, bytes.fromhex("0005810000060800")),
+    "an unknown protocol": frame(VICTIM_MAC, WIRE_MAC, 0x88B5, b"hello"),
+    "a length": frame(VICTIM_MAC, WIRE_MAC, 0x0026, b"hello"),
+}
+ROUTED = {
+    "ARP of the gateway": frame(ALL, ROUTER_MAC, 0x806, arp(GATEWAY, VICTIM)),
+    "an answer of the gateway": frame(
+        VICTIM_MAC, ROUTER_MAC, 0x806, arp(GATEWAY, VICTIM, operation=2)
+    ),
+    "the gateway at another MAC": frame(ALL, ROUTER_MAC, 0x806, arp(GATEWAY, GATEWAY)),
+    "a packet of the gateway": frame(VICTIM_MAC, ROUTER_MAC, 0x800, udp(GATEWAY, VICTIM)),
+    "a packet from beyond it": frame(VICTIM_MAC, ROUTER_MAC, 0x800, udp("192.0.2.7", VICTIM)),
+}
+
+
+@pytest.fixture
+def wire(site: Site) -> Iterator[Site]:
+    """A port of the bridge that leads to another host."""
+    site.inside("ip", "link", "add", "wire0", "type", "veth", "peer", "name", "wire1")
+    site.inside("ip", "link", "set", "wire0", "master", "br0", "up")
+    site.inside("ip", "link", "set", "wire1", "up")
+    yield site
+    site.inside("ip", "link", "delete", "wire0")
+
+
+def arrivals(site: Site, guest: Guest, frames: dict[str, bytes]) -> list[str]:
+    """Return which of these frames, sent from another host, reach a guest's card."""
+    card = site.virsh("domiflist", guest.spec.name).split()[0]
+    found = []
+    for name, content in frames.items():
+        code = (
+            "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW);"
+            f" s.bind(('wire1', 0)); [s.send(bytes.fromhex('{content.hex()}')) for _ in range(3)]"
+        )
+        before = sent_to(site, card)
+        site.inside("python3", "-c", code)
+        if sent_to(site, card) >= before + 3:
+            found.append(name)
+    return found
+
+
+def sent_to(site: Site, card: str) -> int:
+    [link] = json.loads(site.inside("ip", "-s", "-j", "link", "show", card))
+    return int(link["stats64"]["tx"]["packets"])
+
+
+def test_what_guests_of_other_hosts_send_does_not_reach_an_isolated_guest(wire: Site) -> None:
+    fixed, _ = guards(filtered=True)
+    everything = {**MEETINGS, **NEVER, **ROUTED}
+    heard = []
+    for guard in (fixed, apart(fixed), replace(fixed, isolated=True)):
+        heard.append(arrivals(wire, wire.guest(VICTIM_MAC, VICTIM, guard), everything))
+        wire.ground.empty()
+        wire.ground.made.clear()
+
+    assert heard[0] == [*MEETINGS, *ROUTED]
+    assert heard[1] == [*ROUTED]
+    assert heard[2] == [*(each for each in MEETINGS if "another subnet" not in each), *ROUTED]
+
+
+def leaves(site: Site, guest: Guest, command: str) -> bool:
+    """Return whether something of a guest reaches another host."""
+    code = (
+        "import socket, time; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW,"
+        " socket.htons(3)); s.bind(('wire1', 0)); s.settimeout(0.1); print('ready', flush=True)\n"
+        "import sys, threading; over = threading.Event()\n"
+        "threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()\n"
+        "while not over.is_set():\n"
+        "    try: print(s.recv(2048).hex(), flush=True)\n"
+        "    except TimeoutError: pass\n"
+    )
+    pid = (site.lab.directory / "hosts" / "1" / "pid").read_text().split()[0]
+    with subprocess.Popen(
+        ["nsenter", "-t", pid, "-n", "python3", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as sniffer:
+        assert sniffer.stdout is not None
+        assert sniffer.stdout.readline() == "ready\n"
+        guest.run(f"{command}; {BOX} true")
+        seen, _ = sniffer.communicate("")
+    own = (guest.spec.mac or "").replace(":", "")
+    return any(line[12:24] == own for line in seen.splitlines())
+
+
+def via(mac: str, address: str = BEYOND) -> str:
+    """Send to an address in frames to this MAC."""
+    return (
+        f"{BOX} ip route replace {address}/32 dev eth0;"
+        f" {BOX} ip neigh replace {address} lladdr {mac} dev eth0 nud permanent;"
+        f" {BOX} ping -c 2 -W 1 {address}"
+    )
+
+
+SENDINGS = {
+    "limited broadcast": f"{BOX} ping -c 2 -W 1 -I eth0 255.255.255.255",
+    "multicast": f"{BOX} ping -c 2 -W 1 -I eth0 224.0.0.1",
+    "a packet in a frame to all": via("ff:ff:ff:ff:ff:ff"),
+    "ARP": f"{BOX} arping -c 2 -w 2 -I eth0 10.78.0.77",
+    "ARP beyond the subnet": f"{BOX} arping -c 2 -w 2 -I eth0 172.17.0.77",
+    "another address of an isolated guest": via(OTHER_MAC),
+}
+
+
+def test_an_isolated_guest_sends_nothing_that_guests_of_other_hosts_hear(wire: Site) -> None:
+    fixed, other = guards(filtered=True)
+    free, guest = (
+        wire.guest(ATTACKER_MAC, ATTACKER, other),
+        wire.guest(VICTIM_MAC, VICTIM, apart(fixed)),
+    )
+
+    assert [name for name, does in SENDINGS.items() if leaves(wire, free, does)] == [*SENDINGS]
+    assert [name for name, does in SENDINGS.items() if leaves(wire, guest, does)] == []
+    assert guest.reaches(GATEWAY)
 
 
 def test_isolated_guests_do_not_reach_those_on_other_hosts_either(site: Site) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hypervisor.xml.cards import ISOLATED_MACS
 from registry import ConflictError, DuplicateError, InvalidError, NotFoundError, Registry, VmDesired
 from registry.networks import CardRules, NetworkSource, Offers, Subnet, addresses
 from tests.raw_sql import RawSql
@@ -55,13 +56,28 @@ def test_every_vm_has_a_mac_of_its_own_from_the_beginning(register: Registry, ra
         raw.run(f"UPDATE interfaces SET mac = '{vms[0].mac}'")
 
 
+def test_filters_know_isolated_guests_by_the_block_of_their_macs(register: Registry):
+    a_cluster(register)
+    add_lan(register)
+    register.networks.add("own", default=LAN, tenant="a", actor=ACTOR)
+    block = ISOLATED_MACS[:6]
+
+    macs = {
+        name: [vm.mac or "" for vm in vms_of(register, add_request(register, 3, network=name))]
+        for name in (None, "lan", "own")
+    }
+
+    assert all(mac.startswith(block) for mac in (*macs[None], *macs["lan"]))
+    assert not any(mac.startswith(block) for mac in macs["own"])
+
+
 def test_a_mac_that_another_vm_had_is_drawn_again(
     register: Registry, monkeypatch: pytest.MonkeyPatch
 ):
     a_cluster(register)
     [old] = vms_of(register, add_request(register))
     drawn = iter([old.mac, "02:00:00:00:00:01", "02:00:00:00:00:01", "02:00:00:00:00:02"])
-    monkeypatch.setattr(addresses, "_random_mac", lambda: next(drawn))
+    monkeypatch.setattr(addresses, "_random_mac", lambda **_: next(drawn))
 
     new = vms_of(register, add_request(register, 2))
 

@@ -35,9 +35,15 @@ def a_domain(inside: str = "") -> ET.Element:
 @pytest.mark.parametrize(
     ("guard", "name", "parameters"),
     [
-        (FIXED, cards.FIXED.name, (("IP", "10.0.0.5"),)),
+        (replace(FIXED, isolated=False), cards.FIXED.name, (("IP", "10.0.0.5"),)),
+        (FIXED, cards.ISOLATED.name, (("IP", "10.0.0.5"),)),
         (APART, cards.APART.name, OF_APART),
         (BY_DHCP, cards.BY_DHCP.name, (("CTRL_IP_LEARNING", "dhcp"),)),
+        (
+            replace(BY_DHCP, isolated=True),
+            cards.ISOLATED_BY_DHCP.name,
+            (("CTRL_IP_LEARNING", "dhcp"),),
+        ),
         (OPEN, None, ()),
     ],
 )
@@ -67,13 +73,32 @@ def test_a_card_of_another_address_or_filter_is_written_anew():
 
 
 def test_names_of_filters_tell_their_rules_and_what_is_not_accepted_is_dropped():
-    for each in (cards.FIXED, cards.APART, cards.BY_DHCP):
+    for each in (
+        cards.FIXED,
+        cards.ISOLATED,
+        cards.APART,
+        cards.BY_DHCP,
+        cards.ISOLATED_BY_DHCP,
+    ):
         document = ET.fromstring(each.xml)
         last = max(document.iterfind("rule"), key=lambda rule: int(rule.get("priority", "0")))
         assert last.attrib == {"action": "drop", "direction": "inout", "priority": "1000"}
         assert len(last) == 0
     assert cards.FIXED.name != cards.BY_DHCP.name
     assert not cards.same_rules(ET.fromstring(cards.FIXED.xml), ET.fromstring(cards.BY_DHCP.xml))
+
+
+def test_every_filter_drops_what_a_dhcp_server_sends_by_either_port():
+    for each in (cards.FIXED, cards.ISOLATED, cards.APART, cards.BY_DHCP, cards.ISOLATED_BY_DHCP):
+        rules = ET.fromstring(each.xml).iterfind("rule")
+        dropped = {
+            (name, match.get(name))
+            for rule in rules
+            if (rule.get("action"), rule.get("direction")) == ("drop", "out")
+            for match in rule.iterfind("ip")
+            for name in ("srcportstart", "dstportstart")
+        }
+        assert {("srcportstart", "67"), ("dstportstart", "68")} <= dropped
 
 
 @pytest.mark.parametrize(
