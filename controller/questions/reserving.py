@@ -13,6 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.questions.ahead import lifetimes_of, present_of
+from controller.questions.steps import step_below
 from controller.rounds.snapshots import may_use
 from placement import BoolArray
 from placement.forecast.reserving import Judged, Wanted, judge
@@ -116,11 +117,13 @@ def decision_of(asked: Reservation, judged: Judged) -> ReservationDecision:
             samples=judged.samples,
             carried=judged.carried,
         )
-    fits = f"{judged.fits} VMs would be accepted" if judged.fits else "not one VM would"
+    # In steps, for tenants read it: exact numbers would show each VM that others start.
+    fits = step_below(judged.fits)
+    rest = f"at least {fits} would be accepted" if fits else "not one VM would"
     return ReservationDecision(
         reason="no_room",
-        message=f"there may be too little room for {asked.count} VMs ({by}); {fits}",
-        fits=judged.fits,
+        message=f"there may be too little room for {asked.count} VMs ({by}); {rest}",
+        fits=fits,
         samples=judged.samples,
         carried=judged.carried,
     )

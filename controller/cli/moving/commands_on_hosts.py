@@ -12,6 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
+from registry.ground.child_environ import child_environ
+
+#: What a command sees of the environment besides the plain names: the way to the SSH agent, by
+#: which commands reach hosts. No token.
+_HANDED_ON: Final = ("SSH_AUTH_SOCK",)
 #: What a command that is to end is given before it is killed.
 GRACE_S: Final = 10.0
 #: A line of output is shown in pieces of at most so many bytes.
@@ -67,6 +72,7 @@ class CommandsOnHosts:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                env=child_environ(_HANDED_ON),
                 start_new_session=True,
             )
         except OSError as error:

@@ -29,6 +29,10 @@ SKEW_S: Final = 60
 MOST_AGE_S: Final = 600
 MOST_CHARACTERS: Final = 64 * 1024
 _LEAST_RSA_BITS: Final = 2048
+#: The end of the year 9999.
+_LATEST_S: Final = 253_402_300_799
+#: Members of a JWK that only its owner may know.
+_PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _REQUIRED: Final = ["iss", "sub", "aud", "exp", "iat", "nonce"]
 
 
@@ -88,11 +92,12 @@ def claims_of(
             leeway=SKEW_S,
             options={"require": _REQUIRED},
         )
+        _check_times(claims)
         _check_party(claims, client_id)
         _check_login(claims, nonce, time.time())
     except jwt.PyJWTError as error:
         raise _refused(_WORDS.get(type(error), "it is not valid")) from error
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _refused("it is not valid") from error
     return claims
 
@@ -110,10 +115,22 @@ def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, 
     ]
     if len(fitting) != 1:
         raise UnknownKeyError(f"{_BEGIN}: it is signed with a key that the provider does not tell")
+    if not _PRIVATE.isdisjoint(fitting[0]):
+        raise _refused("its key is no secret: the provider publishes private parts of it")
     key = jwt.PyJWK(dict(fitting[0]), algorithm=algorithm).key
     if ALGORITHMS[algorithm] == "RSA" and key.key_size < _LEAST_RSA_BITS:
         raise _refused("its key is too short")
     return key
+
+
+def _check_times(claims: Mapping[str, Any]) -> None:
+    """Refuse times that are no numbers: PyJWT takes text and booleans for some."""
+    for name in ("exp", "iat", "nbf"):
+        found = claims.get(name, 0)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise _refused("it is not valid")
+        if not 0 <= found <= _LATEST_S:  # nor NaN
+            raise _refused("it is not valid")
 
 
 def _check_party(claims: Mapping[str, Any], client_id: str) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.questions.reserving import decision_of
 from controller.questions.steps import step_above, step_below
+from placement.forecast.reserving import Judged
+from registry.reservations import Reservation
 
 NUMBERS = st.integers(0, 10**15)
 
@@ -27,3 +34,17 @@ def test_a_number_is_between_its_steps(number: int):
     assert 2 * above <= 5 * below
     assert {step_below(below), step_above(below)} == {below}
     assert {step_below(above), step_above(above)} == {above}
+
+
+def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    wanted = cast(Reservation, SimpleNamespace(keep_from=now, created_at=now, count=40))
+
+    decisions = {
+        decision_of(wanted, Judged(fits=fits, samples=0, carried=0, hurried=False))
+        for fits in range(20, 40)
+    }
+
+    [decision] = decisions
+    assert decision.fits == 20
+    assert "at least 20 would be accepted" in decision.message

@@ -107,6 +107,17 @@ HOSTILE: Final[dict[str, tuple[Callable[[], str], str]]] = {
     "no subject": (lambda: signed(sub=None), "not valid"),
     "no end": (lambda: signed(exp=None), "not valid"),
     "an end that is no number": (lambda: signed(exp="never"), "not valid"),
+    "an end in text": (lambda: signed(exp=str(_in(300))), "not valid"),
+    "an end that is a boolean": (lambda: signed(exp=True), "not valid|has expired"),
+    "an end that is no number of JSON": (lambda: signed(exp=float("nan")), "not valid"),
+    "an end without end": (lambda: signed(exp=float("inf")), "not valid"),
+    "an end in a list": (lambda: signed(exp=[_in(300)]), "not valid"),
+    "an end beyond all years": (lambda: signed(exp=10**18), "not valid"),
+    "a beginning in text": (lambda: signed(iat=str(_in(0))), "not valid"),
+    "a beginning without end": (lambda: signed(iat=float("-inf")), "not valid"),
+    "a beginning before time": (lambda: signed(iat=-(10**18)), "not valid"),
+    "not before a text": (lambda: signed(nbf=str(_in(0))), "not valid"),
+    "not before a boolean": (lambda: signed(nbf=True), "not valid"),
     "extensions": (
         lambda: by_hand({"alg": "RS256", "kid": "one", "crit": ["b64"], "b64": False}, b"x"),
         "was refused",
@@ -126,6 +137,15 @@ def test_any_other_token_is_refused_in_words(what: str) -> None:
 
     with pytest.raises(LoginRefusedError, match=told):
         read(make())
+
+
+@pytest.mark.parametrize("key", [RSA, CURVE])
+def test_a_key_whose_private_part_is_published_is_refused(key: Any) -> None:
+    kind = jwt.algorithms.ECAlgorithm if key is CURVE else jwt.algorithms.RSAAlgorithm
+    published = {**kind.to_jwk(key, as_dict=True), "kid": "one"}
+
+    with pytest.raises(LoginRefusedError, match="publishes private parts"):
+        read(signed(key, "ES256" if key is CURVE else "RS256"), keys=(published,))
 
 
 def test_a_key_that_is_unknown_or_not_for_signing_may_be_known_later() -> None:

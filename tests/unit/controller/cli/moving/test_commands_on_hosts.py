@@ -94,3 +94,16 @@ def test_a_program_that_is_gone_is_an_end_like_others() -> None:
     commands.begin("h1")
 
     assert "did not start" in str(until_over(commands)["h1"])
+
+
+def test_a_command_sees_no_token_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FUGA_TOKEN", "FUGA_DATABASE_URL", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "secret")
+    lines: list[tuple[str, str]] = []
+    code = "import os; print('secret' in os.environ.values(), 'PATH' in os.environ)"
+    commands = CommandsOnHosts(python(code), within_s=60, tell=lambda *each: lines.append(each))
+
+    commands.begin("h1")
+
+    assert until_over(commands) == {"h1": None}
+    assert lines == [("h1", "False True")]
