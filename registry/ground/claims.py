@@ -54,9 +54,12 @@ class Claims:
         return or_(self.table.c.claim_until.is_(None), self.table.c.claim_until <= now)
 
     def idle(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
-        """Return the condition: nobody has a row in hand, nor was sent it since ``stale``."""
+        """Return the condition: nobody has a row in hand, nor was sent it since ``stale``.
+
+        One that was sent ahead of now was sent before the clock stepped back: it is sent again.
+        """
         sent_at = self.table.c.sent_at
-        return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale))
+        return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
 
     def in_hand(self, connection: Connection, which: ColumnElement[bool], now: datetime) -> int:
         """Return how many rows, of those for which a condition holds, somebody has in hand."""

@@ -301,3 +301,16 @@ def test_looks_and_misses_count_after_the_databases_clock_stepped_back(
         )
     assert (missed.health, missed.missed_polls) == ("unreachable", 2)
     assert look(register, "h1").health == "up"
+
+
+def test_what_was_sent_before_the_clock_stepped_back_is_sent_again(
+    register: Registry, first: Host, raw: RawSql
+) -> None:
+    place(register, add_request(register), first)
+    assert len(register.assignments.due(resend_after_s=60)) == 1
+    assert register.assignments.due(resend_after_s=60) == ()
+
+    ahead = "2099-01-01 00:00:00.000000" + ("" if raw.dialect == "sqlite" else "+00:00")
+    raw.run(f"UPDATE assignments SET sent_at = '{ahead}'")
+
+    assert len(register.assignments.due(resend_after_s=60)) == 1
