@@ -23,6 +23,11 @@ CONTROL_LEASE = "control"
 IDLE_S: Final = 10.0
 
 
+#: A lease that ends later than this is a clock's fault: no process takes one for so long.
+_LENGTHS: Final = 10
+_AHEAD_S: Final = 900.0
+
+
 class Leases:
     """Gives a name to one holder at a time."""
 
@@ -47,7 +52,10 @@ class Leases:
             # Looked at only now: somebody may have had the row until just before.
             now = db_now(connection)
             until = now + timedelta(seconds=length_s)
-            live = row.expires_at > now
+            # A lease that ends so far ahead was taken before the clock stepped back. The epoch
+            # rises, so a holder that still lives writes nothing more: nobody leads beside it.
+            ahead_s = max(_LENGTHS * length_s, _AHEAD_S)
+            live = now < row.expires_at <= now + timedelta(seconds=ahead_s)
             if live and row.holder != holder:
                 return None
             epoch = row.epoch if live or first else row.epoch + 1
