@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from lab import cluster
-from tests.chaos import report
 from tests.chaos.faults import KINDS, batches, schedule
 from tests.chaos.run import run
 from tests.chaos.site import running_site
@@ -41,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
                 seed,
                 lambda line: print(line, flush=True),
             )
-        print(report.table(outcome), flush=True)
+        print(outcome.table(), flush=True)
         findings += len(outcome.findings)
     return 1 if findings else 0
 

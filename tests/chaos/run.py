@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -49,6 +50,22 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     took_s: float = 0.0
+
+    def table(self) -> str:
+        """Faults by kind with the time to heal, what tenants did, findings."""
+        heal_s: defaultdict[str, list[float]] = defaultdict(list)
+        for struck in self.struck:
+            heal_s[struck.kind].append(struck.heal_s)
+        lines = [
+            f"seed {self.seed}: {len(self.struck)} faults in {self.took_s:.0f} s",
+            f"  {'fault':46} {'times':>5} {'heal, median':>13} {'longest':>8}",
+        ]
+        for kind, times in sorted(heal_s.items()):
+            lines.append(f"  {kind:46} {len(times):5} {median(times):11.1f} s {max(times):6.1f} s")
+        lines += [f"  {what:46} {count:5}" for what, count in sorted(self.counts.items())]
+        lines.append(f"  {'findings':46} {len(self.findings):5}")
+        lines += [f"    {finding}" for finding in self.findings]
+        return "\n".join(lines)
 
 
 def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Say) -> Outcome:

@@ -15,8 +15,9 @@ from pathlib import Path
 import psycopg
 import redis
 
-from tests.chaos import clock, small_disks
+from tests.chaos import clock
 from tests.chaos.processes import WAIT_S, Managed, inherited
+from tests.servers import small_disks
 from tests.servers.ports import a_quiet_port
 from tests.servers.postgres import SERVER_USER, programs, stop_with_children
 from tests.servers.running import eventually

@@ -24,10 +24,10 @@ from lab.errors import LabError
 from registry import Registry, upgrade
 from registry.hosts import HostCredentials
 from registry.work.queues import QUEUE_OF
-from tests.chaos import small_disks
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
+from tests.servers import small_disks
 from tests.servers.lab_hosts import guest_dir
 from tests.servers.lab_opened import write_credential
 from tests.servers.ports import a_quiet_port

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import cluster
-from tests.chaos import faults, report
+from tests.chaos import faults
 from tests.chaos.run import run
 from tests.chaos.site import running_site
 from tests.servers.postgres import programs
@@ -61,7 +61,7 @@ def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
     with running_site(keep=tmp_path / "logs") as site:
         outcome = run(site, BATCHES, SEED, print)
 
-    print(report.table(outcome))
+    print(outcome.table())
     assert [str(finding) for finding in outcome.findings] == []
     assert len(outcome.struck) == sum(map(len, BATCHES))
     assert outcome.counts["accepted"] > 0

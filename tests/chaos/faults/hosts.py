@@ -6,9 +6,9 @@ import contextlib
 from typing import Any, ClassVar
 
 from lab.errors import LabError
-from tests.chaos import small_disks
 from tests.chaos.faults.fault import Fault
 from tests.chaos.site import SiteHost
+from tests.servers import small_disks
 from tests.servers.running import TimedOutError
 
 

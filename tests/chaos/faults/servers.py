@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import redis
 
 from registry.work.queues import WorkQueue
-from tests.chaos import small_disks
 from tests.chaos.clock import STEP_S
 from tests.chaos.faults.fault import Fault
+from tests.servers import small_disks
 
 _BACKLOG = 2_000
 _AT_BROKER = tuple(queue.at_broker for queue in WorkQueue)
