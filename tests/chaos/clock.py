@@ -36,5 +36,5 @@ def set_back(connection: psycopg.Connection[Any], by_s: float) -> None:
 
 def true_time(at: float, record: Sequence[Mapping[str, Any]]) -> float:
     """Return when something was written, whatever the database's clock said then."""
-    began_at = float(record[0]["at"]) if record else 0.0
+    began_at = next((float(each["at"]) for each in record if "at" in each), 0.0)
     return at + STEP_S if at < began_at - STEP_S / 2 else at
