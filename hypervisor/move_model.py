@@ -36,7 +36,7 @@ class MoveSpec:
     bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: what the network gives
     downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
     auto_converge: bool = False  #: slow a guest down that writes faster than memory is copied
-    encrypt: bool = False  #: memory and disk; both hosts have certificates for it
+    encrypt: bool = True  #: memory and disk; both hosts show certificates
     address: str | None = None  #: at which the destination receives; None: what its libvirt says
 
 

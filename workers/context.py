@@ -37,7 +37,7 @@ class MoveOptions:
     bandwidth_mib_s: int | None = None
     downtime_ms: int | None = None
     auto_converge: bool = True
-    encrypt: bool = False
+    encrypt: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

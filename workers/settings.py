@@ -71,7 +71,7 @@ class WorkerSettings(SharedSettings):
         True, description="Slow down a guest that writes memory faster than it is copied."
     )
     move_encrypt: bool = Field(
-        False, description="Encrypt memory and disk on their way; hosts need certificates for QEMU."
+        True, description="Encrypt memory and disk on their way; hosts need certificates for QEMU."
     )
 
     def move_options(self) -> MoveOptions:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
 
 from controller.cli.operating.doctor_register import Finding
-from controller.cli.operating.encryption import is_local
 
 _ABOUT: Final = "moves"
 #: libvirt's test driver moves nothing.
@@ -45,16 +43,19 @@ def move_findings(
     ]
     if len(able) < 2:
         return
-    plain = ""
-    remote = any(not is_local(urlsplit(str(host["uri"])).hostname) for host in able)
-    if remote and not settings.move_encrypt:
-        plain = "; memory and disks cross the network unencrypted (FUGA_MOVE_ENCRYPT)"
     yield Finding(
         _ABOUT,
         True,
         f"{len(able)} hosts exchange VMs, if they reach each other by name or `migration_host`"
-        f" on ports 49152 to 49215{plain}",
+        " on ports 49152 to 49215",
     )
+    if not settings.move_encrypt:
+        yield Finding(
+            _ABOUT,
+            False,
+            "memory and disks cross the network unencrypted (FUGA_MOVE_ENCRYPT): whoever reaches"
+            " a destination's ports reads and writes the disk of a VM that moves there",
+        )
 
 
 def _too_slow(settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

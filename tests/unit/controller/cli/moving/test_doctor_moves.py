@@ -26,17 +26,17 @@ def test_two_hosts_exchange_vms_and_one_does_not() -> None:
 
     assert well
     assert told.startswith("2 hosts exchange VMs, if they reach each other by name")
-    assert told.endswith("unencrypted (FUGA_MOVE_ENCRYPT)")
     assert found([a_host("h1"), a_host("h2", domain_type="test")]) == []
     assert found([a_host("h1"), a_host("h2", admin="retired")]) == []
 
 
-def test_what_is_encrypted_or_stays_on_this_machine_is_not_called_plain() -> None:
+def test_moves_that_are_unencrypted_are_wrong() -> None:
     hosts = [a_host("h1"), a_host("h2")]
-    lab = [each | {"uri": "qemu+tcp://127.0.0.1/system"} for each in hosts]
 
-    for told in (found(hosts, move_encrypt=True), found(lab)):
-        assert "unencrypted" not in told[0][1]
+    [_, (well, told)] = found(hosts, move_encrypt=False)
+
+    assert not well
+    assert "FUGA_MOVE_ENCRYPT" in told
 
 
 def test_a_bandwidth_at_which_large_vms_never_arrive_is_wrong() -> None:
