@@ -144,7 +144,7 @@ def test_a_guest_runs_at_the_destination_only_when_the_source_has_nothing_of_it(
 
 def test_options_become_flags_and_parameters() -> None:
     host = Host(refuses=0, while_it_has="nothing of the kind")
-    plain = SPEC
+    plain = replace(SPEC, encrypt=False)
     rich = MoveSpec(
         vm_id=VM,
         mark=SPEC.mark,
@@ -154,7 +154,6 @@ def test_options_become_flags_and_parameters() -> None:
         network="default",
         bandwidth_mib_s=8,
         auto_converge=True,
-        encrypt=True,
         address="2001:db8::7",
     )
 
