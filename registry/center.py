@@ -19,6 +19,7 @@ from registry.errors import SchemaOutdatedError
 from registry.ground.audited import AuditedCall
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, database_at
+from registry.ground.once import Once
 from registry.ground.preconditions import Condition
 from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts
@@ -155,8 +156,13 @@ class Registry:
             raise
         return cls(database)
 
-    def for_call(self, call: AuditedCall | None, only_if: OnlyIf | None = None) -> Registry:
-        """Return it for one call: what it writes is audited as the call's, and rests on that."""
+    def for_call(
+        self, call: AuditedCall | None, only_if: OnlyIf | None = None, once: Once | None = None
+    ) -> Registry:
+        """Return it for one call: what it writes is audited as the call's, and rests on that.
+
+        With ``once`` its first write is done once: `AnsweredBeforeError` if it was done before.
+        """
         database, condition = self._database, None
         if only_if is not None:
             check = only_if.check
@@ -165,7 +171,7 @@ class Registry:
                 check(Registry(database.inside(connection)))
 
             condition = Condition(only_if.kind, only_if.key, judged)
-        return Registry(database.on_behalf_of(call, condition))
+        return Registry(database.on_behalf_of(call, condition, once))
 
     def close(self) -> None:
         """Close every connection."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from plain_text import advice, listed, shortened
@@ -387,7 +387,7 @@ class StrangersInSchemaError(RegistryError):
 
 
 class AnsweredBeforeError(RegistryError):
-    """A call with this key was answered; repeat that answer."""
+    """A call with this key did its work; ``body`` is what is kept of it, see `kept_record`."""
 
     def __init__(self, key: str, status: int, body: str) -> None:
         super().__init__(f"Idempotency-Key {key!r} was answered {status} before")
@@ -407,7 +407,8 @@ class IdempotencyConflictError(RegistryError):
 class IdempotencyInProgressError(RegistryError):
     """The first call with this key is still in progress."""
 
-    def __init__(self, key: str, running_for: timedelta) -> None:
-        seconds = running_for.total_seconds()
-        super().__init__(f"Idempotency-Key {key!r} is in progress, for {seconds:.0f} s by now")
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the first call with Idempotency-Key {key!r} is in progress; repeat this one later"
+        )
         self.key = key

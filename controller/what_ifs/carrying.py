@@ -69,14 +69,18 @@ class WhatIfs:
         self.carrier = uuid4()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
+        self._starting = threading.Lock()
 
     def start(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
-        """Carry one that was just asked for."""
+        """Carry one that was just asked for; twice is once, and not what another process carries."""
         thread = threading.Thread(
             target=self._carry, args=(id, asked), name=f"what-if {id}", daemon=True
         )
-        self._threads.add(thread)
-        thread.start()
+        with self._starting:
+            if any(each.name == thread.name for each in self._threads):
+                return
+            self._threads.add(thread)
+            thread.start()
 
     def close(self) -> None:
         """End all children; what they were at is interrupted."""

@@ -17,6 +17,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts, take_turns
 from registry.ground.names import MAX_AMOUNT, check_int, check_name, look_up
+from registry.ground.once import made
 from registry.ground.schema import hosts, inventories, resources, vm_type_resources, vm_types
 from registry.journal.events import event_row, record
 from registry.records.catalogue import ResourceDef
@@ -135,4 +136,4 @@ class Resources:
             record(
                 connection, [event_row(now, actor, "resource_added", "resource", name, data=data)]
             )
-        return ResourceDef(name=name, unit=unit, position=position)
+            return made(connection, ResourceDef(name=name, unit=unit, position=position))

@@ -16,6 +16,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_amounts, check_name, look_up
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import resources, vm_type_resources, vm_types
 from registry.journal.events import note
@@ -74,7 +75,7 @@ class VmTypes:
             connection.execute(insert(vm_type_resources), rows)
             data = amounts | bounds
             note(connection, now, actor, "vm_type_added", "vm_type", name, data=data)
-            return get_vm_type(connection, name)
+            return made(connection, get_vm_type(connection, name))
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[VmType]:
         """Return a page, by name."""

@@ -25,6 +25,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_vms
+from registry.ground.once import made
 from registry.ground.schema import (
     console_inputs,
     console_outputs,
@@ -116,7 +117,8 @@ class ConsoleSessions:
                 tenant=tenant_of(connection, vm_id),
                 data={"session": str(key), "forced": force},
             )
-            return to_session(locked(connection, console_sessions.c.id == key))
+            session = to_session(locked(connection, console_sessions.c.id == key))
+            return made(connection, session)
 
     @retried
     def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002

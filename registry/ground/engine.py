@@ -30,6 +30,7 @@ from registry.ground.audited import (
 from registry.ground.pulse import PATIENCE_S, Pulse
 
 if TYPE_CHECKING:
+    from registry.ground.once import Once
     from registry.ground.preconditions import Condition
 
 P = ParamSpec("P")
@@ -221,6 +222,7 @@ class Database:
         self._look = _outside_transactions(self._read)
         self._call: AuditedCall | None = None
         self._condition: Condition | None = None
+        self._once: Once | None = None
         self._inside: Connection | None = None
 
     @property
@@ -229,11 +231,14 @@ class Database:
         return self._write.url.render_as_string(hide_password=False)
 
     def on_behalf_of(
-        self, call: AuditedCall | None, condition: Condition | None = None
+        self,
+        call: AuditedCall | None,
+        condition: Condition | None = None,
+        once: Once | None = None,
     ) -> Database:
-        """Return it for one call: its writes are audited as the call's, and rest on a condition."""
+        """Return it for one call: what it writes is audited, rests on that, and is done once."""
         found = copy.copy(self)
-        found._call, found._condition = call, condition
+        found._call, found._condition, found._once = call, condition, once
         return found
 
     def inside(self, connection: Connection) -> Database:
@@ -246,17 +251,25 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Open a transaction that writes; committed at its end.
 
-        What it rests on is judged first; whose call it is for is written last.
+        Its key is claimed first, then what it rests on is judged; whose call it is for is
+        written last.
         """
         call, condition = self._call, self._condition
+        once = self._once if self._once is not None and not self._once.over else None
         with self._available(), self._write.begin() as connection:
             if call is not None:
                 begin_audited(connection, call)
+            if once is not None:
+                once.begin(connection)
             if condition is not None and not condition.held:
                 condition.judge(connection)
             yield connection
+            if once is not None:
+                once.check_kept()
             if call is not None:
                 write_intent(connection, call)
+        if once is not None:
+            once.over = True
         if condition is not None:
             condition.held = True
         if call is not None:

@@ -28,6 +28,7 @@ from registry.ground.names import (
     check_labels,
     check_name,
 )
+from registry.ground.once import made
 from registry.ground.pages import (
     DEFAULT_LIMIT,
     Page,
@@ -107,7 +108,7 @@ class Hosts:
                 change=(None, HostAdmin.ACTIVE),
                 data={"name": new.name, "uri": new.uri},
             )
-            return host_of(connection, key)
+            return made(connection, host_of(connection, key))
 
     def list(
         self,

@@ -14,6 +14,7 @@ from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import take_turns
 from registry.ground.names import MAX_AMOUNT, check_int, check_name
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.images.holds import release
@@ -97,8 +98,8 @@ class Images:
         with self._database.write() as connection:
             newest = _begin(connection, new)
             if newest is not None and _is_same(newest, new, sha256):
-                return newest
-            return _insert(
+                return made(connection, newest)
+            image = _insert(
                 connection,
                 new,
                 newest,
@@ -109,6 +110,7 @@ class Images:
                 source=url,
                 signature=signature,
             )
+            return made(connection, image)
 
     def by_id(self, image_id: UUID) -> Image:
         """Return an image, removed or not."""

@@ -12,6 +12,7 @@ from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMove
 from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import hosts, moves, plan_moves, plans, vms
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
@@ -75,7 +76,8 @@ class Moves:
                     .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == position)
                     .values(move_id=move_id)
                 )
-            return _to_move(connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one())
+            row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
+            return made(connection, _to_move(row))
 
     def as_one_more(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
         """Return the cluster with a VM that is to move as the one that wants a place.
@@ -125,7 +127,8 @@ class Moves:
                 )
             else:
                 MOVES.write(connection, move_id, cancelled_by=actor, sent_at=None)
-            return _to_move(connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one())
+            row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
+            return made(connection, _to_move(row))
 
     def get(self, move_id: UUID, *, tenant: str | None = None) -> Move:
         """Return a move; `NotFoundError` also where it is another tenant's."""

@@ -21,6 +21,7 @@ from registry.ground.bulk import among, chunks
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
+from registry.ground.once import made
 from registry.ground.packing import pack, unpack
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import (
@@ -76,9 +77,8 @@ class Plans:
             If no VM of the request waits, or another plan makes room for it already.
         """
         with self._database.write() as connection:
-            return get_plan(
-                connection, ask(connection, kind, arguments, approve=approve, actor=actor)
-            )
+            key = ask(connection, kind, arguments, approve=approve, actor=actor)
+            return made(connection, get_plan(connection, key))
 
     @retried
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
@@ -100,7 +100,7 @@ class Plans:
             _step(
                 connection, row, PlanEvent.APPROVED, now=now, actor=actor, **_approved(actor, now)
             )
-            return get_plan(connection, id)
+            return made(connection, get_plan(connection, id))
 
     @retried
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
@@ -118,7 +118,7 @@ class Plans:
                 )
                 .values(cancelled_by=actor, sent_at=None)
             )
-            return get_plan(connection, id)
+            return made(connection, get_plan(connection, id))
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
         """Return a plan, or raise `NotFoundError`."""

@@ -21,6 +21,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_hosts
+from registry.ground.once import made
 from registry.ground.pages import (
     DEFAULT_LIMIT,
     Page,
@@ -145,7 +146,7 @@ class Rolls:
                     for position, (turn, key) in enumerate(_numbered(new.turns))
                 ],
             )
-            return RollClaim(roll=_get(connection, id), token=token)
+            return made(connection, RollClaim(roll=_get(connection, id), token=token))
 
     @retried
     def resume(
@@ -200,7 +201,7 @@ class Rolls:
             token = uuid4()
             values = {"command": command, "last_error": None, **_driven(driver, token, now)}
             _step(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
-            return RollClaim(roll=_get(connection, id), token=token)
+            return made(connection, RollClaim(roll=_get(connection, id), token=token))
 
     @retried
     def drive(self, id: UUID, token: UUID, told: Driving, *, actor: str) -> RollTurn:  # noqa: A002
@@ -243,7 +244,7 @@ class Rolls:
             connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
             if row.state == RollState.STOPPED.value or row.driver_until <= now:
                 _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
-            return _get(connection, id)
+            return made(connection, _get(connection, id))
 
     def whose_turn_comes(self, plan_id: UUID) -> Sequence[str]:
         """Return the hosts that the roll which asked for a plan empties later, by name."""

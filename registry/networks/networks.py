@@ -21,6 +21,7 @@ from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_hosts, take_turns
 from registry.ground.names import check_name, look_up
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import (
     hosts,
@@ -131,7 +132,7 @@ class Networks:
                 "filtered": filtered,
             }
             note(connection, now, actor, "network_added", "network", key, data=data)
-            return _get(connection, name)
+            return made(connection, _get(connection, name))
 
     @retried
     def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:

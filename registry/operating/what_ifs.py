@@ -19,6 +19,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import take_turns
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import what_ifs
 from registry.journal.changes import WHAT_IF
@@ -80,7 +81,7 @@ class WhatIfs:
             connection.execute(
                 delete(what_ifs).where(what_ifs.c.id.not_in(newest), what_ifs.c.state.not_in(_OPEN))
             )
-            return _get(connection, key)
+            return made(connection, _get(connection, key))
 
     @retried
     def carry(self, id: UUID, carrier: UUID, progress: float) -> WhatIfState:  # noqa: A002
@@ -89,7 +90,8 @@ class WhatIfs:
         Returns
         -------
         WhatIfState
-            Its state; whoever carries it stops unless it waits or runs.
+            Its state; a carrier stops unless it waits or runs. INTERRUPTED: another
+            process carries it.
 
         Raises
         ------
@@ -99,8 +101,10 @@ class WhatIfs:
         with self._database.write() as connection:
             open_, now = _settled(connection, carrier)
             row = _locked(connection, id)
-            if row.state not in _OPEN or row.carrier != carrier:
+            if row.state not in _OPEN:
                 return WhatIfState(row.state)
+            if row.carrier != carrier:
+                return WhatIfState.INTERRUPTED
             until = now + timedelta(seconds=CARRIED_S)
             values: dict[str, Any] = {"carried_until": until, "progress": progress}
             # In order of their ids: the first that is open has its turn.
@@ -166,7 +170,7 @@ class WhatIfs:
                 ended_at=now,
                 cancelled_by=actor,
             )
-            return _get(connection, id)
+            return made(connection, _get(connection, id))
 
     def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
         """Return one with its report, or raise `NotFoundError`."""

@@ -62,11 +62,4 @@ class IdempotencyKey:
     scope: str
     key: str
     fingerprint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredAnswer:
-    """What the first call with an idempotency key was answered."""
-
-    status: int
-    body: str
+    status: int = 201  #: of the answer to a call that does its work

@@ -86,9 +86,25 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaltedToken:
+    """A token with the salt of its secret, which its maker can make again of it."""
+
+    token: Token
+    salt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLink:
     """A code that logs in once. The code itself is nowhere."""
 
     id: UUID
     read_only: bool
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaltedLink:
+    """The same of a link, and of its code."""
+
+    link: LoginLink
+    salt: str

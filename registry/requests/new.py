@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -18,7 +18,7 @@ from registry.ground.schema import hosts
 from registry.journal.events import event_row
 from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
 from registry.records.images import Image
-from registry.records.journal import IdempotencyKey, StoredAnswer
+from registry.records.journal import IdempotencyKey
 from registry.records.requests import GuestAccess, Request, Rules
 from registry.records.tenancy import OverQuota
 from registry.requests.guest_access import NO_ACCESS, NOTHING, check_access, told
@@ -63,10 +63,7 @@ class Asking:
     over_quota : OverQuota
         Counts where no tenant or group says otherwise.
     idempotency : IdempotencyKey, optional
-        Lets this be done once; whoever comes with the same key meanwhile waits.
-        If it made a request whose answer was not kept, that one is returned.
-    answered : callable, optional
-        Says how the caller will be answered, which is kept with the key.
+        Lets this be done once; another call with the same key waits.
     call : AuditedCall, optional
         Gets its row of the audit where several are accepted together.
     """
@@ -75,7 +72,6 @@ class Asking:
     actor: str
     over_quota: OverQuota = "refuse"
     idempotency: IdempotencyKey | None = None
-    answered: Callable[[Request], StoredAnswer] | None = None
     call: AuditedCall | None = None
 
 

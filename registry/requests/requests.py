@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,14 +16,14 @@ from registry.errors import (
     RegistryError,
     RegistryUnavailableError,
 )
-from registry.ground.audited import Told, note_committed, write_intents
+from registry.ground.audited import Told, note_committed
 from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import ClashError, Database, HeldUpError, retried
 from registry.ground.names import look_up
+from registry.ground.once import claim_key, made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
 from registry.ground.schema import images, request_images, requests, tenants, vm_types, vms
-from registry.journal.idempotency import claim_key, keep_answers
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import waiting_vms
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
@@ -31,7 +31,7 @@ from registry.ledger.progress import counts_told
 from registry.ledger.waiting import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
-from registry.records.journal import IdempotencyKey, StoredAnswer
+from registry.records.journal import IdempotencyKey
 from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
@@ -41,7 +41,7 @@ from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_endings import any_room_is_over, forget_rooms, settle, to_settle
-from registry.requests.together import make, make_together, status_kept
+from registry.requests.together import make, make_together
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id, key_of
@@ -74,7 +74,6 @@ class Requests:
         *,
         actor: str,
         idempotency: IdempotencyKey | None = None,
-        answered: Callable[[Request], StoredAnswer] | None = None,
         over_quota: OverQuota = "refuse",
         **asked: Any,
     ) -> Request:
@@ -85,25 +84,24 @@ class Requests:
                 actor=actor,
                 over_quota=over_quota,
                 idempotency=idempotency,
-                answered=answered,
             )
         )
 
     @retried
     def accept(self, asking: Asking) -> Request:
-        """Insert a request and its VMs in one transaction, with its key and its answer.
+        """Insert a request and its VMs in one transaction, with its key.
 
         The first round that places it places at least ``min_count`` VMs at once.
 
         Raises
         ------
         AnsweredBeforeError
-            If a call with this key was answered: with that answer.
+            If a call with this key did its work: with the record of that.
         """
         with self._database.write() as connection:
-            made, told = _accept(connection, asking)
+            accepted, told = _accept(connection, asking)
         note_committed(told)
-        return made
+        return accepted
 
     def accept_together(
         self, askings: Sequence[Asking]
@@ -327,24 +325,17 @@ class Requests:
                 raise ConflictError(f"request {request.name} is {request.state}")
             now = db_now(connection)
             ask_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return _get(connection, id)
+            return made(connection, _get(connection, id))
 
 
 def _accept(connection: Connection, asking: Asking) -> tuple[Request, Sequence[Told]]:
     """Accept a request by itself: a group of one, which waits for its key and for every lock."""
-    key, call = asking.idempotency, asking.call
-    claim = claim_key(connection, key) if key is not None else None
-    if key is not None and claim is not None and claim.request_id is not None:
-        before = _get(connection, claim.request_id)
-        answer = asking.answered(before) if asking.answered is not None else None
-        keep_answers(connection, [(key, before.id, answer)])
-        calls = [] if call is None else [(call, str(before.id), status_kept(asking, answer))]
-        return before, write_intents(connection, calls, claim.now)
-    now = claim.now if claim is not None else db_now(connection)
-    [made], told = make(connection, [asking], now)
-    if isinstance(made, RegistryError):
-        raise made
-    return made, told
+    key = asking.idempotency
+    now = claim_key(connection, key) if key is not None else db_now(connection)
+    [found], told = make(connection, [asking], now)
+    if isinstance(found, RegistryError):
+        raise found
+    return found, told
 
 
 def _get(connection: Connection, key: UUID) -> Request:

@@ -31,6 +31,7 @@ from registry.ground.bulk import insert_rows
 from registry.ground.clock import db_now
 from registry.ground.engine import has_one_writer
 from registry.ground.names import is_name
+from registry.ground.once import claim_keys, give_back, keep_records
 from registry.ground.schema import (
     request_access,
     request_images,
@@ -41,11 +42,9 @@ from registry.ground.schema import (
 )
 from registry.images.images import image_for
 from registry.journal.events import record
-from registry.journal.idempotency import claim_keys, give_back, keep_answers
 from registry.networks.addresses import give_macs
 from registry.networks.networks import put_on_network
 from registry.records.images import Image
-from registry.records.journal import StoredAnswer
 from registry.records.requests import Request
 from registry.requests.guest_access import NO_ACCESS, access_row
 from registry.requests.new import (
@@ -89,7 +88,6 @@ class _Draft:
     owner: UUID
     type_id: UUID
     image: Image | None
-    answer: StoredAnswer | None
 
 
 def goes_together(asking: Asking) -> bool:
@@ -179,8 +177,7 @@ def _judged(
             names.give(owner, of_vms, made.name)
         if asked.reservation is None:
             allowance.take(owner, type_id, asked.count)
-        answer = asking.answered(made) if asking.answered is not None else None
-        return _Draft(asking, made, owner, type_id, image, answer)
+        return _Draft(asking, made, owner, type_id, image)
 
     found: list[_Draft | RegistryError] = []
     for each in askings:
@@ -241,18 +238,12 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
     for network_id, keys in cards.items():
         give_macs(connection, keys, network_id)
     record(connection, [history(draft.made, draft.asking.actor) for draft in drafts])
-    keep_answers(
-        connection,
-        [
-            (draft.asking.idempotency, draft.made.id, draft.answer)
-            for draft in drafts
-            if draft.asking.idempotency is not None
-        ],
-    )
+    of_keys = [(draft.asking.idempotency, draft.made) for draft in drafts]
+    keep_records(connection, [(key, made) for key, made in of_keys if key is not None])
     return write_intents(
         connection,
         [
-            (draft.asking.call, str(draft.made.id), status_kept(draft.asking, draft.answer))
+            (draft.asking.call, str(draft.made.id), _status_kept(draft.asking))
             for draft in drafts
             if draft.asking.call is not None
         ],
@@ -272,9 +263,9 @@ def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Ma
     return networks
 
 
-def status_kept(asking: Asking, answer: StoredAnswer | None) -> int | None:
+def _status_kept(asking: Asking) -> int | None:
     """Return how a call ends, where that is kept."""
-    return answer.status if asking.idempotency is not None and answer is not None else None
+    return asking.idempotency.status if asking.idempotency is not None else None
 
 
 def _names_of(name: str, count: int) -> Sequence[str]:

@@ -13,6 +13,7 @@ from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_vms
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
 from registry.ground.schema import (
     arriving_at,
@@ -223,7 +224,7 @@ class Vms:
             _get(connection, id)
             now = db_now(connection)
             ask_one(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return _get(connection, id)
+            return made(connection, _get(connection, id))
 
 
 def _get(connection: Connection, key: UUID) -> Vm:

@@ -15,6 +15,7 @@ from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.names import look_up
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import reservation_holds, reservations, tenants, vm_types
 from registry.journal.changes import RESERVATION
@@ -74,7 +75,7 @@ class Reservations:
                 requires=requires,
                 actor=actor,
             )
-            return _get(connection, key)
+            return made(connection, _get(connection, key))
 
     def get(self, id: UUID) -> Reservation:  # noqa: A002 - the contract's name
         """Return one, or raise `NotFoundError`."""

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select, update
 from registry.errors import InvalidError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
+from registry.ground.once import made
 from registry.ground.schema import slot_loop
 from registry.journal.changes import SLOT_LOOP
 from registry.lifecycle import (
@@ -81,7 +82,7 @@ class SlotLoopSwitch:
                 )
             )
             step.note(connection, now, actor, "slot_loop", reason=reason)
-            return slot_loop_status(connection)
+            return made(connection, slot_loop_status(connection))
 
 
 def slot_loop_status(connection: Connection) -> SlotLoopStatus:

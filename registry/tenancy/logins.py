@@ -20,9 +20,11 @@ from registry.ground.audited import call_of
 from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
+from registry.ground.once import made
 from registry.ground.schema import login_codes, tokens
 from registry.journal.events import note
-from registry.records.tenancy import Login, LoginLink, Role, Token
+from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
+from registry.tenancy.derived_secrets import CODE_BYTES, OF_CODES, Derivation
 from registry.tenancy.tokens import (
     digest_of,
     end_token,
@@ -61,9 +63,16 @@ class Logins:
 
     @retried
     def make_link(
-        self, token_id: UUID, *, actor: str, read_only: bool = False
+        self,
+        token_id: UUID,
+        *,
+        actor: str,
+        read_only: bool = False,
+        derivation: Derivation | None = None,
     ) -> tuple[LoginLink, str]:
         """Make a code with the rights of a token, or less; it is returned once.
+
+        With a derivation its maker can make the code again.
 
         Raises
         ------
@@ -71,7 +80,11 @@ class Logins:
             If too many of this token wait to be used, too many logins came of it or of the token
             that it came of, or it has ended meanwhile.
         """
-        code, key = f"fuga_once_{secrets.token_urlsafe(16)}", uuid7()
+        key = uuid7()
+        if derivation is None:
+            code = f"{OF_CODES}{secrets.token_urlsafe(CODE_BYTES)}"
+        else:
+            code = derivation.login_code()
         with self._database.write() as connection:
             now = db_now(connection)
             token = _living(connection, token_id, now)
@@ -102,7 +115,10 @@ class Logins:
             )
             data = {"name": token.name, "read_only": only}
             note(connection, now, actor, "login_link_made", "token", token_id, data=data)
-            return LoginLink(id=key, read_only=only, expires_at=ends), code
+            link = LoginLink(id=key, read_only=only, expires_at=ends)
+            if derivation is not None:
+                made(connection, SaltedLink(link=link, salt=derivation.salt))
+            return link, code
 
     @retried
     def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:

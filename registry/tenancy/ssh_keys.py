@@ -13,6 +13,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_name
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import ssh_keys, tenants
 from registry.journal.events import note
@@ -54,7 +55,7 @@ class SshKeys:
             except IntegrityError as error:
                 raise DuplicateError("SSH key", "name", name) from error
             _note(connection, "ssh_key_added", (added := _get(connection, key)), actor)
-            return added
+            return made(connection, added)
 
     def list(
         self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None

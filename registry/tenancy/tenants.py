@@ -16,6 +16,7 @@ from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_name, check_weight, look_up
+from registry.ground.once import made
 from registry.ground.pages import (
     DEFAULT_LIMIT,
     Page,
@@ -78,7 +79,7 @@ class Tenants:
             If ``parent`` is a tenant, which can have none below it.
         """
         with self._database.write() as connection:
-            return add_tenant(
+            added = add_tenant(
                 connection,
                 name,
                 weight=weight,
@@ -87,6 +88,7 @@ class Tenants:
                 default_quota=default_quota,
                 actor=actor,
             )
+            return made(connection, added)
 
     def list(
         self, *, search: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None

@@ -24,10 +24,12 @@ from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.names import check_name, expires_at
+from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import tenants, tokens
 from registry.journal.events import note
-from registry.records.tenancy import Role, Token
+from registry.records.tenancy import Role, SaltedToken, Token
+from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
 from registry.tenancy.tree import asker_id
 
 #: How exactly it is known when a token was last used: each use that is told is a write.
@@ -53,7 +55,7 @@ _MOST_TOLD: Final = 10_000
 
 def new_secret() -> str:
     """Return 256 random bits, as what they are."""
-    return f"fuga_{secrets.token_urlsafe(32)}"
+    return f"{OF_TOKENS}{secrets.token_urlsafe(32)}"
 
 
 def digest_of(secret: str) -> str:
@@ -78,15 +80,19 @@ class Tokens:
         actor: str,
         read_only: bool = False,
         ttl_s: int | None = None,
+        derivation: Derivation | None = None,
     ) -> tuple[Token, str]:
-        """Make a token; its secret is returned once and stored nowhere."""
+        """Make a token; its secret is returned once and stored nowhere.
+
+        With a derivation its maker can make the secret again.
+        """
         check_name("name", name)
         if role not in ("operator", "tenant"):
             raise InvalidError("role", role, "operator or tenant")
         if (role == "tenant") != (tenant is not None):
             allowed = "a tenant for role tenant, none for role operator"
             raise InvalidError("tenant", tenant, allowed)
-        secret = new_secret()
+        secret = new_secret() if derivation is None else derivation.token()
         with self._database.write() as connection:
             now = db_now(connection)
             owner = asker_id(connection, tenant) if tenant is not None else None
@@ -114,6 +120,8 @@ class Tokens:
             note(
                 connection, now, actor, "token_created", "token", token.id, tenant=tenant, data=data
             )
+            if derivation is not None:
+                made(connection, SaltedToken(token=token, salt=derivation.salt))
             return token, secret
 
     def living_operators(self) -> tuple[Token, ...]:

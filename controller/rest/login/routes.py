@@ -19,8 +19,8 @@ from controller.rest.problems.errors import LoginRefusedError, ProviderError
 from controller.rest.schemas.tenants import TokenCreated
 from controller.rest.schemas.values import Input, Name
 from controller.rest.writes.idempotency import GivenCreation
-from registry import InvalidError, NotFoundError
-from registry.tenancy import LINK_TTL_S
+from registry import InvalidError, NotFoundError, Registry
+from registry.tenancy import LINK_TTL_S, SaltedLink
 
 #: For those who have no token.
 entrance = APIRouter(prefix="/login", tags=["tokens"], route_class=BoundedRoute)
@@ -87,16 +87,12 @@ class LinkCreated(BaseModel):
     read_only: bool
     expires_at: datetime
     code: str | None = Field(
-        description="The link is the web console's address with `#login=CODE`. Null in an answer"
-        " repeated for its Idempotency-Key."
+        description="The link is the web console's address with `#login=CODE`. An answer repeated"
+        " for its Idempotency-Key shows it again."
     )
 
-    def without_code(self) -> LinkCreated:
-        """Return the part that may be stored."""
-        return self.model_copy(update={"code": None})
 
-
-_ADAPTER: Final = TypeAdapter(LinkCreated)
+_ADAPTER: Final = TypeAdapter(SaltedLink)
 
 
 @entrance.get("", response_model=LoginWays)
@@ -149,19 +145,21 @@ async def log_in(body: LoginInput, services: GivenServices) -> TokenCreated:
 
 
 @links.post("", status_code=201, response_model=LinkCreated, responses=problems(409))
-def make_login_link(
-    body: LinkInput, caller: AnyCaller, services: GivenServices, creation: GivenCreation
-) -> Response:
+def make_login_link(body: LinkInput, caller: AnyCaller, creation: GivenCreation) -> Response:
     """Make a link that logs in once, for the caller: its rights, and no longer than its token."""
 
-    def create() -> LinkCreated:
-        link, code = services.registry.logins.make_link(
-            caller.token_id, actor=caller.actor, read_only=body.read_only
+    def create(registry: Registry) -> SaltedLink:
+        derivation = creation.derivation()
+        link, _ = registry.logins.make_link(
+            caller.token_id, actor=caller.actor, read_only=body.read_only, derivation=derivation
         )
-        return LinkCreated(
+        return SaltedLink(link=link, salt=derivation.salt)
+
+    def shown(made: SaltedLink) -> bytes:
+        link, code = made.link, creation.derivation(made.salt).login_code()
+        answer = LinkCreated(
             id=link.id, read_only=link.read_only, expires_at=link.expires_at, code=code
         )
+        return answer.model_dump_json().encode()
 
-    return creation.answer(
-        body, create, status=201, adapter=_ADAPTER, kept=LinkCreated.without_code
-    )
+    return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown, of_caller=True)

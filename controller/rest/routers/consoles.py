@@ -31,7 +31,7 @@ from controller.rest.schemas.consoles import (
 from controller.rest.schemas.values import MAX_BIGINT
 from controller.rest.telling import told_session
 from controller.rest.writes.idempotency import GivenCreation
-from registry import ConflictError, InvalidError
+from registry import ConflictError, InvalidError, Registry
 from registry.consoles import ConsoleSession
 from registry.requests import Vm
 
@@ -129,8 +129,8 @@ def open_a_console(
     """Open a session on a VM's console, to type. Only one session exists at a time."""
     own_vm(services.registry, vm_id, caller)
 
-    def take_hold() -> ConsoleSession:
-        sessions = services.registry.console_sessions
+    def take_hold(registry: Registry) -> ConsoleSession:
+        sessions = registry.console_sessions
         at_most = None if caller.is_operator else MAX_SESSIONS
         return sessions.open(vm_id, actor=caller.actor, force=body.force, at_most=at_most)
 

@@ -65,10 +65,10 @@ def register_host(
         max_builds=body.max_builds,
         fence_target=body.fence_target,
     )
-    hosts, policy = services.registry.hosts, services.uri_policy
+    policy = services.uri_policy
     return creation.answer(
         body,
-        lambda: hosts.add(new, actor=caller.actor, uri_policy=policy),
+        lambda registry: registry.hosts.add(new, actor=caller.actor, uri_policy=policy),
         status=202,
         adapter=_ADAPTER,
     )

@@ -22,6 +22,7 @@ from controller.rest.schemas.offers import ImageCopies, ImageInput, ImagesQuery,
 from controller.rest.schemas.values import ImageReference, PageOf
 from controller.rest.telling import told_image, told_page
 from controller.rest.writes.idempotency import GivenCreation
+from registry import Registry
 from registry.ground import Page, uuid7
 from registry.images import Image, Incoming, NewImage, Stored, check_image_url
 
@@ -84,9 +85,9 @@ def fetch_image(
         min_memory_mib=body.min_memory_mib,
     )
 
-    def create() -> Image:
+    def create(registry: Registry) -> Image:
         url = check_image_url(body.url, services.image_urls)
-        return services.registry.images.fetch(
+        return registry.images.fetch(
             new, url=url, sha256=body.sha256, signature=body.signature, actor=caller.actor
         )
 

@@ -22,7 +22,7 @@ from controller.rest.schemas.values import Name, PageOf, PageQuery
 from controller.rest.telling import told_network, told_page
 from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import NotFoundError, UnknownNameError
+from registry import NotFoundError, Registry, UnknownNameError
 from registry.ground import Page
 from registry.networks import Network, NetworkSource, Offers, Subnet
 
@@ -36,12 +36,10 @@ _ADAPTER: Final = TypeAdapter(Network)
 
 
 @router.post("", status_code=201, response_model=Network, responses=problems(403, 409))
-def add_network(
-    body: NetworkInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def add_network(body: NetworkInput, caller: Operator, creation: GivenCreation) -> Response:
     """Add a network."""
 
-    def create() -> Network:
+    def create(registry: Registry) -> Network:
         try:
             return registry.networks.add(
                 body.name,

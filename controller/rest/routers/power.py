@@ -41,12 +41,15 @@ class Switch:
         own_vm(self.services.registry, vm_id, self.caller)
         timeout_s = self._timeout_s(body)
 
-        def switch() -> Vm:
-            vms = self.services.registry.vms
-            vm = vms.switch(vm_id, event, timeout_s=timeout_s, actor=self.caller.actor)
-            return told_vm(vm, self.reader)
-
-        return self.creation.answer(body, switch, status=202, adapter=_VM)
+        return self.creation.answer(
+            body,
+            lambda registry: registry.vms.switch(
+                vm_id, event, timeout_s=timeout_s, actor=self.caller.actor
+            ),
+            status=202,
+            adapter=_VM,
+            shown=lambda vm: _VM.dump_json(told_vm(vm, self.reader)),
+        )
 
     def request(
         self, request_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput
@@ -55,14 +58,15 @@ class Switch:
         own_request(self.services.registry, request_id, self.caller)
         timeout_s = self._timeout_s(body)
 
-        def switch() -> Request:
-            requests = self.services.registry.requests
-            request = requests.switch(
+        return self.creation.answer(
+            body,
+            lambda registry: registry.requests.switch(
                 request_id, event, timeout_s=timeout_s, actor=self.caller.actor
-            )
-            return told_request(request, self.reader)
-
-        return self.creation.answer(body, switch, status=202, adapter=_REQUEST)
+            ),
+            status=202,
+            adapter=_REQUEST,
+            shown=lambda request: _REQUEST.dump_json(told_request(request, self.reader)),
+        )
 
     def _timeout_s(self, body: ShutdownInput | StartInput) -> int:
         if isinstance(body, StartInput):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final
 from uuid import UUID
@@ -36,7 +36,7 @@ from controller.rest.writes.idempotency import GivenCreation
 from controller.rest.writes.versions import GivenShown
 from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
 from registry.ground import Page
-from registry.journal import IdempotencyKey, StoredAnswer
+from registry.journal import IdempotencyKey
 from registry.requests import Asking, Request, check_asked, goes_together
 
 log: Final = structlog.get_logger(__name__)
@@ -87,15 +87,12 @@ async def ask_for_vms(
         reservation=body.reservation,
     )
 
-    async def create(
-        key: IdempotencyKey | None, answered: Callable[[Request], StoredAnswer]
-    ) -> Request:
+    async def create(key: IdempotencyKey | None) -> Request:
         asking = Asking(
             asked=asked,
             actor=caller.actor,
             over_quota=services.over_quota,
             idempotency=key,
-            answered=lambda made: answered(told_request(made, reader)),
             call=request.scope["state"].get("writing"),
         )
         try:
@@ -105,9 +102,12 @@ async def ask_for_vms(
             named = reader.host(error.key) if error.kind == "host" else error.key
             raise UnknownNameError(field, error.kind, named) from error
         log.info("request_accepted", request_id=str(made.id), tenant=tenant, count=made.count)
-        return told_request(made, reader)
+        return made
 
-    return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER)
+    def shown(made: Request) -> bytes:
+        return _ADAPTER.dump_json(told_request(made, reader))
+
+    return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
 
 @router.get("", response_model=PageOf[Request], responses=problems(403))

@@ -30,13 +30,11 @@ _ADAPTER: Final = TypeAdapter(Reservation)
 
 
 @router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
-def reserve(
-    body: ReservationInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def reserve(body: ReservationInput, caller: AnyCaller, creation: GivenCreation) -> Response:
     """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
     tenant = _tenant_asked_for(body, caller)
 
-    def ask() -> Reservation:
+    def ask(registry: Registry) -> Reservation:
         try:
             return registry.reservations.ask(
                 tenant=tenant,

@@ -34,13 +34,11 @@ def list_resources(caller: AnyCaller, registry: GivenRegistry) -> Page[ResourceD
 
 
 @router.post("", status_code=201, response_model=ResourceDef, responses=problems(403, 409))
-def add_resource(
-    body: ResourceInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def add_resource(body: ResourceInput, caller: Operator, creation: GivenCreation) -> Response:
     """Add a resource. Hosts offer none of it until an operator sets their capacity."""
     return creation.answer(
         body,
-        lambda: registry.resources.add(body.name, body.unit, actor=caller.actor),
+        lambda registry: registry.resources.add(body.name, body.unit, actor=caller.actor),
         status=201,
         adapter=_ADAPTER,
     )

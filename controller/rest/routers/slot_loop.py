@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Security
 from pydantic import TypeAdapter
@@ -22,7 +22,7 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-_ADAPTER: TypeAdapter[SlotLoop] = TypeAdapter(SlotLoop)
+_ADAPTER: Final = TypeAdapter(SlotLoopStatus)
 
 
 @router.get("")
@@ -32,15 +32,14 @@ def show_slot_loop(caller: AnyCaller, registry: GivenRegistry) -> SlotLoop:
 
 
 @router.post("/pause", response_model=SlotLoop, responses=problems(403, 409))
-def pause_slot_loop(
-    body: PauseInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def pause_slot_loop(body: PauseInput, caller: Operator, creation: GivenCreation) -> Response:
     """Pause the slot loop until resumed. Workers keep creating and deleting VMs."""
     return creation.answer(
         body,
-        lambda: _told(registry.slot_loop.pause(body.reason, actor=caller.actor), caller),
+        lambda registry: registry.slot_loop.pause(body.reason, actor=caller.actor),
         status=200,
         adapter=_ADAPTER,
+        shown=lambda status: _told(status, caller).model_dump_json().encode(),
     )
 
 
@@ -48,15 +47,15 @@ def pause_slot_loop(
 def resume_slot_loop(
     body: Annotated[ResumeInput, Body(default_factory=ResumeInput)],
     caller: Operator,
-    registry: GivenRegistry,
     creation: GivenCreation,
 ) -> Response:
     """Resume the slot loop with the next slot."""
     return creation.answer(
         body,
-        lambda: _told(registry.slot_loop.resume(body.reason, actor=caller.actor), caller),
+        lambda registry: registry.slot_loop.resume(body.reason, actor=caller.actor),
         status=200,
         adapter=_ADAPTER,
+        shown=lambda status: _told(status, caller).model_dump_json().encode(),
     )
 
 

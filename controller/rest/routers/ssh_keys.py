@@ -16,7 +16,7 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import SshKeyInput, SshKeysQuery
 from controller.rest.schemas.values import PageOf
 from controller.rest.writes.idempotency import GivenCreation
-from registry import InvalidError, NotFoundError, UnknownNameError
+from registry import InvalidError, NotFoundError, Registry, UnknownNameError
 from registry.ground import Page
 from registry.tenancy import SshKey
 
@@ -30,13 +30,11 @@ _ADAPTER: Final = TypeAdapter(SshKey)
 
 
 @router.post("", status_code=201, response_model=SshKey, responses=problems(403, 409))
-def add_ssh_key(
-    body: SshKeyInput, caller: AnyCaller, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: GivenCreation) -> Response:
     """Add a public key to every VM that is created for the tenant from now on."""
     tenant = _tenant_of(body, caller)
 
-    def create() -> SshKey:
+    def create(registry: Registry) -> SshKey:
         try:
             return registry.ssh_keys.add(
                 body.name, body.public_key, tenant=tenant, actor=caller.actor

@@ -19,7 +19,7 @@ from controller.rest.schemas.tenants import Effects, Rehearsal, TenantChange, Te
 from controller.rest.schemas.values import Name, PageOf, SearchQuery
 from controller.rest.writes.idempotency import JSON_TYPE, GivenCreation
 from controller.rest.writes.versions import GivenShown
-from registry import NotFoundError, UnknownNameError
+from registry import NotFoundError, Registry, UnknownNameError
 from registry.ground import Page
 from registry.tenancy import Tenant
 
@@ -69,16 +69,15 @@ def admit_tenant(
 
     A tenant begins with the site's default quota, if it has one.
     """
-    registry = services.registry
     default_quota = services.default_quota
     asked = body.model_dump() | {"actor": caller.actor, "default_quota": default_quota}
     if query.dry_run:
         with _pointing_at_the_body():
-            before, after = registry.views.rehearse_add(**asked)
+            before, after = services.registry.views.rehearse_add(**asked)
         content = Effects(tenants=list(effects(before, after))).model_dump_json()
         return Response(content, media_type=JSON_TYPE)
 
-    def create() -> Tenant:
+    def create(registry: Registry) -> Tenant:
         with _pointing_at_the_body():
             return registry.tenants.add(**asked)
 

@@ -16,9 +16,9 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import TokenCreated, TokenInput
 from controller.rest.schemas.values import PageOf, PageQuery
 from controller.rest.writes.idempotency import GivenCreation
-from registry import InvalidError, NotFoundError, UnknownNameError
+from registry import InvalidError, NotFoundError, Registry, UnknownNameError
 from registry.ground import Page
-from registry.tenancy import Token
+from registry.tenancy import SaltedToken, Token
 
 router = APIRouter(
     prefix="/tokens",
@@ -33,14 +33,14 @@ own = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-_ADAPTER: Final = TypeAdapter(TokenCreated)
+_ADAPTER: Final = TypeAdapter(SaltedToken)
 
 
 @router.post("", status_code=201, response_model=TokenCreated, responses=problems(403, 409))
 def make_token(
     body: TokenInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
-    """Create a token. Only this answer shows its secret."""
+    """Create a token. Only this answer shows its secret, and one repeated by the same caller."""
     if body.role == "operator" and body.tenant is not None:
         raise InvalidError("tenant", body.tenant, "null for an operator's token")
     if body.role == "tenant" and body.tenant is None:
@@ -50,23 +50,27 @@ def make_token(
     if body.ttl_s is not None:
         ttl_s = None if body.ttl_s == "never" else body.ttl_s
 
-    def create() -> TokenCreated:
+    def create(registry: Registry) -> SaltedToken:
+        derivation = creation.derivation()
         try:
-            token, secret = services.registry.tokens.create(
+            token, _ = registry.tokens.create(
                 role=body.role,
                 tenant=body.tenant,
                 name=body.name,
                 read_only=body.read_only,
                 ttl_s=ttl_s,
                 actor=caller.actor,
+                derivation=derivation,
             )
         except NotFoundError as error:
             raise UnknownNameError("tenant", "tenant", body.tenant) from error
-        return TokenCreated.of(token, secret)
+        return SaltedToken(token=token, salt=derivation.salt)
 
-    return creation.answer(
-        body, create, status=201, adapter=_ADAPTER, kept=TokenCreated.without_secret
-    )
+    def shown(made: SaltedToken) -> bytes:
+        secret = creation.derivation(made.salt).token()
+        return TokenCreated.of(made.token, secret).model_dump_json().encode()
+
+    return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown, of_caller=True)
 
 
 @router.get("", response_model=PageOf[Token], responses=problems(403))

@@ -42,13 +42,11 @@ def show_vm_type(name: Name, caller: AnyCaller, registry: GivenRegistry) -> VmTy
 
 
 @router.post("", status_code=201, response_model=VmType, responses=problems(403, 409))
-def offer_vm_type(
-    body: VmTypeInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def offer_vm_type(body: VmTypeInput, caller: Operator, creation: GivenCreation) -> Response:
     """Add a VM type."""
     return creation.answer(
         body,
-        lambda: registry.vm_types.add(
+        lambda registry: registry.vm_types.add(
             body.name, body.resources, limits=body.limits, actor=caller.actor
         ),
         status=201,

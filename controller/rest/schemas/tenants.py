@@ -128,7 +128,9 @@ class TokenCreated(BaseModel):
     login: Literal["link", "oidc"] | None = Field(
         None, description="How a login gave it; null: made by hand."
     )
-    secret: str | None = Field(description="Null in an answer repeated for its Idempotency-Key.")
+    secret: str | None = Field(
+        description="An answer repeated for its Idempotency-Key shows it again."
+    )
 
     @classmethod
     def of(cls, token: Token, secret: str) -> TokenCreated:
@@ -146,7 +148,3 @@ class TokenCreated(BaseModel):
             login=token.login,
             secret=secret,
         )
-
-    def without_secret(self) -> TokenCreated:
-        """Return the part that may be stored."""
-        return self.model_copy(update={"secret": None})

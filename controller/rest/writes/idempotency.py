@@ -1,16 +1,15 @@
 """Creating POSTs that may be sent twice: the header Idempotency-Key.
 
-A client that saw no answer repeats the call with the same key. The first answer is
-kept for 24 hours per tenant and given again. Refusals are not kept: nothing was made,
-so the call may be tried again with the same key.
+A client that saw no answer repeats the call with the same key. What the first call made is kept
+with the key for 24 hours, in the transaction that made it (`registry.ground.once`), and is
+answered again. Refusals are not kept: nothing was made, so the call may be tried again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeVar
 
 from fastapi import Depends, Header
@@ -19,13 +18,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.rest.callers.auth import caller_of
-from controller.rest.dependencies import registry_of, services_of
+from controller.rest.callers.auth import CREDENTIALS, Caller, caller_of
+from controller.rest.dependencies import services_of
 from controller.rest.problems import patterns
-from controller.rest.problems.documents import KINDS
 from controller.rest.writes.audit import note_route
-from registry import AnsweredBeforeError, Registry
-from registry.journal import IdempotencyKey, StoredAnswer
+from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError
+from registry.journal import AuditedCall, IdempotencyKey, Once, kept_record
+from registry.tenancy import Derivation
 
 REPLAYED_HEADER: Final = "Idempotency-Replayed"
 JSON_TYPE: Final = "application/json"
@@ -48,88 +47,124 @@ class Creation:
     """One creating POST; does its work once per key."""
 
     registry: Registry
-    scope: str
+    caller: Caller
+    call: AuditedCall | None
     path: str
     key: str | None
-    writing: Callable[[], Registry]  #: where writes are known to be the call's
+    credential: str = field(repr=False)  #: the secret of the caller's token
 
     def answer(
         self,
         body: BaseModel,
-        create: Callable[[], T],
+        create: Callable[[Registry], T],
         *,
         status: int,
         adapter: TypeAdapter[T],
-        kept: Callable[[T], T] = lambda made: made,
+        shown: Callable[[T], bytes] | None = None,
+        of_caller: bool = False,
     ) -> Response:
-        """Create and answer, or give the answer of the first call with this key.
+        """Create and answer, or answer with what the first call with this key made.
 
-        ``kept`` turns what was made into what may be stored: secrets may not.
+        Parameters
+        ----------
+        create : callable
+            Makes a record in one transaction of the register center that it is given.
+        adapter : TypeAdapter
+            Of such records.
+        shown : callable, optional
+            Returns the answer that a record is shown by; by default the record itself.
+        of_caller : bool
+            Only the caller's own token repeats the call, not another of its tenant.
         """
-        key = self.key_of(body)
+        show = adapter.dump_json if shown is None else shown
+        key = self.key_of(body, status, of_caller=of_caller)
+        registry = self.registry.for_call(self.call, once=None if key is None else Once(key))
         if key is None:
-            return _json(adapter.dump_json(create()), status)
-        self.registry.idempotency.forget_old()
-        keys = self.writing().idempotency
-        stored = keys.begin(key.scope, key.key, key.fingerprint)
-        if stored is not None:
-            return _json(stored.body.encode(), stored.status, replayed=True)
+            return _json(show(create(registry)), status)
+        keys = self.registry.idempotency
+        keys.forget_old()
         try:
-            made = create()
-        except tuple(KINDS):
-            keys.abandon(key.scope, key.key)
-            raise
-        stored_body = adapter.dump_json(kept(made)).decode()
-        keys.complete(key.scope, key.key, status, stored_body)
-        return _json(adapter.dump_json(made), status)
+            # First: what was made already may be why it cannot be made.
+            keys.check_unused(key)
+            try:
+                made = create(registry)
+            except AnsweredBeforeError:
+                raise
+            except RegistryError:
+                keys.check_unused(key)  # by the same call, just now
+                raise
+        except AnsweredBeforeError as before:
+            return _repeated(before, adapter, show)
+        return _json(show(made), status)
 
     async def answer_of_one(
         self,
         body: BaseModel,
-        create: Callable[[IdempotencyKey | None, Callable[[T], StoredAnswer]], Awaitable[T]],
+        create: Callable[[IdempotencyKey | None], Awaitable[T]],
         *,
         status: int,
         adapter: TypeAdapter[T],
+        shown: Callable[[T], bytes],
     ) -> Response:
-        """The same where creating is one transaction, which keeps the key and the answer too."""
-        told: list[tuple[T, StoredAnswer]] = []
-
-        def answered(made: T) -> StoredAnswer:
-            answer = StoredAnswer(status=status, body=adapter.dump_json(made).decode())
-            told[:] = [(made, answer)]
-            return answer
-
-        key = self.key_of(body)
+        """Do the same for what is made together with what others ask for."""
+        key = self.key_of(body, status)
         if key is not None and self.registry.idempotency.may_forget():
             await run_in_threadpool(self.registry.idempotency.forget_old)
         try:
-            made = await create(key, answered)
+            return _json(shown(await create(key)), status)
         except AnsweredBeforeError as before:
-            return _json(before.body.encode(), before.status, replayed=True)
-        # Made of it once: a transaction that was tried again made another thing of it.
-        kept = next((answer for thing, answer in told if thing is made), None)
-        answer = kept if kept is not None else answered(made)
-        return _json(answer.body.encode(), answer.status)
+            return _repeated(before, adapter, shown)
 
-    def key_of(self, body: BaseModel) -> IdempotencyKey | None:
+    def key_of(
+        self, body: BaseModel, status: int, *, of_caller: bool = False
+    ) -> IdempotencyKey | None:
         """Return the caller's key, bound to its scope and to what this body means."""
         if self.key is None:
             return None
         # Spaces, order and spelt-out defaults aside: what means the same is the same.
         meaning = f"{self.path}\n{body.model_dump_json()}"
+        scope = f"{self.caller.scope}:{self.caller.token_id}" if of_caller else self.caller.scope
         fingerprint = hashlib.sha256(meaning.encode()).hexdigest()
-        return IdempotencyKey(scope=self.scope, key=self.key, fingerprint=fingerprint)
+        return IdempotencyKey(scope=scope, key=self.key, fingerprint=fingerprint, status=status)
+
+    def derivation(self, salt: str | None = None) -> Derivation:
+        """Return how a secret is made for the caller; with its salt: made again."""
+        if salt is None:
+            return Derivation.random(self.credential)
+        return Derivation(self.credential, salt)
 
 
 # It asks for what it needs by itself: each dependency costs every call that creates something.
 async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
-    registry, scope = services_of(request).registry, caller_of(request).scope
-    writing = partial(registry_of, request)
-    return Creation(registry, scope, request.scope["path"], key, writing)
+    sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
+    assert sent is not None  # noqa: S101 - whoever has a caller was let in by it
+    return Creation(
+        registry=services_of(request).registry,
+        caller=caller_of(request),
+        call=request.scope.setdefault("state", {}).get("writing"),
+        path=request.scope["path"],
+        key=key,
+        credential=sent[1],
+    )
 
 
 GivenCreation = Annotated[Creation, Depends(_creation)]
+
+
+def _repeated(
+    before: AnsweredBeforeError, adapter: TypeAdapter[T], shown: Callable[[T], bytes]
+) -> Response:
+    try:
+        record = kept_record(adapter, before.body)
+    except ValueError as error:
+        raise ConflictError(
+            f"the first call with Idempotency-Key {before.key!r} did its work, and was answered"
+            f" {before.status} by another release of fuga, which this one cannot repeat: look for"
+            " what it made"
+        ) from error
+    content = before.body.encode() if record is None else shown(record)
+    return _json(content, before.status, replayed=True)
 
 
 def _json(content: bytes, status: int, *, replayed: bool = False) -> Response:

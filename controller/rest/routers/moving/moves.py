@@ -50,16 +50,14 @@ _ADAPTER: Final = TypeAdapter(Move)
 
 
 @router.post("", status_code=201, response_model=Move, responses=problems(403, 409))
-def move_vm(
-    body: MoveInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def move_vm(body: MoveInput, caller: Operator, creation: GivenCreation) -> Response:
     """Move a VM to another host: live while its guest runs, cold while it is off.
 
     The answer is a move that has been accepted: room is held for the VM where it arrives, and
     a worker carries it out. A refusal (`move_refused`) names its `obstacle`.
     """
 
-    def create() -> Move:
+    def create(registry: Registry) -> Move:
         try:
             vm = registry.vms.get(body.vm)
         except NotFoundError:
@@ -111,7 +109,6 @@ def cancel_move(
     move_id: UUID,
     body: Annotated[MoveCancelInput, Body(default_factory=MoveCancelInput)],
     caller: Operator,
-    registry: GivenRegistry,
     creation: GivenCreation,
 ) -> Response:
     """End a move with the VM where it was; one that a worker carries out ends with its next step.
@@ -119,7 +116,7 @@ def cancel_move(
     A guest that has already arrived stays where it arrived, and the move is `moved`.
     """
 
-    def cancel() -> Move:
+    def cancel(registry: Registry) -> Move:
         return registry.moves.cancel(move_id, actor=caller.actor)
 
     return creation.answer(body, cancel, status=202, adapter=_ADAPTER)

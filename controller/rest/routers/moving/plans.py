@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -34,13 +33,11 @@ _ADAPTER: Final = TypeAdapter(Plan)
 
 
 @router.post("", status_code=202, response_model=Plan, responses=problems(403, 404, 409))
-def ask_for_plan(
-    body: PlanInput, caller: Operator, registry: GivenRegistry, creation: GivenCreation
-) -> Response:
+def ask_for_plan(body: PlanInput, caller: Operator, creation: GivenCreation) -> Response:
     """Have the control centre decide a plan. It is `proposed` once it is decided."""
     return creation.answer(
         body,
-        lambda: registry.plans.ask(
+        lambda registry: registry.plans.ask(
             PlanKind(body.kind), body.arguments, approve=body.approve, actor=caller.actor
         ),
         status=202,
@@ -81,10 +78,11 @@ def _add_step(step: str, taken_by: Callable[[Registry], Callable[..., Plan]], ab
         id: UUID,  # noqa: A002
         body: Annotated[PlanStep, Body(default_factory=PlanStep)],
         caller: Operator,
-        registry: GivenRegistry,
         creation: GivenCreation,
     ) -> Response:
-        take = partial(taken_by(registry), id, actor=caller.actor)
+        def take(registry: Registry) -> Plan:
+            return taken_by(registry)(id, actor=caller.actor)
+
         return creation.answer(body, take, status=202, adapter=_ADAPTER)
 
     router.add_api_route(

@@ -27,7 +27,7 @@ from controller.rest.schemas.rolls import (
 )
 from controller.rest.schemas.values import PageOf
 from controller.rest.writes.idempotency import GivenCreation
-from registry import ConflictError, HostHealth, InvalidError
+from registry import ConflictError, HostHealth, InvalidError, Registry
 from registry.ground import Page
 from registry.moves import (
     CommandEnd,
@@ -61,9 +61,8 @@ def begin_roll(
     The turns are planned, each after those before it, as far as that takes some seconds;
     `checked` of the answer says how many. A refusal (`conflict`) names VMs without a place.
     """
-    registry = services.registry
 
-    def create() -> RollClaim:
+    def create(registry: Registry) -> RollClaim:
         targets = registry.rolls.targets(body.hosts, body.left_out)
         _check_up(targets)
         keys = [each.id for each in targets]
@@ -116,12 +115,11 @@ def resume_roll(
     id: UUID,  # noqa: A002
     body: RollDriver,
     caller: Operator,
-    registry: GivenRegistry,
     creation: GivenCreation,
 ) -> Response:
     """Take over a roll that stopped, or whose driver is gone. What failed is tried again."""
 
-    def resume() -> RollClaim:
+    def resume(registry: Registry) -> RollClaim:
         return registry.rolls.resume(
             id,
             driver=body.driver,
@@ -159,12 +157,14 @@ def cancel_roll(
     id: UUID,  # noqa: A002
     body: Annotated[RollCancelInput, Body(default_factory=RollCancelInput)],
     caller: Operator,
-    registry: GivenRegistry,
     creation: GivenCreation,
 ) -> Response:
     """End a roll. A driver first waits for hosts at work; the others stay as they are."""
     return creation.answer(
-        body, lambda: registry.rolls.cancel(id, actor=caller.actor), status=202, adapter=_ROLL
+        body,
+        lambda registry: registry.rolls.cancel(id, actor=caller.actor),
+        status=202,
+        adapter=_ROLL,
     )
 
 

@@ -36,7 +36,7 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-_VIEW: Final = TypeAdapter(WhatIfView)
+_ADAPTER: Final = TypeAdapter(WhatIf)
 _ALL: Final = "all"
 
 
@@ -48,18 +48,16 @@ def ask_what_if(
 
     One runs at a time; three others wait for it, more are refused.
     """
-    made: list[WhatIf] = []
 
-    def create() -> WhatIfView:
-        asked = _checked(services.registry, body)
-        carrier = services.what_ifs.carrier
-        made.append(services.registry.what_ifs.ask(asked, carrier, actor=caller.actor))
-        return _view(made[-1])
+    def create(registry: Registry) -> WhatIf:
+        asked = _checked(registry, body)
+        return registry.what_ifs.ask(asked, services.what_ifs.carrier, actor=caller.actor)
 
-    answer = creation.answer(body, create, status=201, adapter=_VIEW)
-    for each in made:
-        services.what_ifs.start(each.id, each.asked)
-    return answer
+    def shown(made: WhatIf) -> bytes:
+        services.what_ifs.start(made.id, made.asked)  # also if the first call died before it
+        return _bytes(made)
+
+    return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
 
 @router.get("", response_model=PageOf[WhatIfView], responses=problems(403))
@@ -84,20 +82,24 @@ def cancel_what_if(
     id: UUID,  # noqa: A002
     body: Annotated[WhatIfCancelInput, Body(default_factory=WhatIfCancelInput)],
     caller: Operator,
-    registry: GivenRegistry,
     creation: GivenCreation,
 ) -> Response:
     """End a what-if that waits or runs."""
     return creation.answer(
         body,
-        lambda: _view(registry.what_ifs.cancel(id, actor=caller.actor)),
+        lambda registry: registry.what_ifs.cancel(id, actor=caller.actor),
         status=202,
-        adapter=_VIEW,
+        adapter=_ADAPTER,
+        shown=_bytes,
     )
 
 
 def _view(found: WhatIf) -> WhatIfView:
     return WhatIfView.model_validate(found, from_attributes=True)
+
+
+def _bytes(found: WhatIf) -> bytes:
+    return _view(found).model_dump_json().encode()
 
 
 def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:

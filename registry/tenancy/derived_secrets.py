@@ -1,0 +1,42 @@
+"""Secrets that a repeated call shows again, although nobody stores them.
+
+A secret follows from what its maker logs in with, which fuga does not store, and from a random
+salt, which is kept for a day with the call's Idempotency-Key. Neither alone tells anything of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+
+OF_TOKENS: Final = "fuga_"
+OF_CODES: Final = "fuga_once_"
+CODE_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How one secret is made, and made again."""
+
+    credential: str = field(repr=False)  #: the secret of the maker's own token
+    salt: str = field(repr=False)
+
+    @classmethod
+    def random(cls, credential: str) -> Derivation:
+        """Return one that makes secrets which nobody has had."""
+        return cls(credential, secrets.token_urlsafe(32))
+
+    def token(self) -> str:
+        """Return the secret of a token."""
+        return f"{OF_TOKENS}{self._text(OF_TOKENS, 32)}"
+
+    def login_code(self) -> str:
+        """Return the code of a link."""
+        return f"{OF_CODES}{self._text(OF_CODES, CODE_BYTES)}"
+
+    def _text(self, kind: str, size: int) -> str:
+        derived = hmac.digest(self.credential.encode(), f"{kind}{self.salt}".encode(), "sha256")
+        return base64.urlsafe_b64encode(derived[:size]).rstrip(b"=").decode()
