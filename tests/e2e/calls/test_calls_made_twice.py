@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -59,6 +59,12 @@ def _two_hosts(api: Api) -> str:
     return a_running_vm(api.registry, here)
 
 
+def _image(api: Api) -> Call:
+    services = api.app.state.services
+    api.app.state.services = replace(services, image_urls=("https://images.example.org/",))
+    return Call(path="/v1/images", body=IMAGE, other=IMAGE | {"format": "raw"}, one="images")
+
+
 def _move(api: Api) -> Call:
     body = {"vm": _two_hosts(api), "host": "h2", "reason": "test"}
     return Call(path="/v1/moves", body=body, other=body | {"reason": "other"}, one="moves")
@@ -72,7 +78,7 @@ def _move_anywhere(api: Api) -> Call:
 def _cancel_move(api: Api) -> Call:
     body = {"vm": _two_hosts(api), "host": "h2", "reason": "test"}
     move = api.operator.post("/v1/moves", json=body).json()
-    return Call(path=f"/v1/moves/{move['id']}/cancel", one="vm_move events")
+    return Call(path=f"/v1/moves/{move['id']}/cancel", one="move_state events")
 
 
 def _plan(api: Api) -> str:
@@ -101,11 +107,11 @@ def _approve(api: Api) -> Call:
         document={},
         actor="control",
     )
-    return Call(path=f"/v1/plans/{plan}/approve", one="plan events")
+    return Call(path=f"/v1/plans/{plan}/approve", one="plan_state events")
 
 
 def _cancel_plan(api: Api) -> Call:
-    return Call(path=f"/v1/plans/{_plan(api)}/cancel", one="plan events")
+    return Call(path=f"/v1/plans/{_plan(api)}/cancel", one="plan_state events")
 
 
 def _roll(api: Api) -> Call:
@@ -121,17 +127,21 @@ def _a_roll(api: Api) -> Any:
 def _resume_roll(api: Api) -> Call:
     claim = _a_roll(api)
     drivers = f"/v1/rolls/{claim['roll']['id']}/drivers/{claim['token']}"
-    api.operator.put(drivers, json={"leave": True})
+    failed = {"host": "h1", "error": "exit status 3"}
+    for step in ({}, {}, {"begun": ["h1"]}, {"ended": [failed]}, {"leave": True}):
+        api.operator.put(drivers, json=step)
     body = {"command": "./update", "driver": "fuga on desk"}
     path = f"/v1/rolls/{claim['roll']['id']}/resume"
-    return Call(path=path, body=body, other=body | {"command": "true"}, one="roll events")
+    return Call(path=path, body=body, other=body | {"command": "true"}, one="roll_state events")
 
 
 def _cancel_roll(api: Api) -> Call:
     claim = _a_roll(api)
     drivers = f"/v1/rolls/{claim['roll']['id']}/drivers/{claim['token']}"
-    api.operator.put(drivers, json={"leave": True})
-    return Call(path=f"/v1/rolls/{claim['roll']['id']}/cancel", one="roll events")
+    failed = {"host": "h1", "error": "exit status 3"}
+    for step in ({}, {}, {"begun": ["h1"]}, {"ended": [failed]}, {"leave": True}):
+        api.operator.put(drivers, json=step)
+    return Call(path=f"/v1/rolls/{claim['roll']['id']}/cancel", one="roll_state events")
 
 
 def _console(api: Api) -> Call:
@@ -178,8 +188,8 @@ def _resume_loop(api: Api) -> Call:
 
 
 def _cancel_what_if(api: Api) -> Call:
-    what_if = api.operator.post("/v1/what-ifs", json={"policy": "drf"})
-    return Call(path=f"/v1/what-ifs/{what_if.json()['id']}/cancel", one="what_if events")
+    what_if = api.operator.post("/v1/what-ifs", json={"policy": "best_fit"})
+    return Call(path=f"/v1/what-ifs/{what_if.json()['id']}/cancel", one="what_if_state events")
 
 
 def _plain(
@@ -197,7 +207,7 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
         "/v1/hosts": _plain(
             "hosts", {"name": "h1", "uri": "qemu+tls://h1/system"}, "hosts", labels=["ssd"]
         ),
-        "/v1/images": _plain("images", IMAGE, "images", format="raw"),
+        "/v1/images": _image,
         "/v1/login/links": _plain("login/links", {}, "login_codes", read_only=True),
         "/v1/moves": _move,
         "/v1/moves without a host": _move_anywhere,
@@ -228,7 +238,7 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
         "/v1/requests/{request_id}/stop": _switch_request("stop"),
         "/v1/reservations": _plain(
             "reservations",
-            {"vm_type": "small", "count": 1, "starts_in_s": 3600, "for_s": 3600},
+            {"vm_type": "small", "count": 1, "for_s": 3600},
             "reservations",
             by="tenant_a",
             count=2,
@@ -256,7 +266,7 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
         "/v1/vms/{vm_id}/reboot": _switch_vm("reboot"),
         "/v1/vms/{vm_id}/start": _switch_vm("start"),
         "/v1/vms/{vm_id}/stop": _switch_vm("stop"),
-        "/v1/what-ifs": _plain("what-ifs", {"policy": "drf"}, "what_ifs", hours=2),
+        "/v1/what-ifs": _plain("what-ifs", {"policy": "best_fit"}, "what_ifs", hours=2),
         "/v1/what-ifs/{id}/cancel": _cancel_what_if,
     }
 )
