@@ -72,7 +72,7 @@ class WhatIfs:
         self._starting = threading.Lock()
 
     def start(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
-        """Carry one that was just asked for; twice is once, and not what another process carries."""
+        """Carry one that is new; twice is once, and what another process carries is left to it."""
         thread = threading.Thread(
             target=self._carry, args=(id, asked), name=f"what-if {id}", daemon=True
         )

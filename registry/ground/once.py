@@ -38,6 +38,9 @@ ABANDONED_AFTER: Final = timedelta(seconds=60)
 MAX_KEY: Final = 255
 #: Before each record. Earlier releases kept answers, in which this is not.
 _RECORD: Final = '{"record":'
+#: Before each fingerprint. Processes of earlier releases take it for another body's, and refuse
+#: the call: they would show the record as if it were their answer, with names of hosts.
+_MARK: Final = "record:"
 _ONCE: Final = "once"
 _HELD_UP: Final = "55P03"
 
@@ -105,7 +108,7 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
     """
     if not is_key(key.key):
         raise InvalidError("Idempotency-Key", key.key, f"1 to {MAX_KEY} printable characters")
-    fresh = {"scope": key.scope, "key": key.key, "fingerprint": key.fingerprint}
+    fresh = {"scope": key.scope, "key": key.key, "fingerprint": f"{_MARK}{key.fingerprint}"}
     try:
         while True:
             begun: datetime | None = connection.scalar(_claim(connection.dialect.name), fresh)
@@ -124,7 +127,7 @@ def check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
     """Raise what `claim_key` raises if a key that is there was used for something."""
     if row.now - row.first_used_at > KEPT:
         return
-    if row.fingerprint != key.fingerprint:
+    if row.fingerprint.removeprefix(_MARK) != key.fingerprint:
         raise IdempotencyConflictError(key.key)
     if row.status is not None:
         raise AnsweredBeforeError(key.key, row.status, row.body)
@@ -135,7 +138,7 @@ def check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
 def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> datetime:
     check_unused(key, row)
     now: datetime = row.now
-    taken = {"started_at": now, "first_used_at": now, "fingerprint": key.fingerprint}
+    taken = {"started_at": now, "first_used_at": now, "fingerprint": f"{_MARK}{key.fingerprint}"}
     taken |= {"request_id": None, "status": None, "body": None}
     connection.execute(update(keys).where(*_is(key)).values(**taken))
     return now
@@ -153,7 +156,7 @@ def claim_keys(
         {
             "scope": key.scope,
             "key": key.key,
-            "fingerprint": key.fingerprint,
+            "fingerprint": f"{_MARK}{key.fingerprint}",
             "started_at": now,
             "first_used_at": now,
         }
@@ -177,7 +180,7 @@ def keep_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey,
             "scope": key.scope,
             "key": key.key,
             "status": key.status,
-            "body": f"{_RECORD}{_adapter(type(record)).dump_json(record).decode()}}}",
+            "body": f"{_RECORD}{_adapter_of(record).dump_json(record).decode()}}}",
         }
         for key, record in of_keys
     ]
@@ -203,6 +206,11 @@ AGAIN: Final = select(keys, UtcNow().label("now")).where(
 def _claim(dialect: str) -> Any:
     claim = absent(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
     return claim.returning(keys.c.started_at)
+
+
+def _adapter_of(record: Any) -> TypeAdapter[Any]:
+    kind: Any = type(record)
+    return _adapter(kind)
 
 
 @cache

@@ -14,9 +14,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from pydantic import TypeAdapter
 
 from registry import AnsweredBeforeError, QuotaExceededError, QuotaExcess, Registry, RegistryError
-from registry.journal import AuditedCall, IdempotencyKey, StoredAnswer
+from registry.journal import AuditedCall, IdempotencyKey, kept_record
 from registry.requests import Asking, MembershipRule, Request, Rules, check_asked
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, add_group, add_tenant, add_vm_type
@@ -37,7 +38,7 @@ WRITTEN = {
     " JOIN tenants t ON t.id = r.tenant_id ORDER BY r.id",
     "events": "SELECT actor, kind, subject_type, tenant, from_state, to_state, event, reason, data"
     " FROM events WHERE kind = 'request_created' ORDER BY id",
-    "keys": "SELECT scope, key, fingerprint, status, body FROM idempotency_keys"
+    "keys": "SELECT scope, key, fingerprint, status, body IS NULL AS empty FROM idempotency_keys"
     " ORDER BY scope, key",
     "audit": "SELECT request_id, token, tenant, method, path, status FROM audit ORDER BY id",
 }
@@ -63,7 +64,6 @@ def a_call(draw: random.Random, number: int) -> dict[str, Any]:
         "tenant": tenant,
         "key": key,
         "fingerprint": draw.choice(("same", "same", "same", "other")),
-        "answered": draw.random() < 0.9,
         "audited": draw.random() < 0.7,
         "asked": {
             "vm_type": draw.choice(("small",) * 8 + ("large", "large", "none", "\x00")),
@@ -105,13 +105,8 @@ def an_asking(call: dict[str, Any], world: str) -> Asking:
         asked=check_asked(tenant=tenant, **call["asked"]),
         actor=f"tenant:{tenant}",
         idempotency=key,
-        answered=_answer if call["answered"] else None,
         call=audited_call,
     )
-
-
-def _answer(made: Request) -> StoredAnswer:
-    return StoredAnswer(status=201, body=f"{made.tenant} {made.count}")
 
 
 def alone(registry: Registry, asking: Asking) -> Request | str:
@@ -119,7 +114,9 @@ def alone(registry: Registry, asking: Asking) -> Request | str:
     try:
         return registry.requests.accept(asking)
     except AnsweredBeforeError as before:
-        return f"answered before: {before.status} {before.body}"
+        found = kept_record(TypeAdapter(Request), before.body)
+        assert found is not None
+        return f"answered before: {before.status} {found.tenant} {found.count}"
     except RegistryError as error:
         return str(said(error))
 
@@ -215,7 +212,7 @@ def test_what_stands_in_nobodys_way_is_accepted_together(register: Registry):
         for key, name, data in ((None, None, None), ("k1", "web", None), ("k2", None, b"data"))
     ]
     for number, call in enumerate(calls):
-        call |= {"number": number, "fingerprint": "same", "answered": True, "audited": True}
+        call |= {"number": number, "fingerprint": "same", "audited": True}
         call["asked"] |= {"vm_type": "small", "count": 1}
 
     askings = [an_asking(call, "w") for call in calls]
@@ -236,7 +233,7 @@ def test_what_stands_in_nobodys_way_is_accepted_together(register: Registry):
 def test_of_two_that_together_exceed_a_quota_the_second_is_refused(register: Registry):
     add_vm_type(register, "small")
     a_world(register, "w")
-    call = {"number": 0, "tenant": "few", "key": None, "answered": True, "audited": False}
+    call = {"number": 0, "tenant": "few", "key": None, "audited": False}
     askings = [
         an_asking({**call, "asked": {"vm_type": "small", "count": count}}, "w")
         for count in (3, 2, 1)
@@ -255,7 +252,7 @@ def test_of_two_that_together_exceed_a_quota_the_second_is_refused(register: Reg
 def test_one_key_twice_makes_one_request(register: Registry, raw: RawSql):
     add_vm_type(register, "small")
     a_world(register, "w")
-    call = {"number": 0, "tenant": "free", "key": "k", "fingerprint": "f", "answered": True}
+    call = {"number": 0, "tenant": "free", "key": "k", "fingerprint": "f"}
     call |= {"audited": False, "asked": {"vm_type": "small", "count": 1}}
     askings = [an_asking(call, "w") for _ in range(3)]
 
@@ -269,7 +266,7 @@ def test_one_key_twice_makes_one_request(register: Registry, raw: RawSql):
 def test_a_group_that_is_refused_whole_leaves_nothing_behind(register: Registry, raw: RawSql):
     add_vm_type(register, "small")
     a_world(register, "w")
-    call = {"number": 0, "tenant": "free", "fingerprint": "f", "answered": True, "audited": True}
+    call = {"number": 0, "tenant": "free", "fingerprint": "f", "audited": True}
     askings = [
         an_asking({**call, "key": key, "asked": {"vm_type": "small", "count": 1}}, "w")
         for key in ("k1", "k2")
@@ -291,7 +288,7 @@ def test_a_group_that_is_refused_whole_leaves_nothing_behind(register: Registry,
 def test_a_tenant_that_somebody_holds_holds_up_only_its_own(register: Registry, raw: RawSql):
     add_vm_type(register, "small")
     a_world(register, "w")
-    call = {"number": 0, "key": "k", "fingerprint": "f", "answered": True, "audited": False}
+    call = {"number": 0, "key": "k", "fingerprint": "f", "audited": False}
     held, free = (
         an_asking({**call, "tenant": tenant, "asked": {"vm_type": "small", "count": 1}}, "w")
         for tenant in ("few", "free")

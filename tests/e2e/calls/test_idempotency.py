@@ -8,10 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.rest.schemas.requests import RequestInput
-from controller.rest.writes.idempotency import Creation
-from tests.e2e.conftest import Api
+from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem
+from tests.raw_sql import RawSql
 
 BODY = {"vm_type": "small", "count": 2}
 
@@ -72,17 +71,16 @@ def test_tenants_do_not_share_keys(api: Api):
     assert len({answer.json()["id"] for answer in (a, b, o)}) == 3
 
 
-def test_while_the_first_call_is_in_progress_the_second_is_told_so(api: Api):
-    creation = Creation(api.registry, "tenant:a", "/v1/requests", "k1", lambda: api.registry)
-    first = creation.key_of(RequestInput(**BODY))
-    assert first is not None
-    api.registry.idempotency.begin(first.scope, first.key, first.fingerprint)
+def test_while_the_first_call_is_in_progress_the_second_is_told_so(api: Api, raw: RawSql):
+    """As a process of the release before begins: in a transaction of its own."""
+    ask(api.tenant_a, "k1")
+    raw.run("UPDATE idempotency_keys SET status = NULL, body = NULL, request_id = NULL")
 
-    meanwhile = ask(api.tenant_a, "k1")
+    second = ask(api.tenant_a, "k1")
 
-    assert "in progress" in the_problem(meanwhile, 409, "idempotency_in_progress")["detail"]
-    assert meanwhile.headers["retry-after"]
-    api.registry.idempotency.abandon(first.scope, first.key)
+    assert "in progress" in the_problem(second, 409, "idempotency_in_progress")["detail"]
+    assert second.headers["retry-after"]
+    raw.run("DELETE FROM idempotency_keys")
     assert ask(api.tenant_a, "k1").status_code == 201
 
 
@@ -107,15 +105,32 @@ def test_a_refused_call_may_be_tried_again_with_its_key(api: Api):
     assert again.status_code == 201
 
 
-def test_a_repeated_answer_never_holds_a_secret(api: Api):
-    body = {"role": "operator", "name": "night"}
+def test_a_repeated_token_shows_the_secret_that_authenticates_and_nobody_stores_it(
+    api: Api, raw: RawSql
+):
+    body = {"role": "tenant", "tenant": "a", "name": "night"}
     headers = {"Idempotency-Key": "k1"}
 
     first = api.operator.post("/v1/tokens", json=body, headers=headers).json()
     second = api.operator.post("/v1/tokens", json=body, headers=headers).json()
 
-    assert first["secret"]
-    assert second == {**first, "secret": None}
+    assert second == first
+    assert api.client(second["secret"]).get("/v1/requests").status_code == 200
+    assert second["secret"] not in str(raw.rows("SELECT * FROM idempotency_keys"))
+    assert second["secret"] not in str(raw.rows("SELECT * FROM tokens"))
+
+
+def test_another_token_of_the_same_role_is_not_shown_the_secret(api: Api):
+    """It has a key of the same name, but not what the secret follows from."""
+    body = {"role": "tenant", "tenant": "a", "name": "night"}
+    headers = {"Idempotency-Key": "k1"}
+    other = api.client(a_token(api.registry, None, "other"))
+
+    first = api.operator.post("/v1/tokens", json=body, headers=headers)
+    second = other.post("/v1/tokens", json=body, headers=headers)
+
+    assert first.json()["secret"]
+    the_problem(second, 409, "duplicate")
 
 
 @pytest.mark.parametrize(

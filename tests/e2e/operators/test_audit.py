@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -119,6 +120,31 @@ def test_a_call_with_a_key_has_one_row_and_its_repetition_another(api: Api):
         api.operator.post("/v1/tenants", json={"name": "new"}, headers={"Idempotency-Key": "k"})
 
     assert [each["status"] for each in entries(api)] == [201, 201]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/tenants", {"name": "a"}, 409),
+        ("/v1/tokens", {"role": "tenant", "tenant": "none", "name": "t"}, 422),
+        ("/v1/requests", {"vm_type": "none", "count": 1, "tenant": "a"}, 422),
+        ("/v1/reservations", {"vm_type": "none", "count": 1, "for_s": 60, "tenant": "a"}, 422),
+        ("/v1/requests", {"vm_type": "small", "count": 0, "tenant": "a"}, 422),
+    ],
+)
+def test_a_refusal_with_a_key_leaves_what_one_without_leaves(
+    api: Api, raw: RawSql, path: str, body: Any, status: int
+):
+    """Otherwise a tenant would fill the audit with refusals, each with another key."""
+    headers: tuple[dict[str, str], ...] = ({}, {"Idempotency-Key": "k1"}, {"Idempotency-Key": "k2"})
+    left = []
+    for each in headers:
+        answer = api.operator.post(path, json=body, headers=each)
+        assert answer.status_code == status, answer.text
+        left.append(raw.value("SELECT count(*) FROM audit"))
+
+    assert len({after - before for before, after in pairwise([0, *left])}) == 1, left
+    assert raw.value("SELECT count(*) FROM idempotency_keys") == 0
 
 
 def test_a_request_with_a_key_is_committed_with_how_its_call_ended(api: Api, raw: RawSql):

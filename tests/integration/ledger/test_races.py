@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from registry import (
@@ -29,8 +30,10 @@ from registry import (
 )
 from registry.ground.engine import ClashError, retried
 from registry.hosts import Host, Miss, MissPolicy
-from registry.journal import IdempotencyKey, StoredAnswer
+from registry.journal import IdempotencyKey, Once, kept_record
+from registry.requests import Request
 from registry.rounds import Placement
+from registry.tenancy import Tenant
 from tests.raw_sql import REFUSED, RawSql, raw_sql
 from tests.register import (
     ACTOR,
@@ -343,33 +346,32 @@ def test_a_host_and_a_resource_that_are_added_at_once_know_each_other(
     assert register.check() == []
 
 
-def test_the_same_key_used_twice_at_once_makes_one_request(
+def test_the_same_key_used_twice_at_once_does_its_work_once(
     register: Registry, other: Registry
 ) -> None:
-    with held_before_its_end(register) as start:
-        first = start(lambda: register.idempotency.begin("s", "k", "f"))
-        second = outcome(lambda: other.idempotency.begin("s", "k", "f"))
+    key = IdempotencyKey(scope="s", key="k", fingerprint="f")
+    one, two = (each.for_call(None, once=Once(key)) for each in (register, other))
 
-    assert first.result() is None
-    assert "in progress" in str(second)
+    with held_before_its_end(one) as start:
+        first = start(lambda: one.tenants.add("c", weight=1.0, actor=ACTOR))
+        second = outcome(lambda: two.tenants.add("c", weight=1.0, actor=ACTOR))
+
+    assert isinstance(second, AnsweredBeforeError)
+    assert kept_record(TypeAdapter(Tenant), second.body) == first.result()
 
 
-def test_a_key_that_makes_two_requests_at_once_makes_one_and_both_get_its_answer(
+def test_a_key_that_makes_two_requests_at_once_makes_one_and_both_get_its_record(
     register: Registry, other: Registry
 ) -> None:
     a_cluster(register)
-    fields: dict[str, Any] = {
-        "name": "web",
-        "idempotency": IdempotencyKey(scope="tenant:a", key="k", fingerprint="f"),
-        "answered": lambda made: StoredAnswer(status=201, body=str(made.id)),
-    }
+    key = IdempotencyKey(scope="tenant:a", key="k", fingerprint="f")
 
     with held_before_its_end(register) as start:
-        first = start(lambda: add_request(register, **fields))
-        second = outcome(lambda: add_request(other, **fields))
+        first = start(lambda: add_request(register, name="web", idempotency=key))
+        second = outcome(lambda: add_request(other, name="web", idempotency=key))
 
     assert isinstance(second, AnsweredBeforeError)
-    assert second.body == str(first.result().id)
+    assert kept_record(TypeAdapter(Request), second.body) == first.result()
     assert len(register.requests.list().items) == 1
 
 

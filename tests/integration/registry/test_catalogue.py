@@ -6,17 +6,19 @@ import hashlib
 from uuid import uuid4
 
 import pytest
+from pydantic import TypeAdapter
 
 from registry import (
+    AnsweredBeforeError,
     DuplicateError,
     IdempotencyConflictError,
-    IdempotencyInProgressError,
     InvalidError,
     NotFoundError,
     Registry,
 )
 from registry.ground.schema import metadata
-from registry.journal import StoredAnswer
+from registry.journal import IdempotencyKey, Once, kept_record
+from registry.tenancy import Tenant
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_host, add_request, add_tenant, add_vm_type
 
@@ -206,57 +208,55 @@ def test_tokens_are_paged(register: Registry) -> None:
 # ---- idempotency keys -------------------------------------------------------
 
 
-def test_the_first_caller_works_and_the_others_get_its_answer(register: Registry) -> None:
-    assert register.idempotency.begin("tenant:a", "k", "f") is None
-    with pytest.raises(IdempotencyInProgressError, match="in progress"):
-        register.idempotency.begin("tenant:a", "k", "f")
-    register.idempotency.complete("tenant:a", "k", 201, '{"id": 1}')
+def add_tenant_once(register: Registry, name: str, fingerprint: str = "f", **key: str) -> Tenant:
+    names = {"scope": "s", "key": "k"} | key
+    once = Once(IdempotencyKey(**names, fingerprint=fingerprint, status=201))
+    return register.for_call(None, once=once).tenants.add(name, weight=1.0, actor=ACTOR)
 
-    assert register.idempotency.begin("tenant:a", "k", "f") == StoredAnswer(
-        status=201, body='{"id": 1}'
-    )
+
+def test_the_first_caller_works_and_the_others_get_its_record(register: Registry) -> None:
+    first = add_tenant_once(register, "a")
+
+    with pytest.raises(AnsweredBeforeError) as again:
+        add_tenant_once(register, "a")
+
+    assert again.value.status == 201
+    assert kept_record(TypeAdapter(Tenant), again.value.body) == first
     with pytest.raises(IdempotencyConflictError, match="another body"):
-        register.idempotency.begin("tenant:a", "k", "g")
-    assert register.idempotency.begin("tenant:b", "k", "g") is None
-
-
-def test_an_answer_is_written_once(register: Registry) -> None:
-    register.idempotency.begin("s", "k", "f")
-    register.idempotency.complete("s", "k", 201, "first")
-    register.idempotency.complete("s", "k", 500, "second")
-    register.idempotency.abandon("s", "k")
-
-    assert register.idempotency.begin("s", "k", "f") == StoredAnswer(status=201, body="first")
+        add_tenant_once(register, "b", "g")
+    assert add_tenant_once(register, "b", "g", scope="t").name == "b"
 
 
 def test_a_call_that_came_to_nothing_may_be_tried_again(register: Registry) -> None:
-    register.idempotency.begin("s", "k", "f")
-    register.idempotency.abandon("s", "k")
+    add_tenant(register, "a")
+    with pytest.raises(DuplicateError):
+        add_tenant_once(register, "a")
 
-    assert register.idempotency.begin("s", "k", "other body") is None
+    assert add_tenant_once(register, "b", "other body").name == "b"
 
 
-def test_a_call_that_never_ended_is_taken_over_by_one(register: Registry, raw: RawSql) -> None:
-    register.idempotency.begin("s", "k", "f")
-    raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
+def test_a_store_that_keeps_nothing_does_not_do_its_work(register: Registry) -> None:
+    """Its call could not be answered again, and so would do its work twice."""
+    add_tenant(register, "a")
+    once = Once(IdempotencyKey(scope="s", key="k", fingerprint="f"))
 
-    assert register.idempotency.begin("s", "k", "f") is None
-    with pytest.raises(IdempotencyInProgressError):
-        register.idempotency.begin("s", "k", "f")
+    with pytest.raises(RuntimeError, match="nothing was kept"):
+        register.for_call(None, once=once).quotas.set("a", {"vms": 1}, actor=ACTOR)
+
+    assert register.quotas.get("a").limits == ()
 
 
 def test_a_key_is_forgotten_after_a_day(register: Registry, raw: RawSql) -> None:
-    register.idempotency.begin("s", "k", "f")
-    register.idempotency.complete("s", "k", 201, "x")
+    add_tenant_once(register, "a")
     raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
 
-    assert register.idempotency.begin("s", "k", "another body") is None
+    assert add_tenant_once(register, "b", "another body").name == "b"
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "é", "a\nb"])
 def test_what_is_no_key_is_refused(register: Registry, key: str) -> None:
     with pytest.raises(InvalidError, match="Idempotency-Key"):
-        register.idempotency.begin("s", key, "f")
+        add_tenant_once(register, "a", key=key)
 
 
 # ---- history ----------------------------------------------------------------

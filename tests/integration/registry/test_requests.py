@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import TypeAdapter
 
 from registry import (
     AnsweredBeforeError,
@@ -20,16 +22,31 @@ from registry import (
     VmDesired,
     VmObserved,
 )
-from registry.journal import IdempotencyKey, StoredAnswer
+from registry.journal import IdempotencyKey, kept_record
 from registry.networks import NetworkSource
-from registry.requests import MembershipRule, Request, Rules
+from registry.requests import Asking, MembershipRule, Request, Rules, check_asked
 from tests.builders import a_public_key
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
 
+KEY = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
 
-def an_answer(made: Request) -> StoredAnswer:
-    return StoredAnswer(status=201, body=str(made.id))
+
+def kept(register: Registry, key: IdempotencyKey) -> Request | None:
+    """Return the request that is kept with a key."""
+    with pytest.raises(AnsweredBeforeError) as before:
+        register.idempotency.check_unused(key)
+    assert before.value.status == key.status
+    return kept_record(TypeAdapter(Request), before.value.body)
+
+
+def begun_by_an_earlier_release(raw: RawSql, key: IdempotencyKey) -> None:
+    """Claim a key as such a process does: in a transaction of its own."""
+    now = raw.before("now", "0 seconds")
+    raw.run(
+        "INSERT INTO idempotency_keys (scope, key, fingerprint, started_at, first_used_at)"
+        f" VALUES ('{key.scope}', '{key.key}', '{key.fingerprint}', {now}, {now})"
+    )
 
 
 def test_a_request_comes_with_its_vms(register: Registry) -> None:
@@ -247,33 +264,17 @@ def test_vms_are_listed_by_tenant_request_host_and_name(register: Registry) -> N
 # ---- idempotency ------------------------------------------------------------
 
 
-def test_a_key_that_made_a_request_makes_no_other(register: Registry) -> None:
-    """As when the first caller died between the request and its answer."""
+def test_a_request_is_kept_with_its_key_which_makes_no_other(register: Registry) -> None:
     a_cluster(register)
-    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
-    first = add_request(register, 2, name="web", idempotency=key)
+    first = add_request(register, 2, name="web", idempotency=KEY)
 
-    again = add_request(register, 2, name="web", idempotency=key)
+    with pytest.raises(AnsweredBeforeError):
+        add_request(register, 2, name="web", idempotency=KEY)
 
-    assert again == first
+    assert kept(register, KEY) == first
     assert len(register.requests.list().items) == 1
     with pytest.raises(IdempotencyConflictError):
-        add_request(
-            register, 3, idempotency=IdempotencyKey(scope="tenant:a", key="k1", fingerprint="g")
-        )
-
-
-def test_a_request_is_kept_with_its_answer_which_is_given_again(register: Registry) -> None:
-    a_cluster(register)
-    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
-    first = add_request(register, idempotency=key, answered=an_answer)
-
-    with pytest.raises(AnsweredBeforeError) as again:
-        add_request(register, idempotency=key, answered=an_answer)
-
-    assert (again.value.status, again.value.body) == (201, str(first.id))
-    assert register.idempotency.begin(key.scope, key.key, "f") == an_answer(first)
-    assert len(register.requests.list().items) == 1
+        add_request(register, 3, idempotency=replace(KEY, fingerprint="g"))
 
 
 def test_a_key_whose_call_began_in_another_way_is_in_progress(
@@ -281,33 +282,66 @@ def test_a_key_whose_call_began_in_another_way_is_in_progress(
 ) -> None:
     """As a process of the release before begins: in a transaction of its own."""
     a_cluster(register)
-    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
-    register.idempotency.begin(key.scope, key.key, key.fingerprint)
+    begun_by_an_earlier_release(raw, KEY)
 
     with pytest.raises(IdempotencyInProgressError):
-        add_request(register, idempotency=key, answered=an_answer)
+        add_request(register, idempotency=KEY)
 
     raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
-    made = add_request(register, idempotency=key, answered=an_answer)
-    assert register.idempotency.begin(key.scope, key.key, "f") == an_answer(made)
+    made = add_request(register, idempotency=KEY)
+    assert kept(register, KEY) == made
+
+
+def test_an_earlier_release_takes_a_kept_record_for_another_body_and_does_not_show_it(
+    register: Registry, raw: RawSql
+) -> None:
+    a_cluster(register)
+    begun_by_an_earlier_release(raw, KEY)
+    raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
+    add_request(register, idempotency=KEY)
+    add_request(register, idempotency=replace(KEY, key="k2"))
+    asked = check_asked(tenant="a", vm_type="small", count=1)
+    register.requests.accept_together(
+        [Asking(asked=asked, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
+    )
+
+    # What it compares with the fingerprint of a repeated call, before it shows what is kept.
+    found = raw.rows("SELECT fingerprint FROM idempotency_keys")
+
+    assert len(found) == 3
+    assert "f" not in {row["fingerprint"] for row in found}
+
+
+def test_what_an_earlier_release_answered_is_answered_again(
+    register: Registry, raw: RawSql
+) -> None:
+    a_cluster(register)
+    begun_by_an_earlier_release(raw, KEY)
+    raw.run("UPDATE idempotency_keys SET status = 201, body = '{}'")
+
+    with pytest.raises(AnsweredBeforeError) as before:
+        add_request(register, idempotency=KEY)
+
+    assert (before.value.status, before.value.body) == (201, "{}")
+    assert kept_record(TypeAdapter(Request), before.value.body) is None
 
 
 def test_a_key_of_yesterday_makes_another_request(register: Registry, raw: RawSql) -> None:
     a_cluster(register)
-    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
-    first = add_request(register, idempotency=key, answered=an_answer)
+    first = add_request(register, idempotency=KEY)
     raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
 
-    second = add_request(register, idempotency=key, answered=an_answer)
+    second = add_request(register, idempotency=KEY)
 
     assert second.id != first.id
-    assert register.idempotency.begin(key.scope, key.key, "f") == an_answer(second)
+    assert kept(register, KEY) == second
 
 
 def test_keys_of_yesterday_are_deleted_now_and_then(register: Registry, raw: RawSql) -> None:
-    register.idempotency.begin("s", "old", "f")
+    a_cluster(register)
+    add_request(register, idempotency=replace(KEY, key="old"))
     raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
-    register.idempotency.begin("s", "new", "f")
+    add_request(register, idempotency=replace(KEY, key="new"))
 
     register.idempotency.forget_old()
 
@@ -348,11 +382,10 @@ def test_what_is_returned_is_what_a_reader_finds(register: Registry) -> None:
 
 def test_a_request_that_was_refused_does_not_use_its_key_up(register: Registry) -> None:
     a_cluster(register)
-    key = IdempotencyKey(scope="tenant:a", key="k1", fingerprint="f")
     with pytest.raises(NotFoundError):
-        add_request(register, vm_type="huge", idempotency=key)
+        add_request(register, vm_type="huge", idempotency=KEY)
 
-    assert add_request(register, idempotency=key).count == 1
+    assert add_request(register, idempotency=KEY).count == 1
 
 
 def test_ten_thousand_vms_are_one_request(register: Registry) -> None:
