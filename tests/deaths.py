@@ -1,4 +1,9 @@
-"""Processes that die: between two statements, or once a commit has reached the database."""
+"""Processes that die: between two statements, or once a commit has reached the database.
+
+Nobody dies before a statement that only reads: a death before the next that writes, or before
+the commit, leaves the same. SQLite has one writer, and every transaction of it is tried on
+PostgreSQL: there only the deaths around a commit are its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
 from registry import RegistryUnavailableError
@@ -33,7 +38,13 @@ class Death:
         finally:
             self._left = None
 
-    def step(self, *_: Any) -> None:
+    def statement(self, connection: Connection, _: Any, statement: str, *__: Any) -> None:
+        dead = self._left == 0
+        writes = not statement.lstrip().upper().startswith("SELECT")
+        if dead or (writes and connection.dialect.name == "postgresql"):
+            self.step()
+
+    def step(self) -> None:
         if self._left is None:
             return
         if self._left == 0:
@@ -43,7 +54,7 @@ class Death:
 
 @pytest.fixture
 def death(monkeypatch: pytest.MonkeyPatch) -> Iterator[Death]:
-    """Let processes die at each statement, before each commit and after it."""
+    """Let processes die at each statement that writes, before each commit and after it."""
     found = Death()
     commit = DefaultDialect.do_commit
 
@@ -54,6 +65,6 @@ def death(monkeypatch: pytest.MonkeyPatch) -> Iterator[Death]:
         found.step()
 
     monkeypatch.setattr(DefaultDialect, "do_commit", commit_and_die)
-    event.listen(Engine, "before_cursor_execute", found.step)
+    event.listen(Engine, "before_cursor_execute", found.statement)
     yield found
-    event.remove(Engine, "before_cursor_execute", found.step)
+    event.remove(Engine, "before_cursor_execute", found.statement)
