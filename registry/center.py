@@ -19,7 +19,7 @@ from registry.errors import SchemaOutdatedError
 from registry.ground.audited import AuditedCall
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, database_at
-from registry.ground.once import Once
+from registry.ground.once import Idempotency, Once
 from registry.ground.preconditions import Condition
 from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts
@@ -29,7 +29,6 @@ from registry.hosts.watched_hosts import WatchedHosts
 from registry.images.images import Images
 from registry.journal.audit import Audit
 from registry.journal.events import Events
-from registry.journal.idempotency import Idempotency
 from registry.moves.moves import Moves
 from registry.moves.plans import Plans
 from registry.moves.rolls import Rolls

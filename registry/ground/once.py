@@ -8,6 +8,7 @@ transaction. What is kept is the record, not an answer: an answer depends on who
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,7 +27,8 @@ from registry.errors import (
 )
 from registry.ground.audited import call_of
 from registry.ground.bulk import absent, insert_returning, update_rows
-from registry.ground.clock import UtcNow
+from registry.ground.clock import UtcNow, db_now
+from registry.ground.engine import Database, retried
 from registry.ground.schema import idempotency_keys as keys
 from registry.records.journal import IdempotencyKey
 
@@ -36,6 +38,8 @@ KEPT: Final = timedelta(hours=24)
 #: Only a process of an earlier release leaves a key without a record, and only for so long.
 ABANDONED_AFTER: Final = timedelta(seconds=60)
 MAX_KEY: Final = 255
+#: How often a process deletes what is older than `KEPT`, which counts no more in any case.
+FORGET_EVERY_S: Final = 60.0
 #: Before each record. Earlier releases kept answers, in which this is not.
 _RECORD: Final = '{"record":'
 #: Before each fingerprint. Processes of earlier releases take it for another body's, and refuse
@@ -81,6 +85,45 @@ def made(connection: Connection, record: T) -> T:
     return record
 
 
+class Idempotency:
+    """Reads keys, and forgets the old ones."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._forgot_at = float("-inf")  #: on this process's monotonic clock
+
+    def check_unused(self, key: IdempotencyKey) -> None:
+        """Raise what a call with this key would come to if it was used.
+
+        Raises
+        ------
+        AnsweredBeforeError
+            If a call with it did its work: with the record of that.
+        IdempotencyConflictError
+            If it was used for another body.
+        """
+        with self._database.look() as connection:
+            row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
+        if row is not None:
+            _check_unused(key, row)
+
+    def forget_old(self) -> None:
+        """Delete keys that count no more, if this process did not do so lately."""
+        if self.may_forget():
+            self._forgot_at = time.monotonic()
+            self._delete_old()
+
+    def may_forget(self) -> bool:
+        """Tell whether it is time to, without asking the database."""
+        return time.monotonic() - self._forgot_at >= FORGET_EVERY_S
+
+    @retried
+    def _delete_old(self) -> None:
+        with self._database.write() as connection:
+            now = db_now(connection)
+            connection.execute(delete(keys).where(keys.c.first_used_at < now - KEPT))
+
+
 def kept_record(adapter: TypeAdapter[T], body: str) -> T | None:
     """Read what is kept with a key; None: it is the answer of an earlier release.
 
@@ -114,7 +157,7 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
             begun: datetime | None = connection.scalar(_claim(connection.dialect.name), fresh)
             if begun is not None:
                 return begun
-            row = connection.execute(AGAIN.with_for_update(), fresh).one_or_none()
+            row = connection.execute(_AGAIN.with_for_update(), fresh).one_or_none()
             if row is not None:  # and not given back just now
                 return _claim_again(connection, key, row)
     except DBAPIError as error:
@@ -123,7 +166,7 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
         raise IdempotencyInProgressError(key.key) from error
 
 
-def check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
+def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
     """Raise what `claim_key` raises if a key that is there was used for something."""
     if row.now - row.first_used_at > KEPT:
         return
@@ -136,7 +179,7 @@ def check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
 
 
 def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> datetime:
-    check_unused(key, row)
+    _check_unused(key, row)
     now: datetime = row.now
     taken = {"started_at": now, "first_used_at": now, "fingerprint": f"{_MARK}{key.fingerprint}"}
     taken |= {"request_id": None, "status": None, "body": None}
@@ -197,7 +240,7 @@ def _is(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
 
 
 #: What every accepted request asks of the database, made once: to make it costs more than to ask.
-AGAIN: Final = select(keys, UtcNow().label("now")).where(
+_AGAIN: Final = select(keys, UtcNow().label("now")).where(
     keys.c.scope == bindparam("scope"), keys.c.key == bindparam("key")
 )
 

@@ -166,7 +166,7 @@ def _plain(row: dict[str, Any]) -> str:
     return text if at < 0 else text[:at] + "req" + text[at + len("req-0123456789") :]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_calls_accepted_together_come_to_the_same_as_one_at_a_time(
     register: Registry, raw: RawSql, seed: int
 ):
@@ -178,7 +178,7 @@ def test_calls_accepted_together_come_to_the_same_as_one_at_a_time(
     number = 0
     together = 0
 
-    for size in (1, 12, 24):
+    for size in (1, 12, 17):
         calls = [a_call(draw, number + each) for each in range(size)]
         number += size
         askings = [an_asking(call, "grouped") for call in calls]
