@@ -185,14 +185,16 @@ def test_the_audit_tells_who_logged_in_and_nobody_is_told_the_code(api: Api) -> 
             assert secret not in api.operator.get(path).text
 
 
-def test_the_code_of_a_call_that_is_repeated_is_told_once(api: Api) -> None:
+def test_the_code_of_a_call_that_is_repeated_is_the_same_and_good_once(api: Api) -> None:
     key = {"Idempotency-Key": "once"}
     first, second = (
         api.operator.post("/v1/login/links", json={}, headers=key).json() for _ in range(2)
     )
 
-    assert first["code"] is not None
-    assert second == first | {"code": None}
+    assert second == first
+    logged_in(api, second["code"])
+    refused = api.stranger.post("/v1/login", json={"code": first["code"]})
+    the_problem(refused, 401, "login_refused")
 
 
 def test_what_logins_left_goes_after_a_day_and_keeps_no_tenant(
