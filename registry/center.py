@@ -46,6 +46,7 @@ from registry.operating.retention import Retention
 from registry.operating.revisions import head_revision
 from registry.operating.upgrade import check_schema
 from registry.operating.what_ifs import WhatIfs
+from registry.operating.word_names import named_like_words
 from registry.records.operating import Liveness
 from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
@@ -205,6 +206,11 @@ class Registry:
         """Return who leads, who was heard when, and what was decided last, in one read."""
         with self._database.read() as connection:
             return read_liveness(connection)
+
+    def named_like_words(self) -> list[tuple[str, str]]:
+        """Return kind and name of what is called like a word of commands, such as ``all``."""
+        with self._database.read() as connection:
+            return list(named_like_words(connection))
 
     def check(self, *, history: bool = True) -> list[str]:
         """Return what is wrong in the register center; empty when all is well.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
+from plain_text import RepeatedNameError, each_once
 from registry import InvalidError
 from registry.ground import private_folder
 from registry.hosts import HostCredentials
@@ -22,6 +26,18 @@ from registry.work import QUEUE_OF, WorkQueue
 from service.broker.url import broker_at
 from service.logs import LogFormat, LogLevel
 from service.settings_names import check_names
+
+
+class _Environment(EnvSettingsSource):
+    """Reads variables; JSON in them says each name once."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Parse a variable's JSON; `InvalidError` for a repeated name."""
+        try:
+            return json.loads(value, object_pairs_hook=each_once)
+        except RepeatedNameError as error:
+            allowed = "each name once in an object"
+            raise InvalidError(f"FUGA_{field_name.upper()}", error.name, allowed) from error
 
 
 class SharedSettings(BaseSettings):
@@ -114,12 +130,12 @@ class SharedSettings(BaseSettings):
         """Arguments override the environment, which overrides the file."""
         config = os.environ.get("FUGA_CONFIG")
         if not config:
-            return init_settings, env_settings
+            return init_settings, _Environment(settings_cls)
         if not Path(config).is_file():
             raise InvalidError("FUGA_CONFIG", config, "the path of a TOML file that exists")
         file = TomlConfigSettingsSource(settings_cls, Path(config))
         check_names(config, file.toml_data)
-        return init_settings, env_settings, file
+        return init_settings, _Environment(settings_cls), file
 
     def resolved_database_url(self) -> str:
         """Return the database's URL, with its password if it has one."""

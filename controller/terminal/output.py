@@ -52,9 +52,15 @@ def _print(message: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(message, err=err, nl=nl)  # noqa: TID251 - here alone
 
 
-def percent(value: float | None) -> str:
+def number(value: float, places: int = 3) -> str:
+    """Return a number with so many decimal places; one digit of what would round to zero."""
+    text = f"{value:.{places}f}"
+    return text if float(text) or not value else f"{value:.1g}"
+
+
+def percent(value: float | None, places: int = 1) -> str:
     """Return a fraction as a percentage."""
-    return "-" if value is None else f"{value:.1%}"
+    return "-" if value is None else f"{number(100 * value, places)}%"
 
 
 def print_records_as(output: OutputFormat) -> None:
@@ -160,7 +166,7 @@ def _said(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.3f}"
+            return number(value)
         case list() | tuple():
             return ",".join(str(each) for each in value) or "-"
         case _:

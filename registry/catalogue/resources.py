@@ -16,7 +16,7 @@ from registry.ground.bulk import chunks
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_hosts, take_turns
-from registry.ground.names import MAX_AMOUNT, check_int, check_name, look_up
+from registry.ground.names import MAX_AMOUNT, check_int, look_up, new_name
 from registry.ground.once import made
 from registry.ground.schema import hosts, inventories, resources, vm_type_resources, vm_types
 from registry.journal.events import event_row, record
@@ -105,7 +105,7 @@ class Resources:
     @retried
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
         """Add a resource, last on the axis, with an inventory of none on every host."""
-        check_name("name", name)
+        new_name("name", name)
         if name == VMS:
             raise InvalidError("name", name, "another name: quotas count VMs by this one")
         if name in LIMITS:

@@ -15,7 +15,7 @@ from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
-from registry.ground.names import check_amounts, check_name, look_up
+from registry.ground.names import check_amounts, look_up, new_name
 from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import resources, vm_type_resources, vm_types
@@ -49,7 +49,7 @@ class VmTypes:
         actor: str,
     ) -> VmType:
         """Add a type. What it does not name, it does not use; what it does not limit, it may."""
-        check_name("name", name)
+        new_name("name", name)
         bounds = check_limits(limits or {})
         with self._database.write() as connection:
             amounts = check_amounts("resources", resources, resource_names(connection))

@@ -14,6 +14,13 @@ from registry.errors import InvalidError, NotFoundError, UnknownNameError
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?")
+#: Words that options, filters and answers use in places where a name may stand as well:
+#: `--offer-to all`, a selector `all`, `vcpus=none`, `--from now`, `--expires never`.
+WORDS: Final = frozenset(
+    {"all", "any", "anybody", "everybody", "everyone", "nobody", "none", "null", "now", "never"}
+)
+#: Further ones of callers: the audit and events say `operator` of whoever has no tenant.
+WORDS_OF_CALLERS: Final = frozenset({"operator", "operators"})
 #: times a ratio it still fits into 64 bits
 MAX_AMOUNT: Final = 1_000_000_000_000
 MAX_RATIO_THOUSANDTHS: Final = 1_000_000
@@ -38,6 +45,20 @@ def check_name(field: str, name: str) -> str:
         allowed = "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit"
         raise InvalidError(field, name, allowed)
     return name
+
+
+def new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
+    """Return a name for a new thing, or raise `InvalidError` for what is no name or a word.
+
+    What exists under such a name keeps it; `fuga doctor` names it.
+    """
+    if name in words:
+        allowed = (
+            "another name: commands and the API take this one as a word; those words are"
+            f" {', '.join(sorted(words))}"
+        )
+        raise InvalidError(field, name, allowed)
+    return check_name(field, name)
 
 
 def is_name(name: str) -> bool:

@@ -35,11 +35,11 @@ def check_limit(limit: int) -> int:
 
 
 def named_like(column: Column[str], part: str | None) -> list[ColumnElement[bool]]:
-    """Return conditions: rows with a part of their name; none for None.
+    """Return conditions: rows with a part of their name, in any case; none for None.
 
     No index serves it: it reads names until a page is full, or all of them.
     """
-    return [] if part is None else [column.contains(part, autoescape=True)]
+    return [] if part is None else [column.contains(part.lower(), autoescape=True)]
 
 
 def encode_cursor(*key: str | int) -> str:

@@ -26,7 +26,7 @@ from registry.ground.names import (
     check_amounts,
     check_int,
     check_labels,
-    check_name,
+    new_name,
 )
 from registry.ground.once import made
 from registry.ground.pages import (
@@ -74,7 +74,7 @@ class Hosts:
     @retried
     def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:
         """Register a host; it is enrolling until the monitor reached it."""
-        check_name("name", new.name)
+        new_name("name", new.name)
         check_uri(new.uri, uri_policy)
         values = checked_fields(new)
         key = uuid7()

@@ -13,7 +13,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import take_turns
-from registry.ground.names import MAX_AMOUNT, check_int, check_name
+from registry.ground.names import MAX_AMOUNT, check_int, check_name, new_name
 from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import hosts, image_copies, images, request_images, requests, vms
@@ -299,7 +299,10 @@ def _begin(connection: Connection, new: NewImage) -> Image | None:
         .order_by(images.c.revision.desc())
         .limit(1)
     ).one_or_none()
-    return to_image(row) if row is not None else None
+    if row is None:  # a further revision keeps its name
+        new_name("name", new.name)
+        return None
+    return to_image(row)
 
 
 def _is_same(image: Image, new: NewImage, sha256: str) -> bool:

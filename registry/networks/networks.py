@@ -20,7 +20,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
 from registry.ground.locks import lock_hosts, take_turns
-from registry.ground.names import check_name, look_up
+from registry.ground.names import look_up, new_name
 from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import (
@@ -83,7 +83,7 @@ class Networks:
         isolated : bool, optional
             Whether its VMs are kept from each other; by default where tenants share it.
         """
-        check_name("name", name)
+        new_name("name", name)
         if default is None and not hosts:
             raise InvalidError("default", None, "a source for all hosts, or one for each in hosts")
         for field, source in _sources(default, hosts or {}):

@@ -22,7 +22,20 @@ def check_hostname(field: str, name: str) -> str:
             f" first and last no '-', joined by '.', {MAX_LENGTH} characters at most"
         )
         raise InvalidError(field, name, allowed)
+    if name.rpartition(".")[2].isdigit():  # as an address such as 1.2.3.4, which resolvers read
+        allowed = (
+            "a host name whose last part is not a number, as of RFC 1123: 1.2.3.4 is an address"
+        )
+        raise InvalidError(field, name, allowed)
+    if _is_local(name):
+        raise InvalidError(field, name, "another name: each machine calls itself that")
     return name
+
+
+def _is_local(name: str) -> bool:
+    """Whether a guest's own /etc/hosts or resolver takes the name for itself (RFC 6761)."""
+    parts = name.lower().split(".")
+    return parts[-1] in {"localhost", "localdomain"} or parts[0] == "localhost"
 
 
 def numbered(name: str, number: int) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from registry.errors import InvalidError, NotFoundError
 from registry.ground.audited import AuditedCall
 from registry.ground.ids import uuid7
-from registry.ground.names import check_int, check_labels, check_name, expires_at, look_up
+from registry.ground.names import check_int, check_labels, expires_at, look_up, new_name
 from registry.ground.schema import hosts
 from registry.journal.events import event_row
 from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
@@ -24,7 +24,7 @@ from registry.records.tenancy import OverQuota
 from registry.requests.guest_access import NO_ACCESS, NOTHING, check_access, told
 from registry.requests.hostnames import check_hostname, numbered
 from registry.requests.own_labels import check_own_labels
-from registry.requests.rules import NO_RULES, check_rules
+from registry.requests.rules import NO_RULES, check_hosts_suffice, check_rules, check_together
 
 MAX_COUNT: Final = 10_000
 MAX_HOSTS: Final = 1_000
@@ -109,6 +109,9 @@ def check_asked(
         if rules is not None and (rules.affinity or rules.anti_affinity or rules.spread):
             allowed = "no VM group and no spread on a reservation: its room is where it is"
             raise InvalidError("rules", "affinity, anti_affinity or spread", allowed)
+    if rules is not None:
+        check_hosts_suffice(rules, hosts, count)
+    check_together(rules if rules is not None else NO_RULES, requires)
     return Asked(
         tenant=tenant,
         vm_type=vm_type,
@@ -126,7 +129,7 @@ def check_asked(
         spot=spot,
         reservation=reservation,
         hostname=check_hostname("hostname", hostname) if hostname is not None else None,
-        name=check_name("name", name) if name is not None else None,
+        name=new_name("name", name) if name is not None else None,
     )
 
 
@@ -198,19 +201,19 @@ def numbered_names(name: str, first: int, count: int) -> list[str]:
 
 
 def vm_rows(
-    request: Request, owner: UUID, *, first: int, count: int, now: datetime
+    request: Request, owner: UUID, numbers: Sequence[int], *, now: datetime
 ) -> list[dict[str, Any]]:
-    """Return the rows of so many VMs of a request.
+    """Return the rows of VMs of a request with these numbers.
 
     The only VM that a request begins with has its host name as it is, all others
     have it with their number.
     """
     hostname = request.hostname
-    alone = first == 1 and count == 1
+    alone = list(numbers) == [1]
     return [
         {
             "id": uuid7(),
-            "name": name,
+            "name": f"{request.name}-{number}",
             "request_id": request.id,
             "tenant_id": owner,
             "desired": VmDesired.RUNNING.value,
@@ -220,7 +223,7 @@ def vm_rows(
             "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
             "created_at": now,
         }
-        for number, name in enumerate(numbered_names(request.name, first, count), start=first)
+        for number in numbers
     ]
 
 

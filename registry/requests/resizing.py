@@ -20,8 +20,9 @@ from registry.ledger.progress import recompute
 from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import give_macs
 from registry.records.requests import Request
-from registry.requests.new import numbered_names, vm_rows
-from registry.requests.vm_names import check_free
+from registry.requests.new import vm_rows
+from registry.requests.rules import check_hosts_suffice
+from registry.requests.vm_names import free_numbers
 
 
 def resize(
@@ -64,6 +65,7 @@ def resize(
         raise InvalidError("remove", len(remove), allowed)
     leaving = _leaving(rows, remove, surplus)
     if surplus < 0:
+        check_hosts_suffice(request.rules, request.hosts, count)
         _add_vms(connection, request, owner, -surplus, now=now)
     connection.execute(
         update(requests)
@@ -92,15 +94,16 @@ def _add_vms(
 ) -> None:
     """Give a request more VMs, each with a MAC address on the request's network.
 
-    Numbers go on where they ended, also after deletions.
+    Numbers go on where they ended, also after deletions, and pass over names that live things
+    of the tenant have.
     """
     names = connection.scalars(select(vms.c.name).where(vms.c.request_id == request.id))
     first = 1 + max((int(name.rpartition("-")[2]) for name in names), default=0)
-    check_free(connection, owner, numbered_names(request.name, first, count))
+    numbers = free_numbers(connection, owner, request.name, first, count)
     network_id = connection.scalar(
         select(request_networks.c.network_id).where(request_networks.c.request_id == request.id)
     )
-    rows = vm_rows(request, owner, first=first, count=count, now=now)
+    rows = vm_rows(request, owner, numbers, now=now)
     connection.execute(insert(vms), each(rows))
     give_macs(connection, [row["id"] for row in rows], network_id)
 

@@ -85,6 +85,35 @@ def check_rules(rules: Rules, count: int) -> Rules:
     )
 
 
+def check_together(rules: Rules, requires: Sequence[str]) -> None:
+    """Raise `InvalidError` where no host can ever satisfy two rules of one request."""
+    if both := set(requires) & set(rules.forbids):
+        label = min(both)
+        raise InvalidError("rules.forbids", label, "a label that is not required as well")
+    if both := set(rules.prefers) & set(rules.forbids):
+        raise InvalidError("rules.prefers", min(both), "a label that is not forbidden as well")
+    zones = {label for label in requires if label.startswith(ZONE_LABEL)}
+    if rules.zone is not None:
+        zones.add(f"{ZONE_LABEL}{rules.zone}")
+        if zones & set(rules.forbids):
+            raise InvalidError("rules.zone", rules.zone, "a zone whose label is not forbidden")
+    if len(zones) > 1:
+        raise InvalidError("requires", ", ".join(sorted(zones)), "one zone: a host has one")
+    if zones and rules.spread is not None:
+        allowed = "nothing with a required zone, which is a single one"
+        raise InvalidError("rules.spread", rules.spread, allowed)
+
+
+def check_hosts_suffice(rules: Rules, hosts: Sequence[str] | None, count: int) -> None:
+    """Raise `InvalidError` if VMs that keep apart outnumber the only hosts they may have."""
+    apart = rules.anti_affinity
+    if hosts is None or apart is None or apart.soft:
+        return
+    if count > (most := len(set(hosts))):
+        allowed = f"at most {most}: the VMs keep apart and may be on {most} hosts alone"
+        raise InvalidError("count", count, allowed)
+
+
 def join_groups(
     connection: Connection, tenant_id: UUID, request_id: UUID, rules: Rules, now: datetime
 ) -> None:

@@ -229,7 +229,7 @@ def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> S
     of_vms = [
         row
         for draft in drafts
-        for row in vm_rows(draft.made, draft.owner, first=1, count=draft.made.count, now=now)
+        for row in vm_rows(draft.made, draft.owner, range(1, draft.made.count + 1), now=now)
     ]
     insert_rows(connection, vms, of_vms)
     cards: defaultdict[UUID | None, list[UUID]] = defaultdict(list)

@@ -19,9 +19,17 @@ from registry.ground.schema import requests, vms
 from registry.lifecycle import FINISHED, VmDesired
 
 
-def check_free(connection: Connection, owner: UUID, names: Sequence[str]) -> None:
-    """Refuse names for VMs if commands would find another by them."""
-    Names(connection, {owner}, names).check(owner, names)
+def free_numbers(
+    connection: Connection, owner: UUID, stem: str, first: int, count: int
+) -> list[int]:
+    """Return the next numbers, from ``first`` on, whose names ``STEM-NUMBER`` nothing has."""
+    found: list[int] = []
+    while len(found) < count:
+        numbers = range(first, first + count - len(found))
+        taken = Names(connection, {owner}, [f"{stem}-{number}" for number in numbers])
+        found += [number for number in numbers if taken.is_free(owner, f"{stem}-{number}")]
+        first = numbers.stop
+    return found
 
 
 class Names:
@@ -45,6 +53,10 @@ class Names:
             if taken:
                 kind, name = min(taken, key=lambda each: (each[1] != request, each))
                 raise DuplicateError(kind, "name", name)
+
+    def is_free(self, owner: UUID, name: str) -> bool:
+        """Whether no live request or VM of the tenant has the name."""
+        return not {("request", name), ("VM", name)} & self._taken[owner]
 
     def give(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
         """Take them for a request that this transaction will write."""

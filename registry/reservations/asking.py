@@ -19,11 +19,12 @@ from registry.errors import (
 )
 from registry.ground.ids import uuid7
 from registry.ground.locks import take_turns
-from registry.ground.names import check_int, check_labels, check_name
+from registry.ground.names import check_int, check_labels, new_name
 from registry.ground.schema import reservations
 from registry.journal.events import note
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
 from registry.requests.new import MAX_COUNT
+from registry.requests.rules import NO_RULES, check_together
 from registry.tenancy.tree import asker_id
 
 #: From now until it begins, and from then until it ends.
@@ -60,8 +61,9 @@ def ask(
         raise InvalidError("starts_at", starts_at.isoformat(), allowed)
     starts_at = max(starts_at, now)
     key = uuid7()
-    wanted = check_name("name", name) if name is not None else f"rsv-{key.hex[-10:]}"
+    wanted = new_name("name", name) if name is not None else f"rsv-{key.hex[-10:]}"
     labels = check_labels("requires", requires)
+    check_together(NO_RULES, labels)
     owner = asker_id(connection, tenant)
     take_turns(connection, "reservations")
     try:

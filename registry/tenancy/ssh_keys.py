@@ -12,7 +12,7 @@ from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
-from registry.ground.names import check_name
+from registry.ground.names import new_name
 from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import ssh_keys, tenants
@@ -35,7 +35,7 @@ class SshKeys:
     @retried
     def add(self, name: str, public_key: str, *, tenant: str, actor: str) -> SshKey:
         """Add a key; VMs built from now on let it in."""
-        check_name("name", name)
+        new_name("name", name)
         checked = check_public_key("public_key", public_key)
         key = uuid7()
         with self._database.write() as connection:

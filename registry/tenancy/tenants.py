@@ -15,7 +15,7 @@ from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
-from registry.ground.names import check_name, check_weight, look_up
+from registry.ground.names import WORDS, WORDS_OF_CALLERS, check_weight, look_up, new_name
 from registry.ground.once import made
 from registry.ground.pages import (
     DEFAULT_LIMIT,
@@ -168,7 +168,7 @@ def add_tenant(
     actor: str,
 ) -> Tenant:
     """Add a tenant, or a group, within a transaction."""
-    check_name("name", name)
+    new_name("name", name, WORDS | WORDS_OF_CALLERS)
     lock_tree(connection)
     now = db_now(connection)
     before = connection.execute(

@@ -23,7 +23,7 @@ from registry.errors import (
 from registry.ground.clock import UtcNow, db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
-from registry.ground.names import check_name, expires_at
+from registry.ground.names import expires_at, new_name
 from registry.ground.once import made
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.ground.schema import tenants, tokens
@@ -86,7 +86,7 @@ class Tokens:
 
         With a derivation its maker can make the secret again.
         """
-        check_name("name", name)
+        new_name("name", name)
         if role not in ("operator", "tenant"):
             raise InvalidError("role", role, "operator or tenant")
         if (role == "tenant") != (tenant is not None):

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from plain_text import each_once
 from registry import InvalidError
 from registry.ground import check_labels, check_one_valued
 from simulation.errors import InputError
@@ -253,7 +254,7 @@ def _csv(path: Path) -> Inventory:
 def _json(path: Path) -> Inventory:
     """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
     except ValueError as error:

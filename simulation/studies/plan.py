@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from placement import PlacementError, entry_by_name, policy_by_name
+from plain_text import RepeatedNameError, each_once
 from simulation.errors import InputError
 from simulation.studies.specs import RunSpec
 
@@ -45,8 +46,9 @@ def plan(
     InputError
         For words of the wrong form, unknown policies, or values that a policy refuses.
     """
-    fixed = dict(_assignment(word, "--parameter") for word in parameters)
-    varied = dict(_assignment(word, "--sweep") for word in sweep)
+    fixed, varied = _assignments(parameters, "--parameter"), _assignments(sweep, "--sweep")
+    if both := fixed.keys() & varied.keys():
+        raise InputError("--sweep", f"{min(both)!r} is also given by --parameter")
     values = {name: told.split(",") for name, told in varied.items()}
     specs: list[RunSpec] = []
     inventories = [(base, "")]
@@ -146,11 +148,14 @@ def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
 
 def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        document = json.loads(text, object_pairs_hook=each_once)
         return [
             (zone, ZoneChoice(str(its["policy"]), dict(its.get("parameters", {}))))
             for zone, its in document.items()
         ]
+    except RepeatedNameError as error:
+        raise InputError(f"--zone-policy {path}", str(error)) from error
     except OSError as error:
         wanted = "ZONE=POLICY, or a JSON file"
         raise InputError(f"--zone-policy {path}", f"{error.strerror}; expected {wanted}") from error
@@ -175,6 +180,13 @@ def _parameters_of(policy: str) -> frozenset[str]:
         return entry_by_name(policy).parameters
     except PlacementError as error:
         raise InputError(f"--policy {policy}", str(error)) from error
+
+
+def _assignments(words: Iterable[str], where: str) -> dict[str, str]:
+    try:
+        return each_once(_assignment(word, where) for word in words)
+    except RepeatedNameError as error:
+        raise InputError(where, str(error)) from None
 
 
 def _assignment(word: str, where: str) -> tuple[str, str]:

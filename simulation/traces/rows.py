@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from plain_text import plain
 from simulation.errors import InputError
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row
@@ -30,7 +31,7 @@ def columns_of(path: Path) -> tuple[str, ...]:
     if is_parquet(path):
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, only needed for Parquet
 
-        return tuple(pq.read_schema(path).names)
+        return _distinct(path, pq.read_schema(path).names)
     with _text(path) as file:
         return tuple(next(csv.reader([_first_line(path, file)]), ()))
 
@@ -57,11 +58,20 @@ def table_of(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str]]
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restval="")
+            _distinct(path, reader.fieldnames or ())
             if missing := [name for name in needs if name not in (reader.fieldnames or ())]:
                 raise InputError(path, f"expected a column {missing[0]}")
             return [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise InputError(path, error.strerror or str(error)) from error
+
+
+def _distinct(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns; `InputError` if two have one name, as only one would be read."""
+    twice = next((name for place, name in enumerate(names) if name and name in names[:place]), None)
+    if twice is not None:
+        raise InputError(str(path), f"two columns are called {plain(twice)!r}")
+    return tuple(names)
 
 
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
@@ -70,7 +80,7 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
         binary = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         reader = csv.reader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""))
         try:
-            names = list(columns) if columns is not None else next(reader, [])
+            names = list(columns) if columns is not None else _distinct(path, next(reader, []))
             for cells in reader:
                 if not cells:
                     continue

@@ -42,7 +42,13 @@ export function typedMoment(typed: string): { at: string | null; problem: string
   return { at: null, problem: `${typed.replace("T", " ")} ${why} in ${readersZone()}: it may be ${readings}` };
 }
 
-export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+export const percent = (share: number): string => `${decimals(share * 100, 1)} %`;
+
+/** A number with so many decimal places; one digit of what would round to zero. */
+export function decimals(value: number, places: number): string {
+  const text = value.toFixed(places);
+  return Number(text) || !value ? text : String(Number(value.toPrecision(1)));
+}
 
 export function amount(resource: string, value: number): string {
   if (resource.endsWith("_mib")) {

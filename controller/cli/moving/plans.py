@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,7 +14,16 @@ from controller.calling.targets import find_request, is_part_of_id
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, echo, field, print_json, print_table, short_id
+from controller.terminal.output import (
+    Column,
+    echo,
+    field,
+    number,
+    percent,
+    print_json,
+    print_table,
+    short_id,
+)
 from controller.terminal.times import age
 
 app = typer.Typer(
@@ -49,17 +59,17 @@ COLUMNS = (
     field("failed", right=True),
     field("waves", right=True),
     Column("stay", lambda row: len(row["stays"]), right=True),
-    Column("GiB", lambda row: f"{row['moved_gib']:.1f}", right=True),
+    Column("GiB", lambda row: number(row["moved_gib"], 1), right=True),
     Column("age", lambda row: age(row["asked_at"]), right=True),
     Column("asked by", lambda row: row["asked_by"], spare=2),
     Column("trouble", lambda row: row["last_error"], spare=1),
 )
 _MEASURES = (
-    ("potential", "potential", "{:.4f}"),
-    ("fairness_distance", "off fair", "{:.2%}"),
-    ("mean_skewness", "mean skewness", "{:.4f}"),
-    ("hosts_in_use", "hosts in use", "{}"),
-    ("moved_gib", "GiB moved", "{:.1f}"),
+    ("potential", "potential", partial(number, places=4)),
+    ("fairness_distance", "off fair", partial(percent, places=2)),
+    ("mean_skewness", "mean skewness", partial(number, places=4)),
+    ("hosts_in_use", "hosts in use", str),
+    ("moved_gib", "GiB moved", partial(number, places=1)),
 )
 #: What keeps VMs where others would like to be; obstacles without words of their own say theirs.
 _IN_THE_WAY: Final[Mapping[str, str]] = {
@@ -277,7 +287,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         columns = (field("measure"), field("before", right=True), field("after", right=True))
         print_table(columns, rows, empty="")
         if plan["gain"] is not None:
-            echo(f"gain {plan['gain']:.6f}")
+            echo(f"gain {number(plan['gain'], 6)}")
     _tell_moves(moves)
     if plan["stays"]:
         echo("")
@@ -300,7 +310,7 @@ def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:
             field("from_host", "from", prose=True),
             field("to_host", "to", prose=True),
             field("why", spare=1),
-            Column("GiB", lambda row: f"{row['carried_mib'] / 1024:.1f}", right=True, spare=1),
+            Column("GiB", lambda row: number(row["carried_mib"] / 1024, 1), right=True, spare=1),
             Column("state", lambda row: "refused" if row["refused"] else row["state"]),
         ),
         moves,
@@ -339,9 +349,9 @@ def _let_in(let_in: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _said(measures: Mapping[str, Any], key: str, form: str) -> str:
+def _said(measures: Mapping[str, Any], key: str, form: Callable[[Any], str]) -> str:
     value = measures.get(key)
-    return "-" if value is None else form.format(value)
+    return "-" if value is None else form(value)
 
 
 def _stays(session: Session, stays: Mapping[str, Any]) -> str:

@@ -76,6 +76,13 @@ def _looked_at(
     if not wrong:
         of = "the states of existing and ended items" if history else "the states of existing items"
         yield Finding("database", True, f"the ledger's sums, addresses and {of} agree")
+    for kind, name in registry.named_like_words():
+        yield Finding(
+            "names",
+            False,
+            f"{kind} {name!r} is called like a word of commands, which take it for the word: use"
+            " another name for what you make next, and remove this one when it is free",
+        )
     yield from _connections(registry)
     yield from _tokens(registry)
     yield from _images(registry, settings, hashes=hashes, repair=repair)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from controller.cli.operating.shadow import TENANTS, summary_of_both
-from controller.terminal.output import Column, echo, field, percent, print_table
+from controller.terminal.output import Column, echo, field, number, percent, print_table
 from plain_text import plain
 
 Row = Mapping[str, Any]
@@ -59,7 +59,7 @@ def _line(told: Row, number: int, step: Row) -> dict[str, Any]:
         "what": _KINDS[step["kind"]] + number_of,
         "where": _where(told, step),
         "took": _took(told, step, chosen),
-        "utility": None if chosen is None else f"{chosen['utility']:.4f}",
+        "utility": None if chosen is None else number(chosen["utility"], 4),
         "weighed": len(step["combinations"]) or None,
         "v(A)": _measure(step["fairness"]),
         "skewness": _measure(step["skewness"]),
@@ -68,7 +68,7 @@ def _line(told: Row, number: int, step: Row) -> dict[str, Any]:
 
 
 def _measure(value: float | None) -> str | None:
-    return None if value is None else f"{value:.4f}"
+    return None if value is None else number(value, 4)
 
 
 def _where(told: Row, step: Row) -> str:

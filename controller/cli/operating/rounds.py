@@ -15,6 +15,7 @@ from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import tell
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, percent, print_json, print_table
+from controller.terminal.pairs import once
 from controller.terminal.times import clock
 from plain_text import plain
 
@@ -264,7 +265,7 @@ def _second(session: Session, number: int, policy: str, parameters: Sequence[str
     from controller.calling.waiting import progress  # noqa: PLC0415
     from controller.cli.operating.games import tell_second  # noqa: PLC0415
 
-    body = {"policy": policy, "parameters": dict(map(_parameter, parameters))}
+    body = {"policy": policy, "parameters": once("--parameter", map(_parameter, parameters))}
     with progress(quiet=session.json) as show_line:
         show_line(f"deciding round {number} by {policy}")
         found = session.api.second_policy(number, body)

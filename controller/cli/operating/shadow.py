@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.calling.session import Session, listing
-from controller.terminal.output import Column, echo, field, percent, print_table
+from controller.terminal.output import Column, echo, field, number, percent, print_table
 from controller.terminal.times import clock, parse_moment
 
 Row = Mapping[str, Any]
@@ -57,7 +57,7 @@ def _placed(row: Row) -> str | None:
 
 
 def _share(name: str) -> Callable[[Row], str]:
-    return lambda row: f"{row[name]:.3f}"
+    return lambda row: number(row[name])
 
 
 TENANTS = (

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from controller.terminal.output import Column, echo, echo_lines, field, print_table
+from controller.terminal.output import Column, echo, echo_lines, field, number, print_table
 
 #: What the reasons of `left_out` mean, in words.
 REASONS: Final[Mapping[str, str]] = {
@@ -158,7 +158,7 @@ def _fair_share(details: Row) -> list[Column]:
 
 
 def _percent(part: float | None) -> str:
-    return "-" if part is None else f"{100 * part:.2f} %"
+    return "-" if part is None else f"{number(100 * part, 2)} %"
 
 
 def _number(amount: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controller.terminal.output import Column, echo, print_table
+from controller.terminal.output import Column, echo, number, print_table
 
 
 def print_study(comparison: Mapping[str, Any], summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -25,7 +25,7 @@ def print_study(comparison: Mapping[str, Any], summaries: Sequence[Mapping[str, 
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
+    return "-" if value is None else f"{number(100 * value, 2)} %"
 
 
 def _seconds(value: float | None) -> str:

@@ -25,6 +25,7 @@ from controller.terminal.output import (
     resources,
     short_id,
 )
+from controller.terminal.pairs import once
 from controller.terminal.times import age, span
 
 app = typer.Typer(
@@ -322,13 +323,13 @@ def _waited(session: Session, what_if: Mapping[str, Any], timeout_s: float) -> M
 
 
 def _pairs(words: list[str] | None, option: str) -> dict[str, str]:
-    found = {}
+    found = []
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise BadInputError(f"{option} {word}: expected NAME=VALUE")
-        found[name] = value
-    return found
+        found.append((name, value))
+    return once(option, found)
 
 
 def _value(text: str) -> Any:

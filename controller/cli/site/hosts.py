@@ -13,6 +13,7 @@ from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.pairs import once
 from controller.terminal.times import age, clock
 
 if TYPE_CHECKING:
@@ -77,20 +78,20 @@ def _of(resource: str) -> Callable[[Mapping[str, Any]], str]:
 
 def parse_amounts(option: str, given: list[str] | None) -> dict[str, int]:
     """Read ``resource=amount`` pairs."""
-    amounts = {}
+    amounts = []
     for each in given or ():
         resource, equals, amount = each.partition("=")
         if not (resource and equals and amount.isascii() and amount.isdigit()):
             raise BadInputError(
                 f"{option}: found {each!r}, wanted RESOURCE=AMOUNT such as memory_mib=8192"
             )
-        amounts[resource] = int(amount)
-    return amounts
+        amounts.append((resource, int(amount)))
+    return once(option, amounts)
 
 
 def parse_ratios(given: list[str] | None) -> dict[str, int]:
     """Read ``resource=ratio`` pairs into integer thousandths."""
-    ratios = {}
+    ratios = []
     for each in given or ():
         resource, _, ratio = each.partition("=")
         try:
@@ -99,8 +100,8 @@ def parse_ratios(given: list[str] | None) -> dict[str, int]:
             thousandths = 0
         if not resource or thousandths <= 0:
             raise BadInputError(f"--ratio: found {each!r}, wanted RESOURCE=RATIO such as vcpus=2.5")
-        ratios[resource] = thousandths
-    return ratios
+        ratios.append((resource, thousandths))
+    return once("--ratio", ratios)
 
 
 @app.command("list")

@@ -10,6 +10,7 @@ import typer
 from controller.calling.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json
+from controller.terminal.pairs import once
 
 app = typer.Typer(name="network", no_args_is_help=True, help="Networks that VMs are attached to.")
 
@@ -31,13 +32,14 @@ def parse_source(text: str) -> dict[str, str]:
 
 def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
     """Read ``HOST=SOURCE`` pairs; ``HOST=`` gives None."""
-    hosts = {}
-    for each in given or ():
-        host, equals, source = each.partition("=")
-        if not (host and equals):
-            raise BadInputError(f"found {each!r}, wanted HOST=SOURCE: {_SOURCE}")
-        hosts[host] = parse_source(source) if source else None
-    return hosts
+    return once("HOST=SOURCE", map(_host, given or ()))
+
+
+def _host(each: str) -> tuple[str, dict[str, str] | None]:
+    host, equals, source = each.partition("=")
+    if not (host and equals):
+        raise BadInputError(f"found {each!r}, wanted HOST=SOURCE: {_SOURCE}")
+    return host, parse_source(source) if source else None
 
 
 def shown_source(source: Mapping[str, Any] | None) -> str:

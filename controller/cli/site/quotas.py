@@ -10,6 +10,7 @@ import typer
 from controller.calling.session import Session, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_table
+from controller.terminal.pairs import once
 
 app = typer.Typer(name="quota", no_args_is_help=True, help="Limits of tenants and groups.")
 
@@ -59,15 +60,16 @@ def set_(
 
 def parse_limits(given: list[str]) -> dict[str, int | None]:
     """Read ``resource=limit`` pairs."""
-    limits: dict[str, int | None] = {}
-    for each in given:
-        resource, equals, limit = each.partition("=")
-        if not (resource and equals and (limit == NONE or (limit.isascii() and limit.isdigit()))):
-            raise BadInputError(
-                f"found {each!r}, wanted RESOURCE=LIMIT such as vcpus=40, or vcpus={NONE}"
-            )
-        limits[resource] = None if limit == NONE else int(limit)
-    return limits
+    return once("RESOURCE=LIMIT", map(_limit, given))
+
+
+def _limit(each: str) -> tuple[str, int | None]:
+    resource, equals, limit = each.partition("=")
+    if not (resource and equals and (limit == NONE or (limit.isascii() and limit.isdigit()))):
+        raise BadInputError(
+            f"found {each!r}, wanted RESOURCE=LIMIT such as vcpus=40, or vcpus={NONE}"
+        )
+    return resource, None if limit == NONE else int(limit)
 
 
 def _show(session: Session, quota: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from controller.calling.completion import complete_tenant
 from controller.calling.session import Session, listing, with_session
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.output import Column, echo, field, percent, print_json, print_table
 
 app = typer.Typer(
     name="tenant",
@@ -206,8 +206,3 @@ def _indented(rows: Sequence[Mapping[str, Any]]) -> Any:
         return "  " * depth + str(row["name"])
 
     return name
-
-
-def percent(part: float | None) -> str:
-    """Return a part of the pool as text."""
-    return "-" if part is None else f"{part:.1%}"

@@ -10,6 +10,7 @@ import typer
 from controller.calling.session import Session, with_session
 from controller.calling.targets import find_request, find_target
 from controller.terminal.errors import BadInputError
+from controller.terminal.pairs import once
 from controller.terminal.times import clock, parse_ttl
 
 RequestArgument = Annotated[
@@ -23,13 +24,14 @@ TtlOption = Annotated[
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:
     """Read ``key=value`` pairs."""
-    labels = {}
-    for each in given or ():
-        key, equals, value = each.partition("=")
-        if not (key and equals and value):
-            raise BadInputError(f"found {each!r}, wanted KEY=VALUE such as env=test")
-        labels[key] = value
-    return labels
+    return once("KEY=VALUE", map(_label, given or ()))
+
+
+def _label(each: str) -> tuple[str, str]:
+    key, equals, value = each.partition("=")
+    if not (key and equals and value):
+        raise BadInputError(f"found {each!r}, wanted KEY=VALUE such as env=test")
+    return key, value
 
 
 def labels_and_end(labels: list[str] | None, ttl: str | None) -> dict[str, Any]:
@@ -83,10 +85,16 @@ def label(
 ) -> None:
     """Set or remove labels of a request or a VM."""
     found = find_target(session.api, target)
-    gone = {each[:-1]: None for each in changes if each.endswith("-") and "=" not in each}
-    put = parse_labels([each for each in changes if each[:-1] not in gone])
+    gone = once("KEY-", [(each[:-1], None) for each in changes if _removes(each)])
+    put = parse_labels([each for each in changes if not _removes(each)])
+    if both := gone.keys() & put.keys():
+        raise BadInputError(f"label {min(both)!r} is both set and removed")
     changed = session.api.patch(found.path, {"labels": {**gone, **put}})
     session.answer(changed, f"{found}: {told_labels(changed) or 'no labels'}")
+
+
+def _removes(change: str) -> bool:
+    return change.endswith("-") and "=" not in change
 
 
 @with_session

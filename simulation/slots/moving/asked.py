@@ -14,6 +14,7 @@ from placement.moving.for_gain.worth import Worth
 from placement.moving.model import MoveLimits
 from placement.parameters import Reader, allowing, number, or_null, read, whole_number
 from placement.rules.patience import ROOM_PATIENCE
+from plain_text import RepeatedNameError, each_once
 from simulation.errors import InputError
 
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
@@ -195,17 +196,17 @@ _Read = TypeVar("_Read", MovePrice, Balance, Roll, Room)
 
 
 def _read(its: type[_Read], option: str, words: str) -> _Read:
-    given: dict[str, Any] = {}
+    pairs: list[tuple[str, Any]] = []
     for word in filter(None, words.split(",")):
         name, equals, value = word.partition("=")
         if not equals:
             known = ", ".join(asdict(its()))
             raise InputError(f"{option} {words}", f"{word!r} is no NAME=VALUE; names are {known}")
         try:
-            given[name] = json.loads(value)
+            pairs.append((name, json.loads(value)))
         except ValueError:
-            given[name] = value
+            pairs.append((name, value))
     try:
-        return its(**read(_READERS[its], given))
-    except PlacementError as error:
+        return its(**read(_READERS[its], each_once(pairs)))
+    except (PlacementError, RepeatedNameError) as error:
         raise InputError(f"{option} {words}", str(error)) from error

@@ -294,3 +294,38 @@ def test_the_history_is_filtered_by_subject_tenant_and_kind(register: Registry) 
         register.events.list(limit=501)
     with pytest.raises(InvalidError, match="after"):
         register.events.list(after=2**63)
+
+
+# ---- names that are words ---------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["all", "any", "nobody", "none", "now", "never"])
+def test_nothing_new_is_called_like_a_word_of_commands(register: Registry, word: str) -> None:
+    a_cluster(register)
+
+    for make in (
+        lambda: add_tenant(register, word),
+        lambda: add_host(register, word),
+        lambda: add_vm_type(register, word),
+        lambda: add_request(register, name=word),
+        lambda: register.tokens.create("operator", None, word, actor=ACTOR),
+        lambda: register.resources.add(word, "things", actor=ACTOR),
+    ):
+        with pytest.raises(InvalidError, match="commands and the API take this one as a word"):
+            make()
+
+
+def test_no_tenant_is_called_as_the_audit_calls_operators(register: Registry) -> None:
+    with pytest.raises(InvalidError, match="as a word"):
+        add_tenant(register, "operator")
+
+
+def test_what_has_the_name_of_a_word_works_on_and_is_named(register: Registry, raw: RawSql) -> None:
+    a_cluster(register)
+    request = add_request(register)
+    raw.run("UPDATE tenants SET name = 'all' WHERE name = 'b'")
+    raw.run("UPDATE requests SET name = 'none'")
+
+    assert register.named_like_words() == [("request", "none"), ("tenant or group", "all")]
+    assert register.tenants.get("all").name == "all"
+    register.requests.delete(request.id, actor=ACTOR)

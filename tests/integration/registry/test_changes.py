@@ -51,10 +51,20 @@ def test_vms_are_not_called_as_a_request_of_the_same_tenant(cluster: Registry) -
 
     with pytest.raises(DuplicateError, match="request with name 'web-2'"):
         add_request(cluster, 2, name="web")
-    small = add_request(cluster, 1, name="web")
-    with pytest.raises(DuplicateError, match="request with name 'web-2'"):
-        resize(cluster, small, 2)
-    assert names(cluster, small) == ["web-1"]
+
+
+def test_a_request_grows_past_names_that_are_taken(cluster: Registry) -> None:
+    add_request(cluster, name="web-2")
+    add_request(cluster, name="web-4")
+    web = add_request(cluster, 1, name="web", hostname="web")
+
+    resize(cluster, web, 4)
+    assert names(cluster, web) == ["web-1", "web-3", "web-5", "web-6"]
+    hostnames = [vm.hostname for vm in cluster.vms.list(request_id=web.id).items]
+    assert hostnames == ["web", "web-3", "web-5", "web-6"]
+    resize(cluster, web, 1)
+    resize(cluster, web, 2)  # numbers of VMs that are gone are not given again
+    assert names(cluster, web) == ["web-1", "web-7"]
 
 
 def test_a_name_is_free_again_when_its_vm_is_deleted(cluster: Registry) -> None:

@@ -48,3 +48,15 @@ def test_several_vms_are_numbered_and_keep_within_63_characters(register: Regist
 def test_what_is_no_host_name_is_refused(register: Registry, wrong: str) -> None:
     with pytest.raises(InvalidError, match="RFC 1123"):
         add_request(register, hostname=wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["1.2.3.4", "12", "web.7", "localhost", "LOCALHOST", "localhost.localdomain", "a.localhost"],
+)
+def test_no_guest_is_called_like_an_address_or_like_every_machine(
+    register: Registry, wrong: str
+) -> None:
+    with pytest.raises(InvalidError, match="hostname"):
+        add_request(register, hostname=wrong)
+    add_request(register, hostname="4.example")

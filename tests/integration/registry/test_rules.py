@@ -98,6 +98,34 @@ def test_rules_that_nothing_can_keep_are_refused(
     assert refused.value.field == f"rules.{field}"
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"requires": ("ssd",), "rules": Rules(forbids=("ssd",))}, "rules.forbids"),
+        ({"rules": Rules(prefers=("ssd",), forbids=("ssd",))}, "rules.prefers"),
+        ({"rules": Rules(zone="east", forbids=("zone=east",))}, "rules.zone"),
+        ({"requires": ("zone=west",), "rules": Rules(zone="east")}, "requires"),
+        ({"requires": ("zone=west", "zone=east")}, "requires"),
+        ({"requires": ("zone=west",), "rules": Rules(spread="zone")}, "rules.spread"),
+        (
+            {
+                "hosts": ("host1",),
+                "rules": Rules(anti_affinity=MembershipRule(group="web")),
+            },
+            "count",
+        ),
+    ],
+)
+def test_a_request_whose_rules_contradict_each_other_is_refused(
+    register: Registry, given: dict[str, Any], field: str
+) -> None:
+    a_cluster(register)
+
+    with pytest.raises(InvalidError) as refused:
+        add_request(register, 2, **given)
+    assert refused.value.field == field
+
+
 def test_two_commits_at_once_put_one_vm_of_a_group_on_a_host(
     register: Registry, other: Registry
 ) -> None:

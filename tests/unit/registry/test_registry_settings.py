@@ -180,3 +180,12 @@ def test_a_wrong_setting_is_said_in_words(
 
     assert said in str(refused.value)
     assert "Input should" not in str(refused.value)
+
+
+def test_json_of_a_variable_says_each_name_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUGA_FENCE_COMMAND", '["/bin/true"]')
+    assert SharedSettings().fence_command == ("/bin/true",)
+    monkeypatch.setenv("FUGA_FENCE_COMMAND", '[{"a": 1, "a": 2}]')
+
+    with pytest.raises(InvalidError, match=r"FUGA_FENCE_COMMAND: found 'a', .*each name once"):
+        SharedSettings()

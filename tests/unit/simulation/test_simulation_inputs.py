@@ -337,6 +337,7 @@ def test_google_machines_are_scaled_and_their_events_are_kept(tmp_path: Path) ->
         ("name,vcpus\nh,1\nh,2\n", "host h stands twice"),
         ("name,vcpus\n", "no hosts"),
         ("vcpus\n1\n", "an inventory has name"),
+        ("name,vcpus,vcpus\nh,1,2\n", "two columns are called 'vcpus'"),
     ],
 )
 def test_a_bad_inventory_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:

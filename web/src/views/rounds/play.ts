@@ -1,6 +1,6 @@
 /** What a round's steps say and do: from the API's answer to what the stage shows. */
 import type { RoundGame } from "../../api/types";
-import { count } from "../../words";
+import { count, decimals } from "../../words";
 
 export type Step = RoundGame["steps"][number];
 export type Weighed = Step["combinations"][number];
@@ -163,7 +163,7 @@ export function title(game: RoundGame, step: Step | null): string {
 }
 
 export function signed(value: number): string {
-  const text = Math.abs(value).toFixed(4);
+  const text = decimals(Math.abs(value), 4);
   return value < 0 && Number(text) > 0 ? `\u2212${text}` : text;
 }
 

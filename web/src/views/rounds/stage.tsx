@@ -1,7 +1,7 @@
 /** The stage of a round: hosts with what they hold, what one weighs, and tenants' shares. */
 import type { RoundGame } from "../../api/types";
 import { Panel } from "../../parts/basics";
-import { amount, noun, percent } from "../../words";
+import { amount, decimals, noun, percent } from "../../words";
 import { choices, inTypes, onStage, type Scene, signed } from "./play";
 
 /** So many tenants have a colour of their own. */
@@ -122,7 +122,7 @@ export function Weighing({ game, scene }: { game: RoundGame; scene: Scene }) {
             <span
               class="track"
               role="img"
-              aria-label={`v(A) ${signed(each.fairness)}, skewness ${each.skewness.toFixed(4)}`}
+              aria-label={`v(A) ${signed(each.fairness)}, skewness ${decimals(each.skewness, 4)}`}
             >
               <span class="seg of-unfair" style={width(-each.fairness / most)} />
               <span class="seg of-skewed" style={width(each.skewness / most)} />

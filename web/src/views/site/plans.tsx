@@ -9,7 +9,7 @@ import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
 import { Listing } from "../../parts/listing";
 import { aged, type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
-import { age, count, duration, moment, percent, plain, readable, shellWord, shortId as short } from "../../words";
+import { age, count, decimals, duration, moment, percent, plain, readable, shellWord, shortId as short } from "../../words";
 import { staysOf, whyItStays } from "./preview";
 import "./site.css";
 
@@ -35,7 +35,7 @@ const COLUMNS: Column<Plan>[] = [
   },
   { name: "Failed", value: (each) => each.failed, cell: (each) => each.failed, numeric: true },
   { name: "Stay", value: (each) => each.stays.length, cell: (each) => each.stays.length, numeric: true },
-  { name: "GiB", value: (each) => each.moved_gib, cell: (each) => each.moved_gib.toFixed(1), numeric: true },
+  { name: "GiB", value: (each) => each.moved_gib, cell: (each) => decimals(each.moved_gib, 1), numeric: true },
   aged((each) => each.asked_at),
   { name: "Asked by", value: (each) => each.asked_by, cell: (each) => each.asked_by },
 ];
@@ -237,11 +237,11 @@ function UnderWay() {
 
 /** Of a measure: how it is called, written, and whether more of it is better (0: neither). */
 const MEASURES: [string, string, (value: number) => string, number][] = [
-  ["potential", "Potential", (value) => value.toFixed(4), 1],
+  ["potential", "Potential", (value) => decimals(value, 4), 1],
   ["fairness_distance", "Off fair", percent, -1],
-  ["mean_skewness", "Mean skewness", (value) => value.toFixed(4), -1],
+  ["mean_skewness", "Mean skewness", (value) => decimals(value, 4), -1],
   ["hosts_in_use", "Hosts in use", String, 0],
-  ["moved_gib", "GiB moved", (value) => value.toFixed(1), 0],
+  ["moved_gib", "GiB moved", (value) => decimals(value, 1), 0],
 ];
 
 export function PlanView({ id }: { id: string }) {
@@ -342,7 +342,7 @@ function Steps({ plan }: { plan: Plan }) {
         >
           <p>
             {count(plan.moves, "VM")} move{plan.moves === 1 ? "s" : ""} in {count(plan.waves, "wave")}, with{" "}
-            {plan.moved_gib.toFixed(1)} GiB. Guests run on and stand still for a moment; what is no longer possible when
+            {decimals(plan.moved_gib, 1)} GiB. Guests run on and stand still for a moment; what is no longer possible when
             its turn comes is left out.
           </p>
         </AskingButton>
@@ -419,7 +419,7 @@ const OF_WAVE: Column<PlanMove>[] = [
   { name: "From", value: (each) => each.from_host, cell: (each) => <a href={to("hosts", each.from_host)}>{each.from_host}</a> },
   { name: "To", value: (each) => each.to_host, cell: (each) => <a href={to("hosts", each.to_host)}>{each.to_host}</a> },
   { name: "Why", value: (each) => each.why, cell: (each) => readable(each.why) },
-  { name: "GiB", value: (each) => each.carried_mib, cell: (each) => (each.carried_mib / 1024).toFixed(1), numeric: true },
+  { name: "GiB", value: (each) => each.carried_mib, cell: (each) => decimals(each.carried_mib / 1024, 1), numeric: true },
   {
     name: "State",
     value: stateOfMove,

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { get, newKey, Problem, send } from "../../api/client";
 import type { Plan, PlanMoves } from "../../api/types";
 import { Told } from "../../parts/basics";
-import { count, duration, readable } from "../../words";
+import { count, decimals, duration, readable } from "../../words";
 
 const LOOK_EVERY_MS = 500;
 const SHOWN = 8;
@@ -106,7 +106,7 @@ export function WouldMove({ preview, names }: { preview: Preview; names: Map<str
   return (
     <div class={`told ${stays.length ? "warn" : "good"}`} role="status">
       <p>
-        {count(plan.moves, "VM")} would move{plan.moves > 0 && `, in ${count(plan.waves, "wave")}, with ${plan.moved_gib.toFixed(1)} GiB`}
+        {count(plan.moves, "VM")} would move{plan.moves > 0 && `, in ${count(plan.waves, "wave")}, with ${decimals(plan.moved_gib, 1)} GiB`}
         {where.length > 0 &&
           `: ${where.slice(0, SHOWN).map(([host, many]) => `${many} to ${host}`).join(", ")}${where.length > SHOWN ? ", …" : ""}`}
         . {stays.length === 0 ? "None would stay." : `${count(stays.length, "VM")} would stay:`}

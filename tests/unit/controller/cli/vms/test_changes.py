@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from controller.cli.simulations.what_if import _pairs
+from controller.cli.site.hosts import parse_amounts, parse_ratios
+from controller.cli.site.networks import parse_hosts
+from controller.cli.site.quotas import parse_limits
+from controller.cli.vms.changes import parse_labels
+from controller.terminal.errors import BadInputError
+from simulation.errors import InputError
+from simulation.slots.moving.asked import Balance, _read
+from simulation.studies.plan import _assignments
 from tests.fakes.http_api import HttpApi
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
     REQUEST_ID,
@@ -110,3 +121,24 @@ def test_a_time_outside_the_calendar_is_refused_in_words(
 
     assert ended.status != 0
     assert f"{words[-1]}: found {given!r}, wanted" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("parse", "given"),
+    [
+        (parse_labels, ["env=a", "env=b"]),
+        (partial(parse_amounts, "--override"), ["vcpus=1", "vcpus=2"]),
+        (partial(parse_amounts, "--override"), ["vcpus=1", "vcpus=1"]),
+        (parse_ratios, ["vcpus=1", "vcpus=2"]),
+        (parse_limits, ["vcpus=1", "vcpus=none"]),
+        (parse_hosts, ["h1=bridge:br0", "h1="]),
+        (partial(_pairs, option="--weight"), ["a=1", "a=2"]),
+        (partial(_assignments, where="--sweep"), ["x=1", "x=2"]),
+        (lambda given: _read(Balance, "--balance", ",".join(given)), ["every_s=60", "every_s=90"]),
+    ],
+)
+def test_a_name_that_is_given_twice_is_refused(
+    parse: Callable[[list[str]], Any], given: list[str]
+) -> None:
+    with pytest.raises((BadInputError, InputError), match="is given twice"):
+        parse(given)
