@@ -34,7 +34,7 @@ def tell_game(told: Row) -> None:
     if told["ranking"]:
         echo(f"combinations are ranked by {', '.join(told['ranking'])}")
     echo("")
-    rows = [_line(told, number, step) for number, step in enumerate(told["steps"], start=1)]
+    rows = [_line(told, place, step) for place, step in enumerate(told["steps"], start=1)]
     columns = (
         field("step", right=True),
         field("what"),
@@ -51,11 +51,11 @@ def tell_game(told: Row) -> None:
         echo(f"and {left} steps more: --steps N, up to 2000")
 
 
-def _line(told: Row, number: int, step: Row) -> dict[str, Any]:
+def _line(told: Row, place: int, step: Row) -> dict[str, Any]:
     chosen = next((each for each in step["combinations"] if each["chosen"]), None)
     number_of = f" {step['game']}" if step["kind"] == "game" else ""
     return {
-        "step": number,
+        "step": place,
         "what": _KINDS[step["kind"]] + number_of,
         "where": _where(told, step),
         "took": _took(told, step, chosen),
