@@ -275,8 +275,10 @@ def illegal_steps(sql: Sql) -> Iterable[Finding]:
     machine_of = {kind: name for name, each in MACHINES.items() for kind in each.kinds}
     now: dict[tuple[str, str], str | None] = {}
     for row in sql(
-        "SELECT id, kind, subject_id, from_state, event, to_state FROM events"
-        " WHERE to_state IS NOT NULL ORDER BY id"
+        "SELECT id, kind, from_state, event, to_state, CASE WHEN kind = 'image_copy_state'"
+        " THEN subject_id || ' ' || coalesce((SELECT name FROM hosts WHERE id::text ="
+        " data ->> 'host'), data ->> 'host') ELSE subject_id END AS subject_id"
+        " FROM events WHERE to_state IS NOT NULL ORDER BY id"
     ):
         machine = machine_of.get(row["kind"])
         step = (row["from_state"], row["event"], row["to_state"])

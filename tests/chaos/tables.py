@@ -57,6 +57,17 @@ _ASSIGNMENT = _steps("""
     leaving      proven_absent     released
 """) | _any("reserved creating active quarantined releasing arriving leaving", "fenced", "released")
 
+_COPY = _steps("""
+    -          wanted       absent
+    absent     claimed      uploading
+    uploading  reclaimed    uploading
+    uploading  uploaded     present
+    uploading  interrupted  absent
+    uploading  refused      failed
+    failed     wanted       absent
+    present    missing      absent
+""")
+
 _MOVE = _steps("""
     -       -          asked
     asked   claimed    moving
@@ -205,6 +216,15 @@ MACHINES: Mapping[str, Machine] = {
         "SELECT id, state FROM requests",
         frozenset(_REQUEST),
     ),
+    "image": Machine(
+        frozenset({"image_added"}), "SELECT id, state FROM images", frozenset(_steps("- - ready"))
+    ),
+    "image copy": Machine(
+        frozenset({"image_copy_state"}),
+        "SELECT c.image_id || ' ' || h.name, c.state FROM image_copies c"
+        " JOIN hosts h ON h.id = c.host_id",
+        frozenset(_COPY),
+    ),
     "move": Machine(frozenset({"move_state"}), "SELECT id, state FROM moves", frozenset(_MOVE)),
     "plan": Machine(frozenset({"plan_state"}), "SELECT id, state FROM plans", frozenset(_PLAN)),
     "roll": Machine(frozenset({"roll_state"}), "SELECT id, state FROM rolls", frozenset(_ROLL)),
@@ -248,6 +268,8 @@ MACHINES: Mapping[str, Machine] = {
 FIRST: Mapping[str, str | None] = {
     "assignment": None,
     "request": None,
+    "image": None,
+    "image copy": None,
     "move": None,
     "plan": "asked",
     "roll": "going",
