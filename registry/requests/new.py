@@ -111,7 +111,8 @@ def check_asked(
             raise InvalidError("rules", "affinity, anti_affinity or spread", allowed)
     if rules is not None:
         check_hosts_suffice(rules, hosts, count)
-    check_together(rules if rules is not None else NO_RULES, requires)
+    if rules is not None or requires:
+        check_together(NO_RULES if rules is None else rules, requires)
     return Asked(
         tenant=tenant,
         vm_type=vm_type,

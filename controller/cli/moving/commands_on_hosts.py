@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
-from registry.ground.child_environ import child_environ
-
 #: What a command sees of the environment besides the plain names: the way to the SSH agent, by
 #: which commands reach hosts. No token.
 _HANDED_ON: Final = ("SSH_AUTH_SOCK",)
@@ -66,6 +64,8 @@ class CommandsOnHosts:
 
     def begin(self, host: str) -> None:
         """Run the command for a host."""
+        from registry.ground.child_environ import child_environ  # noqa: PLC0415 - slow to import
+
         try:
             process = subprocess.Popen(
                 [*self._argv, host],

@@ -202,7 +202,7 @@ def test_the_doctor_looks_at_every_credential_here(tmp_path: Path) -> None:
     earlier = {each.about: each for each in _host_credentials(store, now - timedelta(days=20))}
 
     assert [name for name, each in sorted(found.items()) if each.well] == ["credential ssh"]
-    assert "a certificate ends on 20" in found["credential site"].message
+    assert "a certificate ends at 20" in found["credential site"].message
     assert "mode 0644" in found["credential open"].message
     assert "holds no files for TLS or SSH" in found["credential empty"].message
     assert earlier["credential site"].well

@@ -11,7 +11,7 @@ from controller.cli.moving.commands_on_hosts import CommandsOnHosts
 
 
 def python(code: str) -> list[str]:
-    return [sys.executable, "-c", code]
+    return [sys.executable, "-u", "-c", code]
 
 
 def until_over(commands: CommandsOnHosts, *, within_s: float = 60) -> dict[str, str | None]:
