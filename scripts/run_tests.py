@@ -2,10 +2,11 @@
 
 Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
-Tests without hosts run on two processes and keep both cores of the smallest machine busy. Those
-with hosts mostly wait for guests: three processes run them beside the others, a module at a
-time, the long ones first (ADR 0073). With CI=true a skipped test on real guests or PostgreSQL
-fails. A test on real processes that fails runs once more, alone (ADR 0049).
+Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
+processes and keep both cores of the smallest machine busy. Those with hosts mostly wait for
+guests: two processes run them beside the others, a module at a time, the long ones first
+(ADR 0073). With CI=true a skipped test on real guests or PostgreSQL fails. A test on real
+processes that fails runs once more, alone (ADR 0049).
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ GROUNDS = {
 #: Where tests with hosts are, in the order in which modules begin: those that take minutes first,
 #: so that at the end no process waits for another. `tests/conftest.py` refuses any elsewhere.
 WITH_HOSTS = (
-    "tests/chaos",
     "tests/contract/test_move_faults.py",
     "tests/system/test_operating_hosts.py",
     "tests/system/test_by_mouse.py",
@@ -64,13 +64,20 @@ class Group:
         return [*self.options, *more, *paths]
 
 
+#: What runs side by side, one line after the other. A test that is "alone" takes both cores.
 GROUPS = (
-    Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),
-    Group(
-        "with hosts",
-        # A module is one process's: its hosts, and the fuga that it shares, are started once.
-        ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "qemu or test_driver"),
-        WITH_HOSTS,
+    (Group("alone", ("-n", "0", "-m", "alone"), ("tests/chaos",)),),
+    (
+        Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),
+        Group(
+            "with hosts",
+            # A module is one process's: its hosts, and the fuga that it shares, are started once.
+            (
+                *("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
+                *("-m", "(qemu or test_driver) and not alone"),
+            ),
+            WITH_HOSTS,
+        ),
     ),
 )
 NEEDED_BY_CI = ("postgresql", "qemu")
@@ -160,7 +167,7 @@ def main() -> int:
         os.environ["FUGA_TEST_ACCOUNT"] = str(path)
         # Hundreds of processes are started: each would compile all that it imports.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        statuses = _run_side_by_side(GROUPS, arguments)
+        statuses = [each for line in GROUPS for each in _run_side_by_side(line, arguments)]
         account = Account.read(path)
     unsteady: list[str] = []
     if set(statuses) <= {0, TESTS_FAILED} and account.may_be_unsteady and _pass_alone(account):

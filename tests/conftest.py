@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a test with hosts where `make test` does not look for them."""
-    places = [config.rootpath / each for each in (*WITH_HOSTS, "tests/distribution")]
+    places = [config.rootpath / each for each in (*WITH_HOSTS, "tests/chaos", "tests/distribution")]
     for item in items:
         has_host = item.get_closest_marker("qemu") or item.get_closest_marker("test_driver")
         if has_host and not any(item.path.is_relative_to(place) for place in places):

@@ -1,4 +1,7 @@
-"""When a site is well again: waited for by what can be observed, with plenty of time."""
+"""When a site is well again: waited for by what can be observed, with plenty of time.
+
+On a busy machine a host may be fenced after the last fault, so each look switches on what is off.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,7 @@ def wait_until_healed(site: Site) -> list[str]:
     left = under_way(site)
 
     def done() -> bool:
+        site.switch_on_what_is_off()
         now = under_way(site)
         for key in list(left):
             if key in now:
@@ -81,6 +85,7 @@ def wait_until_settled(site: Site) -> list[str]:
 
     def settled() -> bool:
         nonlocal began_at
+        site.switch_on_what_is_off()
         left.clear()
         left.update(under_way(site))
         if left:
@@ -96,6 +101,7 @@ def wait_until_empty(site: Site) -> list[str]:
     left: dict[str, str] = {}
 
     def empty() -> bool:
+        site.switch_on_what_is_off()
         left.clear()
         left.update(under_way(site))
         return site.sql(held) == [(0,)]

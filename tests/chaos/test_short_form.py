@@ -12,7 +12,7 @@ from tests.chaos.run import run
 from tests.chaos.site import running_site
 from tests.servers.postgres import programs
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.qemu, pytest.mark.slow]
+pytestmark = [pytest.mark.postgresql, pytest.mark.qemu, pytest.mark.slow, pytest.mark.alone]
 
 # Those of a batch strike at once: what each waits for is most of the time that it takes.
 BATCHES = (
