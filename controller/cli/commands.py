@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+import math
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import typer
 from typer.core import TyperGroup
+
+from controller.terminal.errors import BadInputError
 
 if TYPE_CHECKING:
     # Typer's own copy of Click names the types of its commands.
@@ -129,4 +132,23 @@ def _made(name: str, place: _Place) -> Command:
         alone.command(name)(found)
         command = typer.main.get_command(alone)
     command.rich_help_panel = place.panel  # type: ignore[attr-defined]  # both kinds of Typer's have it
+    _take_finite_numbers(command)
     return command
+
+
+def _take_finite_numbers(command: Command) -> None:
+    """Refuse ``nan`` and ``inf``, which are no amounts, in every option of a command or group."""
+    for each in getattr(command, "commands", {}).values():
+        _take_finite_numbers(each)
+    invoke: Callable[[Context], object] = command.invoke
+
+    def checked(ctx: Context) -> object:
+        for each in command.params:
+            value = ctx.params.get(each.name or "")
+            for part in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(part, float) and not math.isfinite(part):
+                    name = max(each.opts, key=len)
+                    raise BadInputError(f"{name} is {part}: give a finite number, such as 1.5")
+        return invoke(ctx)
+
+    command.invoke = checked  # type: ignore[method-assign]  # Typer has no hook after parsing

@@ -40,7 +40,10 @@ def fuga(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; every error becomes a message and an exit status."""
     try:
-        app(args=arguments, prog_name="fuga")
+        try:
+            app(args=arguments, prog_name="fuga")
+        finally:
+            sys.stdout.flush()  # what fails here is an error of the command, too
     except ApiError as error:
         _end(at_the_prompt(error))
     except CliError as error:
