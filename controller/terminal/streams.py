@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from controller.terminal.errors import CliError
 
@@ -39,7 +39,7 @@ def _guarded(stream: io.TextIOWrapper, kind: type[_Output]) -> io.TextIOWrapper:
 
 
 class _Output(io.FileIO):
-    def write(self, data: bytes) -> int:  # type: ignore[override]
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
