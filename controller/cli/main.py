@@ -13,6 +13,7 @@ from controller.cli.commands import Commands
 from controller.client.errors import ApiError
 from controller.terminal.errors import CliError, at_the_prompt
 from controller.terminal.output import echo_lines
+from controller.terminal.streams import READER_LEFT, OutputLostError, drop_output
 from controller.terminal.times import RULE
 
 app = typer.Typer(
@@ -44,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             app(args=arguments, prog_name="fuga")
         finally:
             sys.stdout.flush()  # what fails here is an error of the command, too
+    except OutputLostError as error:
+        drop_output()
+        if error.reader_left:
+            sys.exit(READER_LEFT)
+        _end(CliError(str(error)))
     except ApiError as error:
         _end(at_the_prompt(error))
     except CliError as error:
@@ -57,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _end(error: CliError) -> NoReturn:
-    echo_lines(f"fuga: {error}", err=True)
+    try:
+        echo_lines(f"fuga: {error}", err=True)
+    except OSError:
+        sys.stderr = None  # its flush at the end would fail
     sys.exit(error.status)
 
 

@@ -10,9 +10,9 @@ def main() -> None:
     # Processes that serve install their own handlers.
     before = signal.signal(signal.SIGINT, _leave)
     from controller.cli.main import main as run  # noqa: PLC0415
-    from controller.terminal.streams import guard_streams  # noqa: PLC0415
+    from controller.terminal.streams import guard_output  # noqa: PLC0415
 
-    guard_streams()
+    guard_output()
     signal.signal(signal.SIGINT, before)
     try:
         run()
