@@ -4,7 +4,7 @@ Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
 Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
 processes and keep both cores of the smallest machine busy. Those with hosts often wait for
-guests: three processes run them at last, a module at a time, the long ones first (ADR 0073).
+guests: three processes run them last, a module at a time, the long ones first (ADR 0073).
 With CI=true a skipped test on real guests or PostgreSQL fails. A test on real processes that
 fails runs once more, alone (ADR 0049).
 """

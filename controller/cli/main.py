@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             app(args=arguments, prog_name="fuga")
         finally:
-            sys.stdout.flush()  # what fails here is an error of the command, too
+            if sys.stdout:  # a shell may have closed it
+                sys.stdout.flush()  # what fails here is an error of the command, too
     except OutputLostError as error:
         drop_output()
         if error.reader_left:
