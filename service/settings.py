@@ -33,6 +33,9 @@ class _Environment(EnvSettingsSource):
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Parse a variable's JSON; `InvalidError` for a repeated name."""
+        decoded = super().decode_complex_value(field_name, field, value)
+        if decoded is value:  # the field has a form of its own
+            return value
         try:
             return json.loads(value, object_pairs_hook=each_once)
         except RepeatedNameError as error:

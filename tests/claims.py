@@ -175,7 +175,7 @@ def wrong_shortages(stored: StoredRound, q: int, told: list[dict[str, Any]]) -> 
 def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0.1) -> list[str]:
     """Name what is wrong with the hosts held back; empty when the claims hold.
 
-    Held are at most a part of the open hosts, one at least, each for one
+    Held are no more of the open hosts than `_most_held` says, each for one
     request that has waited long enough, and where nobody else was placed.
     HELD_BACK is told of those only whom held hosts still have room for.
     """
@@ -188,7 +188,8 @@ def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0
         if any(stored.may_use(q, h) for q in requests)
     ]
     wrong = []
-    if len(hosts) != len(set(hosts)) or len(hosts) > max(1, int(len(open_hosts) * part)):
+    most = _most_held(stored, rows, len(open_hosts), patience, part)
+    if len(hosts) != len(set(hosts)) or len(hosts) > most:
         wrong.append(f"too many hosts are held: {rows}")
     wrong += [
         f"host {h} is held for {q}"
@@ -212,6 +213,19 @@ def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0
         if not begun and n < stored.at_once(q):
             wrong.append(f"the gang {q} would not have been whole on held hosts")
     return wrong
+
+
+def _most_held(
+    stored: StoredRound, rows: list[list[int]], open_hosts: int, patience: int, part: float
+) -> int:
+    """A part of the open hosts, one at least; more where one gang alone has hosts held."""
+    most = max(1, int(open_hosts * part))
+    holders = {q for q, _ in rows}
+    if len(holders) != 1:
+        return most
+    times = stored.snapshot["age"][holders.pop()] // patience
+    larger = 1.0 if times >= 64 else 0.5 if times >= 8 else 0.1
+    return max(most, min(4, open_hosts // 2), int(open_hosts * larger))
 
 
 def _fit(stored: StoredRound, q: int, hosts: list[int]) -> int:

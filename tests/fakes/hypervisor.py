@@ -59,6 +59,7 @@ class FakeHypervisor:
         self.uri = uri
         self.pool = pool
         self.hostname = "fakehost"
+        self.machine_uuid: str | None = None
         self.vcpus, self.memory_mib, self.disk_gib = vcpus, memory_mib, disk_gib
         self.domains: dict[str, DomainSeen] = {}
         self.volumes: dict[str, VolumeSeen] = {
@@ -386,6 +387,7 @@ class FakeHypervisor:
     def _answered(self, used: int) -> HostReport:
         return HostReport(
             hostname=self.hostname,
+            machine_uuid=self.machine_uuid,
             vcpus=self.vcpus,
             memory_mib=self.memory_mib,
             disk_gib=self.disk_gib,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hypervisor import DomainState, HostEnd
 from monitor.translate import to_report
@@ -53,6 +53,8 @@ class MovingWorld:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.hosts = {name: FakeHypervisor(uri_of(name)) for name in NAMES}
+        for name, host in self.hosts.items():
+            host.machine_uuid = str(uuid5(NAMESPACE_URL, uri_of(name)))
         by_uri = {uri_of(name): host for name, host in self.hosts.items()}
         self.movers = FakeMovers(by_uri)
         self._lent = HostsInMemory(by_uri, self.movers)

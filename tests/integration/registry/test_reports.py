@@ -18,6 +18,7 @@ from registry import (
 )
 from registry.hosts import Host
 from registry.work import Build
+from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
     a_cluster,
@@ -114,8 +115,11 @@ def test_missed_polls_make_a_host_unreachable_then_down_and_a_report_brings_it_b
     assert changes[1].reason == "timeout"
 
 
-def test_misses_of_several_monitors_count_as_those_of_one(register: Registry, host: Host) -> None:
-    begun = register.now() + timedelta(minutes=1)
+def test_misses_of_several_monitors_count_as_those_of_one(
+    register: Registry, raw: RawSql, host: Host
+) -> None:
+    raw.run(f"UPDATE hosts SET last_polled_at = {raw.before('now', '2 minutes')}")
+    begun = register.now() - timedelta(minutes=1)
 
     def missed_after(seconds: float) -> int:
         after = register.hosts.record_miss(

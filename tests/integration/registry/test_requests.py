@@ -355,7 +355,7 @@ def test_what_is_returned_is_what_a_reader_finds(register: Registry) -> None:
 
     everything = add_request(
         register,
-        3,
+        2,
         min_count=2,
         name="web",
         requires=["ssd", "fast"],
