@@ -1,4 +1,4 @@
-"""Count each machine once, however many hosts are registered at it; say what repairs may end.
+"""Count each machine once, however many hosts are registered at it.
 
 Revision ID: 0061
 Revises: 0060
@@ -40,12 +40,3 @@ def upgrade() -> None:
         postgresql_where=KNOWN,
     )
     op.execute(DOUBLES)
-    op.add_column(
-        "leftovers",
-        sa.Column(
-            "also_running",
-            sa.Boolean(create_constraint=False),
-            server_default=sa.false(),
-            nullable=False,
-        ),
-    )

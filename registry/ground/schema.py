@@ -253,10 +253,6 @@ leftovers = Table(
     Column("sent_at", UtcDateTime),
     Column("found_at", UtcDateTime, nullable=False),
     Column("asked_by", Text),  # of what goes on an operator's word alone
-    # The operator named it as one that may run.
-    Column(
-        "also_running", Boolean(create_constraint=False), nullable=False, server_default=false()
-    ),
     UniqueConstraint("host_id", "kind", "name"),
     CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
 )

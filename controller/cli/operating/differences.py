@@ -47,10 +47,11 @@ def _print(found: list[dict[str, Any]]) -> None:
 
 
 def _is_wanted(difference: Mapping[str, Any], *, yes: bool) -> bool:
-    if yes:
-        return True
     echo(f"{difference['host']}: {difference['what']}", err=True)
     echo(f"  {difference['why']}", err=True)
+    if yes:
+        echo(f"  {difference['on_word']}", err=True)
+        return True
     return typer.confirm(plain(f"  {difference['on_word']}?"), err=True)
 
 

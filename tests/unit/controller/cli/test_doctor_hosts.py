@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from controller.calling.session import Session
+from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_hosts import confinement, openness
 
 
@@ -72,3 +75,33 @@ def test_a_host_whose_port_lets_everybody_in_is_wrong_beyond_this_machine(
 
     assert [each.well for each in told] == found
     assert all("TCP" in each.message for each in told)
+
+
+def test_what_repairs_do_is_shown_by_name_before_also_where_nobody_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    difference = {
+        "host": "h1",
+        "difference": "wrong_host",
+        "subject": "fuga-7",
+        "answer": "ask",
+        "what": "domain fuga-7, stopped",
+        "why": "the ledger has this VM on another host",
+        "on_word": "its domain is removed",
+    }
+    shown: list[str] = []
+
+    class Api:
+        def items(self, _: str) -> list[dict[str, Any]]:
+            return [difference]
+
+        def post(self, path: str, body: dict[str, Any]) -> None:
+            shown.append(capsys.readouterr().err)
+            assert (path, body["subject"]) == ("hosts/h1/repair", "fuga-7")
+
+    session = cast(Session, SimpleNamespace(api=Api(), json=False))
+    tell_differences(session, repair=True, yes=True)
+
+    [before] = shown
+    assert "domain fuga-7, stopped" in before
+    assert "its domain is removed" in before
