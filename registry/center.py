@@ -35,6 +35,7 @@ from registry.moves.rolls import Rolls
 from registry.moves.room import RoomPlans
 from registry.moves.standing import StandingPlans
 from registry.networks.networks import Networks
+from registry.operating.clock_steps import ClockSteps
 from registry.operating.connections import ConnectionsKept, connections_kept
 from registry.operating.doctor import check
 from registry.operating.fleet import Fleet, read_fleet
@@ -136,6 +137,7 @@ class Registry:
         self.monitors = Monitors(database)
         self.slot_loop = SlotLoopSwitch(database)
         self.processes = Processes(database)
+        self.clock_steps = ClockSteps(database)
         self.idempotency = Idempotency(database)
         self.what_ifs = WhatIfs(database)
 

@@ -13,6 +13,7 @@ from types import FrameType
 
 import structlog
 
+from controller.centre.clock_watch import ClockWatch, lengths_of
 from controller.centre.dispatch import Dispatcher
 from controller.centre.failures import FailedHosts
 from controller.centre.leadership import Leadership
@@ -344,6 +345,11 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
         threading.Thread(target=plans.run, args=(stop,), name="plans"),
+        threading.Thread(
+            target=ClockWatch(registry, lambda: leadership.lease, lengths_of(settings)).run,
+            args=(stop,),
+            name="clock",
+        ),
         threading.Thread(
             target=reserving_of(settings, registry, leadership).run,
             args=(stop,),

@@ -72,6 +72,13 @@ class ClassPrices(TypedDict):
     room: dict[str, int]
 
 
+class ClockStepped(TypedDict):
+    """A step back of the database's clock."""
+
+    at: str
+    back_s: float
+
+
 class Combination(TypedDict):
     """What a host could take: one of its strategies in the game."""
 
@@ -1611,6 +1618,8 @@ class Status(TypedDict):
     """Whether control centre, workers and monitors do their work."""
 
     at: str
+    clock_ahead_s: float | None
+    clock_step: ClockStepped | None
     hosts: HostsInView | None
     last_round: int | None
     last_round_at: str | None

@@ -89,6 +89,14 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Processes that are silent or not ready, by kind of work.",
         ("what",),
     ),
+    "clock_ahead_seconds": (
+        "Time by which the newest heartbeat or poll lies ahead of the database's clock.",
+        (),
+    ),
+    "clock_stepped_back_seconds": (
+        "Size of the last step back of the database's clock within a day; 0: there was none.",
+        (),
+    ),
     "lease_held": ("1 while the control centre's lease is valid.", ("holder",)),
     "lease_epoch": ("Epoch of the control centre's lease.", ()),
     "slot_loop_paused": ("1 while the slot loop is paused.", ()),
@@ -145,6 +153,7 @@ class FleetCollector(Collector):
         if read is not None:
             fleet, liveness = read
             _tell_late(found, what_is_late(liveness))
+            _tell_clock(found, liveness)
             _tell_work(found, fleet)
             _tell_moves(found, fleet.moves)
             _tell_tenants(found, fleet, self._most)
@@ -172,6 +181,12 @@ def _tell_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -
         of_it = [each for each in late if each.what == what]
         found["nobody"].add_metric((what,), float(any(each.nobody for each in of_it)))
         found["processes_late"].add_metric((what,), sum(not each.nobody for each in of_it))
+
+
+def _tell_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> None:
+    step = liveness.clock_step
+    found["clock_ahead_seconds"].add_metric((), liveness.clock_ahead_s)
+    found["clock_stepped_back_seconds"].add_metric((), 0.0 if step is None else step.back_s)
 
 
 def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:

@@ -1,23 +1,26 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
 
 from registry.lifecycle import WhatIfEvent, WhatIfState
+from registry.operating.clock_steps import Lengths
 from registry.operating.fleet import Fleet, FleetHost, FleetMoves
 from registry.operating.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
 from registry.operating.past_tenants import PastQuota, PastTenant, Standing
 from registry.operating.processes import BEAT_S, LATE_S, is_late
 from registry.operating.retention import Periods, Purged
-from registry.records.operating import HeardProcess, HostsHeard, Liveness
+from registry.records.operating import ClockStep, HeardProcess, HostsHeard, Liveness
 from registry.records.what_ifs import WhatIf, WhatIfDone
 
 __all__ = [
     "BEAT_S",
     "LATE_S",
+    "ClockStep",
     "Fleet",
     "FleetHost",
     "FleetMoves",
     "HeardProcess",
     "HostChange",
     "HostsHeard",
+    "Lengths",
     "Liveness",
     "Past",
     "PastDecision",

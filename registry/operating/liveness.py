@@ -7,6 +7,7 @@ from sqlalchemy import Connection, func, select
 from registry.ground.clock import db_now
 from registry.ground.schema import assignments, hosts, leases, rounds, unreleased
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
+from registry.operating.clock_steps import clock_ahead_s, last_clock_step
 from registry.operating.processes import heard_processes
 from registry.records.operating import HostsHeard, Liveness
 from registry.records.rounds import Lease
@@ -31,6 +32,8 @@ def read_liveness(connection: Connection) -> Liveness:
         processes=heard_processes(connection),
         hosts=_hosts(connection),
         oldest_reserved_at=connection.execute(reserved).scalar_one(),
+        clock_ahead_s=clock_ahead_s(connection),
+        clock_step=last_clock_step(connection),
     )
 
 

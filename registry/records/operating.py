@@ -29,6 +29,14 @@ class HostsHeard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStep:
+    """A step back of the database's clock: when it was noticed, and its size at least."""
+
+    at: datetime  #: on the clock as it is since
+    back_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
     """What tells whether anybody decides, builds and looks at hosts, read at one time."""
 
@@ -40,3 +48,5 @@ class Liveness:
     processes: tuple[HeardProcess, ...]
     hosts: HostsHeard
     oldest_reserved_at: datetime | None  #: of what is placed and no worker began to build
+    clock_ahead_s: float  #: of the newest heartbeat or poll: how far it lies ahead of now
+    clock_step: ClockStep | None  #: the last one, if it was noticed within a day

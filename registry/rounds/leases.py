@@ -23,9 +23,8 @@ CONTROL_LEASE = "control"
 IDLE_S: Final = 10.0
 
 
-#: A lease that ends later than this is a clock's fault: no process takes one for so long.
-_LENGTHS: Final = 10
-_AHEAD_S: Final = 900.0
+#: Another process may have been given leases that are longer, by so many times at most.
+_LENGTHS: Final = 2
 
 
 class Leases:
@@ -52,11 +51,14 @@ class Leases:
             # Looked at only now: somebody may have had the row until just before.
             now = db_now(connection)
             until = now + timedelta(seconds=length_s)
-            # A lease that ends so far ahead was taken before the clock stepped back. The epoch
-            # rises, so a holder that still lives writes nothing more: nobody leads beside it.
-            ahead_s = max(_LENGTHS * length_s, _AHEAD_S)
-            live = now < row.expires_at <= now + timedelta(seconds=ahead_s)
+            live = row.expires_at > now
             if live and row.holder != holder:
+                latest = now + timedelta(seconds=_LENGTHS * length_s)
+                if row.expires_at > latest:
+                    # It was taken before the clock stepped back. Its holder, if it still lives,
+                    # renews it before it ends.
+                    shortened = update(leases).where(leases.c.name == name)
+                    connection.execute(shortened.values(expires_at=latest))
                 return None
             epoch = row.epoch if live or first else row.epoch + 1
             since = row.held_since if live else now

@@ -24,7 +24,7 @@ from controller.cli.operating.doctor_moves import move_findings
 from controller.cli.operating.doctor_register import Finding, register_findings
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import paused
-from controller.cli.operating.status import late_sentence, well_sentence
+from controller.cli.operating.status import clock_sentence, late_sentence, well_sentence
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
@@ -243,6 +243,8 @@ def _liveness(session: Session) -> Iterator[Finding]:
         found = session.api.get("status")
     except ApiError:  # an older API, or none: another finding reports that
         return
+    if told := clock_sentence(found):
+        yield Finding("clock", False, told)
     for late in found["late"]:
         yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
     if found["well"] and found["leader"]:

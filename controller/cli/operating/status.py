@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from controller.calling.session import Session, with_session
 from controller.terminal.errors import CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
-from controller.terminal.times import age, clock
+from controller.terminal.times import age, clock, span
+
+#: Heartbeats of several connections differ by less.
+_AHEAD_S: Final = 5.0
 
 
 @with_session
@@ -42,6 +45,20 @@ def well_sentence(found: Mapping[str, Any]) -> str:
     )
 
 
+def clock_sentence(found: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the database's clock, and what to do; None: nothing is."""
+    step, ahead_s = found.get("clock_step"), found.get("clock_ahead_s") or 0.0
+    check = "check the time synchronization of the database's machine (chronyc tracking)"
+    if ahead_s > _AHEAD_S:
+        return f"the newest heartbeat lies {span(ahead_s)} ahead of the database's clock: {check}"
+    if step is None:
+        return None
+    return (
+        f"the database's clock stepped back by {span(step['back_s'])}, noticed at"
+        f" {clock(step['at'])}: {check}; older events and audit rows may lie ahead of newer ones"
+    )
+
+
 def _tell(found: Mapping[str, Any]) -> None:
     leader = found["leader"] or ("somebody" if found["leads_since"] else "nobody")
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
@@ -56,6 +73,8 @@ def _tell(found: Mapping[str, Any]) -> None:
         echo(
             f"{'unbuilt':12}the oldest VM has waited {age(found['oldest_unbuilt_at'])} for a worker"
         )
+    if told := clock_sentence(found):
+        echo(f"{'clock':12}{told}")
     if found["processes"]:
         echo()
         columns = (

@@ -8,7 +8,13 @@ from controller.questions.lateness import Late, what_is_late
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
-from controller.rest.schemas.operating import HostsInView, LateThing, ProcessHeard, Status
+from controller.rest.schemas.operating import (
+    ClockStepped,
+    HostsInView,
+    LateThing,
+    ProcessHeard,
+    Status,
+)
 from registry import SlotLoopState
 from registry.operating import is_late
 
@@ -65,6 +71,12 @@ def show_status(caller: AnyCaller, registry: GivenRegistry) -> Status:
             else None
         ),
         oldest_unbuilt_at=found.oldest_reserved_at if exact else None,
+        clock_ahead_s=found.clock_ahead_s if exact else None,
+        clock_step=(
+            ClockStepped(at=found.clock_step.at, back_s=found.clock_step.back_s)
+            if exact and found.clock_step is not None
+            else None
+        ),
     )
 
 

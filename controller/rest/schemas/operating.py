@@ -312,6 +312,13 @@ class HostsInView(BaseModel):
     )
 
 
+class ClockStepped(BaseModel):
+    """A step back of the database's clock."""
+
+    at: datetime = Field(description="When it was noticed, on the clock as it is since.")
+    back_s: float = Field(description="Its size at least, in seconds.")
+
+
 class Status(BaseModel):
     """Whether control centre, workers and monitors do their work."""
 
@@ -332,6 +339,14 @@ class Status(BaseModel):
     oldest_unbuilt_at: datetime | None = Field(
         description="Creation time of the oldest placed VM that no worker has started. Operators"
         " only."
+    )
+    clock_ahead_s: float | None = Field(
+        description="Seconds by which the newest heartbeat or poll lies ahead of the database's"
+        " clock. Operators only."
+    )
+    clock_step: ClockStepped | None = Field(
+        description="Last step back of the database's clock, if it was noticed within a day."
+        " Operators only."
     )
 
 

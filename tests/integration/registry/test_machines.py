@@ -13,13 +13,11 @@ from registry import (
     AnotherMachineError,
     ConflictError,
     InvalidError,
-    LeaseLostError,
     MoveRefusedError,
     Registry,
 )
 from registry.hosts import Difference, Host, HostReport
 from registry.lifecycle import HostAdminEvent
-from registry.rounds import CONTROL_LEASE
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -316,16 +314,3 @@ def test_what_was_sent_before_the_clock_stepped_back_is_sent_again(
     raw.run(f"UPDATE assignments SET sent_at = '{ahead}'")
 
     assert len(register.assignments.due(resend_after_s=60)) == 1
-
-
-def test_a_lease_of_before_the_clock_stepped_back_is_taken_over_in_another_epoch(
-    register: Registry,
-) -> None:
-    lost = take_lease(register, length_s=3600)
-
-    taken = register.leases.acquire(CONTROL_LEASE, "cc-2", 30)
-
-    assert taken is not None
-    assert taken.epoch == lost.epoch + 1
-    with pytest.raises(LeaseLostError):
-        register.leases.renew(lost, 30)
