@@ -174,7 +174,7 @@ def _ahead(connection: Connection, times: _Times) -> _Ahead:
     happened = [
         at - now
         for name, at in latest.items()
-        # Slots begin on the clock of the control center's machine.
+        # Slots begin on the clock of the control centre's machine.
         if not times.within_s[name] and times.table is not slot_loop
     ]
     return _Ahead(
