@@ -15,6 +15,11 @@ unread       150 connections ask for the same and take nothing of it
 guesses      4 connections read with tokens that nobody has
 refusals     4 connections with a good token ask for what is refused
 connections  connects, and closes, as fast as one process can
+chunks       4 connections POST a body in chunks of one byte, answered before it ends
+extensions   the same, with 1 KiB of extension for each chunk
+slow         480 connections of 3 addresses with a good token send a byte of a body each second
+idle         1,000 connections of 5 addresses ask once, and then keep their connection
+capacity     4 connections with a good token ask how many VMs would fit
 
 ``ratio`` is of the medians; at most 3 is wanted. A flood is measured between two times of
 calm, whose medians are averaged: whatever else the machine does is in both.
@@ -49,6 +54,8 @@ PAUSE_S: Final = 2.0
 TARGET: Final = 3.0
 READY: Final = "api_started"
 ATTACKER: Final = "127.0.0.2"
+#: Of floods that come from several.
+ATTACKERS: Final = tuple(f"127.0.0.{number}" for number in range(2, 7))
 JSON: Final = "Content-Type: application/json\r\n"
 BRACKETS: Final = b"[" + b"[]," * (85 * 1024) + b"[]]"
 #: How long a connection takes nothing before it begins anew.
@@ -296,6 +303,53 @@ async def _connections(port: int, _token: str) -> None:
         await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", port))
 
 
+def _chunked(chunk: bytes) -> Callable[[int, str], Awaitable[None]]:
+    head = _head("POST", "/healthz", more=f"{JSON}Transfer-Encoding: chunked\r\n\r\n").encode()
+
+    async def flood(port: int, _token: str) -> None:
+        reader, writer = await _connect(port, ATTACKER)
+        try:
+            writer.write(head)
+            while not reader.at_eof():
+                writer.write(chunk * 1000)
+                await writer.drain()
+                await asyncio.sleep(0)
+        finally:
+            writer.close()
+
+    return flood
+
+
+async def _slow(port: int, token: str) -> None:
+    head = _head("POST", "/v1/requests", token=token, more=f"{JSON}Content-Length: 999\r\n\r\n")
+    reader, writer = await _connect(port, secrets.choice(ATTACKERS[:3]))
+    try:
+        writer.write(head.encode())
+        while not reader.at_eof():
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(1)
+    finally:
+        writer.close()
+        await asyncio.sleep(0.1)
+
+
+async def _idle(port: int, _token: str) -> None:
+    reader, writer = await _connect(port, secrets.choice(ATTACKERS))
+    try:
+        writer.write((_head("GET", "/healthz") + "\r\n").encode())
+        await _answer(reader)
+        await reader.read()
+    finally:
+        writer.close()
+        await asyncio.sleep(0.1)
+
+
+async def _capacity(port: int, token: str) -> None:
+    path = "/v1/capacity?vm_type=small"
+    await _ask_on(port, (_head("GET", path, token=token) + "\r\n").encode)
+
+
 #: How many at a time, and what each does.
 FLOODS: Final[dict[str, tuple[int, Callable[[int, str], Awaitable[None]]]]] = {
     "brackets": (4, _brackets),
@@ -307,6 +361,11 @@ FLOODS: Final[dict[str, tuple[int, Callable[[int, str], Awaitable[None]]]]] = {
     "guesses": (4, _guesses),
     "refusals": (4, _refusals),
     "connections": (4, _connections),
+    "chunks": (4, _chunked(b"1\r\n \r\n")),
+    "extensions": (4, _chunked(b"1;" + b"x" * 1000 + b"\r\n \r\n")),
+    "slow": (480, _slow),
+    "idle": (1000, _idle),
+    "capacity": (4, _capacity),
 }
 
 

@@ -1,4 +1,4 @@
-"""Run every suite; print on what the tests ran, the slowest of them, and those that are unsteady.
+"""Run every suite; print on what the tests ran, the slowest, and those that are unsteady.
 
 Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
@@ -87,7 +87,7 @@ NO_SECOND_RUN = tuple(
 )
 #: Modules whose tests failed, and tests. Those of a module share servers, and fall with one.
 MOST_UNSTEADY_MODULES, MOST_UNSTEADY = 3, 8
-NAMED_SLOWEST = 10
+NAMED_SLOWEST = 20
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Account:
     """What `tests/account.py` wrote of the tests, added up over pytest's processes."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)  #: of each test
     failed: list[str] = field(default_factory=list)
 
     @classmethod
@@ -188,9 +188,13 @@ def _pass_alone(account: Account) -> bool:
 
 def _print_summary(account: Account, unsteady: list[str]) -> None:
     outcomes = account.outcomes
-    print("the slowest tests, in seconds:")
-    for test, seconds in account.seconds.most_common(NAMED_SLOWEST):
-        print(f"{seconds:7.1f}  {test}")
+    modules: Counter[str] = Counter()
+    for test, seconds in account.seconds.items():
+        modules[test.partition("::")[0]] += seconds
+    for what, found in (("tests", account.seconds), ("modules", modules)):
+        print(f"the slowest {what}, in seconds:")
+        for name, seconds in found.most_common(NAMED_SLOWEST):
+            print(f"{seconds:7.1f}  {name}")
     for test in unsteady:
         print(f"UNSTEADY: {test} failed beside other tests (see above) and passed alone")
     for ground, words in GROUNDS.items():

@@ -68,6 +68,8 @@ SCHEMA: Final = schemathesis.openapi.from_dict(
     create_app(cast(Registry, None)).openapi(), config=CONFIG
 ).exclude(path="/v1/events/stream")  # lasts; tests/e2e/calls/test_event_streams.py follows it
 ROLES: Final = ("operator", "tenant", "reader")
+#: Only against a hang: other tests may keep the machine busy.
+PATIENCE_S: Final = 120
 #: Which of the generated parameters and fields are names or ids of things, and of which.
 _NAMED: Final[Mapping[str, str]] = {
     "vm_id": "vm",
@@ -105,7 +107,10 @@ class Served:
         """Make a generated call, some of its ids real; fail if it is not as documented."""
         use_real_ids(case, self.ids)
         headers = dict(self.headers[role])
-        return case.call_and_validate(self.url, headers=headers, session=self.session).status_code
+        found = case.call_and_validate(
+            self.url, headers=headers, session=self.session, timeout=PATIENCE_S
+        )
+        return found.status_code
 
 
 @contextmanager
@@ -244,7 +249,7 @@ def _some(api: Served, role: str, cases: Any, answers: Counter[int], seed: int) 
     def call(case: Case) -> None:
         use_real_ids(case, api.ids)
         headers = dict(api.headers[role])
-        response = case.call(api.url, headers=headers, session=api.session)
+        response = case.call(api.url, headers=headers, session=api.session, timeout=PATIENCE_S)
         answers[response.status_code] += 1
         case.validate_response(response)
 

@@ -64,7 +64,14 @@ def answers(url: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("register_url", "number"),
+    [
+        pytest.param("sqlite", signal.SIGINT, marks=pytest.mark.sqlite),
+        pytest.param("postgresql", signal.SIGTERM, marks=pytest.mark.postgresql),
+    ],
+    indirect=["register_url"],
+)
 def test_it_serves_until_it_is_told_to_end_and_ends_well(
     register_url: str, tmp_path: Path, number: signal.Signals
 ):

@@ -24,8 +24,10 @@ from registry import Registry
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.e2e.tenants.site import RIVAL, RIVAL_TYPE, Site, a_site, failed, host_name
-from tests.register import add_host
+from tests.register import ON_ANY_DATABASE, add_host
 from tests.servers.serving import served
+
+pytestmark = ON_ANY_DATABASE
 
 #: What is on offer to everybody, by its name.
 PUBLIC: Final = ("/v1/vm-types", "/v1/capacity {'vm_type': 'canary-type'}")
