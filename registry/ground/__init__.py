@@ -6,15 +6,19 @@ from registry.ground.masking import mask_line, masked
 from registry.ground.names import MAX_TTL_S, check_labels, check_one_valued
 from registry.ground.pages import Page
 from registry.ground.private import private_folder
+from registry.records.fields import FieldRole, field_roles, settable_fields
 
 __all__ = [
     "MAX_TTL_S",
+    "FieldRole",
     "Page",
     "check_labels",
     "check_one_valued",
     "checkpoint",
+    "field_roles",
     "mask_line",
     "masked",
     "private_folder",
+    "settable_fields",
     "uuid7",
 ]

@@ -93,15 +93,7 @@ class Idempotency:
         self._forgot_at = float("-inf")  #: on this process's monotonic clock
 
     def check_unused(self, key: IdempotencyKey) -> None:
-        """Raise what a call with this key would come to if it was used.
-
-        Raises
-        ------
-        AnsweredBeforeError
-            If a call with it did its work: with the record of that.
-        IdempotencyConflictError
-            If it was used for another body.
-        """
+        """Look up a key without claiming it; see `claim_key` for what it raises."""
         with self._database.look() as connection:
             row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
         if row is not None:

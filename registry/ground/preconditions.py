@@ -21,6 +21,7 @@ from registry.ground.schema import hosts, networks, requests, tenants, vms
 _KEYS: Final[Mapping[str, Column[Any]]] = {
     "host": hosts.c.name,
     "network": networks.c.name,
+    "quota": tenants.c.name,
     "request": requests.c.id,
     "tenant": tenants.c.name,
     "vm": vms.c.id,

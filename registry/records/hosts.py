@@ -13,21 +13,23 @@ from registry.lifecycle import (
     HostHealth,
 )
 from registry.reconciliation import Answer, Difference
+from registry.records.fields import Observed, Settable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """What one host offers of one resource."""
 
-    resource: str
-    detected: int | None  #: by the monitor
-    override: int | None  #: the operator's word, instead
-    reserved: int
-    foreign: int  #: held by what no assignment stands for: others' domains, copies of images
-    ratio_thousandths: int  #: over-commit in force; 1000 is none
-    own_ratio_thousandths: int | None  #: the host's own; None: that of its labels, if any
-    committed: int  #: the sum over unreleased assignments, kept by triggers
-    capacity: int  #: max(0, (override or detected − reserved − foreign) × ratio)
+    resource: Settable[str]
+    detected: Observed[int | None]  #: by the monitor
+    override: Settable[int | None]  #: the operator's word, instead
+    reserved: Settable[int]
+    #: held by what no assignment stands for: others' domains, copies of images
+    foreign: Observed[int]
+    ratio_thousandths: Observed[int]  #: over-commit in force; 1000 is none
+    own_ratio_thousandths: Settable[int | None]  #: the host's own; None: that of its labels, if any
+    committed: Observed[int]  #: the sum over unreleased assignments, kept by triggers
+    capacity: Observed[int]  #: max(0, (override or detected − reserved − foreign) × ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,40 +59,45 @@ class FenceOrder:
 class Host:
     """A physical machine running libvirt."""
 
-    id: UUID
-    name: str
-    uri: str
-    credential: str | None  #: name of the files that open it, which are not kept here
-    ssh_host_keys: tuple[str, ...]  #: public keys, of which it must show one
-    admin: HostAdmin
-    health: HostHealth
-    labels: tuple[str, ...]
-    version: int  #: raised by whatever can invalidate a placement here
-    domain_type: str
-    pool: str
-    network: str
-    base_volume: str | None
-    memory_backing_mib: int | None
-    max_builds: int
-    inventories: tuple[Inventory, ...]  #: in the order of the resource axis
-    last_polled_at: datetime | None
-    last_error: str | None
-    missed_polls: int
-    held_back_until: datetime | None  #: no VMs until then: builds failed here
-    created_at: datetime
-    warnings: tuple[str, ...] = ()  #: what of its settings is doubtful
-    failed_builds: int = 0  #: in a row; one that succeeds clears it
-    fence_target: str | None = None  #: what the fencing command is told
-    fence: Fence | None = None  #: while it is down, and asked to be proven off
-    returning_since: datetime | None = None  #: it answers, and is not yet clear of leftovers
-    machine_uuid: str | None = None  #: of the machine, as its libvirt tells it
-    found_machine_uuid: str | None = None  #: of another one that answers in its place
-    same_machine_as: str | None = None  #: the host that its machine is already; it gets no VMs
-    pool_silent_since: datetime | None = None  #: it gets no VMs while its pool does not answer
-    security_model: str | None = None  #: what confines its guests: apparmor, selinux or none
-    shares_kept: bool | None = None  #: whether busy processors are shared out by vCPUs
-    can_filter: bool | None = None  #: what guests send; None: not told, or nothing to filter
-    shared_pool: str | None = None  #: that other hosts see, too, as its label says
+    id: Observed[UUID]
+    name: Settable[str]
+    uri: Settable[str]
+    credential: Settable[str | None]  #: name of the files that open it, which are not kept here
+    ssh_host_keys: Settable[tuple[str, ...]]  #: public keys, of which it must show one
+    admin: Settable[HostAdmin]
+    health: Observed[HostHealth]
+    labels: Settable[tuple[str, ...]]
+    version: Observed[int]  #: raised by whatever can invalidate a placement here
+    domain_type: Settable[str]
+    pool: Settable[str]
+    network: Settable[str]
+    base_volume: Settable[str | None]
+    memory_backing_mib: Settable[int | None]
+    max_builds: Settable[int]
+    inventories: Settable[tuple[Inventory, ...]]  #: in the order of the resource axis
+    last_polled_at: Observed[datetime | None]
+    last_error: Observed[str | None]
+    missed_polls: Observed[int]
+    held_back_until: Observed[datetime | None]  #: no VMs until then: builds failed here
+    created_at: Observed[datetime]
+    warnings: Observed[tuple[str, ...]] = ()  #: what of its settings is doubtful
+    failed_builds: Observed[int] = 0  #: in a row; one that succeeds clears it
+    fence_target: Settable[str | None] = None  #: what the fencing command is told
+    fence: Observed[Fence | None] = None  #: while it is down, and asked to be proven off
+    #: it answers, and is not yet clear of leftovers
+    returning_since: Observed[datetime | None] = None
+    machine_uuid: Observed[str | None] = None  #: of the machine, as its libvirt tells it
+    found_machine_uuid: Observed[str | None] = None  #: of another one that answers in its place
+    #: the host that its machine is already; it gets no VMs
+    same_machine_as: Observed[str | None] = None
+    #: it gets no VMs while its pool does not answer
+    pool_silent_since: Observed[datetime | None] = None
+    #: what confines its guests: apparmor, selinux or none
+    security_model: Observed[str | None] = None
+    shares_kept: Observed[bool | None] = None  #: whether busy processors are shared out by vCPUs
+    #: what guests send; None: not told, or nothing to filter
+    can_filter: Observed[bool | None] = None
+    shared_pool: Observed[str | None] = None  #: that other hosts see, too, as its label says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

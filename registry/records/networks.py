@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from registry.records.fields import Observed, Settable
 from registry.subnets import Subnet
 
 SourceKind = Literal["network", "bridge"]
@@ -24,17 +25,17 @@ class NetworkSource:
 class Network:
     """A network that VMs may be put on."""
 
-    name: str
-    default: NetworkSource | None  #: of hosts that `hosts` does not name; None: not there
-    hosts: Mapping[str, NetworkSource]
-    subnet: Subnet | None  #: None: addresses come from elsewhere (DHCP)
-    addresses: int  #: that may be given to VMs
-    addresses_used: int
-    tenant: str | None = None  #: whose it is; None: the operators'
-    offered_to: tuple[str, ...] | None = None  #: tenants and groups; None: to all
-    isolated: bool = False  #: its VMs do not reach each other
-    filtered: bool = True  #: its VMs speak from their own MAC and address alone
-    warnings: tuple[str, ...] = ()  #: what of its addresses is doubtful
+    name: Settable[str]
+    default: Settable[NetworkSource | None]  #: of hosts that `hosts` does not name; None: not there
+    hosts: Settable[Mapping[str, NetworkSource]]
+    subnet: Settable[Subnet | None]  #: None: addresses come from elsewhere (DHCP)
+    addresses: Observed[int]  #: that may be given to VMs
+    addresses_used: Observed[int]
+    tenant: Settable[str | None] = None  #: whose it is; None: the operators'
+    offered_to: Settable[tuple[str, ...] | None] = None  #: tenants and groups; None: to all
+    isolated: Settable[bool] = False  #: its VMs do not reach each other
+    filtered: Settable[bool] = True  #: its VMs speak from their own MAC and address alone
+    warnings: Observed[tuple[str, ...]] = ()  #: what of its addresses is doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

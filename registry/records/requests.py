@@ -17,6 +17,7 @@ from registry.lifecycle import (
     VmObserved,
     VmState,
 )
+from registry.records.fields import Observed, Settable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,32 +71,33 @@ class Rules:
 class Request:
     """A tenant asking for ``count`` VMs of one type."""
 
-    id: UUID
-    name: str
-    tenant: str
-    vm_type: str
-    count: int
-    min_count: int
-    requires: tuple[str, ...]
-    hosts: tuple[str, ...] | None
-    state: RequestState
-    waiting: Waiting | None
-    vms_placed: int  #: with an assignment that is not released
-    vms_running: int  #: on hosts that answer
-    created_at: datetime
-    updated_at: datetime
-    vms_unknown: int = 0  #: seen on hosts that do not answer any more
-    labels: Mapping[str, str] = field(default_factory=dict)  #: the tenant's own words
-    expires_at: datetime | None = None  #: it ends by itself then; None: never
-    image: str | None = None  #: reference of the image; None: whatever its hosts name
-    network: str | None = None  #: None: that of each host's own settings
-    ssh_keys: tuple[str, ...] = ()  #: fingerprints of the keys that came with it
-    user_data: UserData | None = None
-    hostname: str | None = None  #: of its only VM, or numbered; None: its VMs' names
-    rules: Rules = Rules()
-    priority: int = 0  #: among the requests of its tenant: the highest goes first
-    spot: bool = False  #: its VMs are placed on what nobody else wants, and end when needed
-    reservation: UUID | None = None  #: on whose room it draws
+    id: Observed[UUID]
+    name: Settable[str]
+    tenant: Settable[str]
+    vm_type: Settable[str]
+    count: Settable[int]
+    min_count: Settable[int]
+    requires: Settable[tuple[str, ...]]
+    hosts: Settable[tuple[str, ...] | None]
+    state: Observed[RequestState]
+    waiting: Observed[Waiting | None]
+    vms_placed: Observed[int]  #: with an assignment that is not released
+    vms_running: Observed[int]  #: on hosts that answer
+    created_at: Observed[datetime]
+    updated_at: Observed[datetime]
+    vms_unknown: Observed[int] = 0  #: seen on hosts that do not answer any more
+    labels: Settable[Mapping[str, str]] = field(default_factory=dict)  #: the tenant's own words
+    expires_at: Settable[datetime | None] = None  #: it ends by itself then; None: never
+    image: Settable[str | None] = None  #: reference of the image; None: whatever its hosts name
+    network: Settable[str | None] = None  #: None: that of each host's own settings
+    ssh_keys: Settable[tuple[str, ...]] = ()  #: fingerprints of the keys that came with it
+    user_data: Settable[UserData | None] = None
+    hostname: Settable[str | None] = None  #: of its only VM, or numbered; None: its VMs' names
+    rules: Settable[Rules] = Rules()
+    priority: Settable[int] = 0  #: among the requests of its tenant: the highest goes first
+    #: its VMs are placed on what nobody else wants, and end when needed
+    spot: Settable[bool] = False
+    reservation: Settable[UUID | None] = None  #: on whose room it draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,38 +155,40 @@ class Counts:
 class Vm:
     """One virtual machine. Host, assignment and round are of its unreleased assignment."""
 
-    id: UUID
-    name: str
-    request_id: UUID
-    tenant: str
-    vm_type: str
-    host: str | None
-    desired: VmDesired
-    observed: VmObserved
-    assignment_id: UUID | None
-    assignment_state: AssignmentState | None
-    round: int | None
-    generation: int  #: of the latest assignment; 0: never placed
-    last_error: str | None
-    power: Power | None = None  #: None: nothing is asked
-    labels: Mapping[str, str] = field(default_factory=dict)  #: the tenant's own words
-    created_at: datetime
-    deleted_at: datetime | None  #: deleted and gone
-    network: str | None = None  #: None: that of its host's own settings
-    mac: str | None = None
-    address: str | None = None  #: from the network's subnet
-    hostname: str | None = None  #: what its guest calls itself; None: as the VM is called
-    waits_for_image: ImageWait | None = None  #: None: it is there, or the VM has no image or host
+    id: Observed[UUID]
+    name: Settable[str]
+    request_id: Settable[UUID]
+    tenant: Settable[str]
+    vm_type: Settable[str]
+    host: Observed[str | None]
+    desired: Settable[VmDesired]
+    observed: Observed[VmObserved]
+    assignment_id: Observed[UUID | None]
+    assignment_state: Observed[AssignmentState | None]
+    round: Observed[int | None]
+    generation: Observed[int]  #: of the latest assignment; 0: never placed
+    last_error: Observed[str | None]
+    power: Observed[Power | None] = None  #: None: nothing is asked
+    labels: Settable[Mapping[str, str]] = field(default_factory=dict)  #: the tenant's own words
+    created_at: Observed[datetime]
+    deleted_at: Observed[datetime | None]  #: deleted and gone
+    network: Settable[str | None] = None  #: None: that of its host's own settings
+    mac: Observed[str | None] = None
+    address: Observed[str | None] = None  #: from the network's subnet
+    hostname: Settable[str | None] = None  #: what its guest calls itself; None: as the VM is called
+    #: None: it is there, or the VM has no image or host
+    waits_for_image: Observed[ImageWait | None] = None
     #: Since when its host is not heard: ``observed`` is what was seen last. None: its host answers.
-    unknown_since: datetime | None = None
+    unknown_since: Observed[datetime | None] = None
     #: Since when its host has its guest paused, which its tenant did not ask for. None: it has not.
-    paused_since: datetime | None = None
-    spot: bool = False
-    ends_at: datetime | None = None  #: of a spot VM whose room is needed; None: it stays
+    paused_since: Observed[datetime | None] = None
+    spot: Settable[bool] = False
+    ends_at: Observed[datetime | None] = None  #: of a spot VM whose room is needed; None: it stays
     #: for which request it ends, TENANT/NAME; to tenants for one of their own alone
-    ending_for: str | None = None
-    moving_to: str | None = None  #: the host where it is to arrive; None: it does not move
-    move_id: UUID | None = None
+    ending_for: Observed[str | None] = None
+    #: the host where it is to arrive; None: it does not move
+    moving_to: Observed[str | None] = None
+    move_id: Observed[UUID | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

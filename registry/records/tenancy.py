@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from registry.records.fields import Observed, Settable
+
 Role = Literal["operator", "tenant"]
 #: How a token was got that nobody made by hand: by a one-time link, or from a provider.
 Login = Literal["link", "oidc"]
@@ -20,13 +22,13 @@ OverQuota = Literal["refuse", "wait"]
 class Tenant:
     """A party whose share is accounted, or a group of such parties."""
 
-    id: UUID
-    name: str
-    weight: float  #: against its siblings
-    parent: str | None  #: the group that it is part of
-    is_group: bool  #: asks for nothing itself: its tenants do
-    created_at: datetime
-    removed_at: datetime | None
+    id: Observed[UUID]
+    name: Settable[str]
+    weight: Settable[float]  #: against its siblings
+    parent: Settable[str | None]  #: the group that it is part of
+    is_group: Settable[bool]  #: asks for nothing itself: its tenants do
+    created_at: Observed[datetime]
+    removed_at: Settable[datetime | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,21 +54,21 @@ class SshKey:
 class QuotaUse:
     """How much of one thing may be had at most, and how much of it is."""
 
-    tenant: str  #: whose quota: a tenant's own, or that of a group above it
-    resource: str  #: "vms" is the number of VMs
-    limit: int
-    asked: int  #: by all VMs that are wanted
-    held: int  #: by all assignments that are not released
-    by_default: bool = False  #: given to new tenants; nobody has set it since
+    tenant: Settable[str]  #: whose quota: a tenant's own, or that of a group above it
+    resource: Settable[str]  #: "vms" is the number of VMs
+    limit: Settable[int]
+    asked: Observed[int]  #: by all VMs that are wanted
+    held: Observed[int]  #: by all assignments that are not released
+    by_default: Observed[bool] = False  #: given to new tenants; nobody has set it since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """What a tenant or group may have at most, by its own limits and those of groups above."""
 
-    tenant: str
-    over_quota: OverQuota | None  #: its own word; None: as the nearest group above says
-    limits: tuple[QuotaUse, ...]  #: its own first, then the groups' upwards
+    tenant: Settable[str]
+    over_quota: Settable[OverQuota | None]  #: its own word; None: as the nearest group above says
+    limits: Settable[tuple[QuotaUse, ...]]  #: its own first, then the groups' upwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
     if method.upper() in UPDATES:
         operation.setdefault("parameters", []).append(_IF_MATCH)
         operation["responses"] |= {str(k): v for k, v in problems(412).items()}
-    elif method == "get" and not slash:
+    elif method == "get":
         operation["responses"]["200"]["headers"] = {"ETag": _ETAG}
 
 

@@ -10,6 +10,7 @@ from controller.rest.dependencies import GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import QuotaChange
 from controller.rest.schemas.values import Name
+from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError
 from registry.tenancy import Quota
 
@@ -22,11 +23,11 @@ router = APIRouter(
 
 
 @router.get("/{name}/quota", response_model=Quota, responses=problems(404))
-def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry) -> Quota:
+def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry, shown: GivenShown) -> Quota:
     """Show the limits of a tenant or group and of the groups above it, with usage."""
     if not caller.sees(name):
         raise NotFoundError("tenant", name)
-    return registry.quotas.get(name)
+    return shown(registry.quotas.get(name))
 
 
 @router.patch("/{name}/quota", response_model=Quota, responses=problems(403, 404))

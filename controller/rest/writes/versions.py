@@ -1,8 +1,9 @@
 """`ETag` and `If-Match`: changing a thing only while it still is what was read.
 
-A version says what of a thing its clients set; what the cluster does with it (where it
-runs, what the monitor saw) is left out, else no version would outlive the next poll.
-One table says it for every collection; the rest of the API knows nothing of versions.
+A version is of the fields that clients set, which the records mark
+(`registry.records.fields`). What the site does with a thing is left out: no version would
+outlive the next poll. One table has the things with versions; the rest of the API knows
+nothing of versions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
@@ -24,6 +25,7 @@ from controller.host_names import HostNames
 from controller.rest.dependencies import services_of
 from controller.rest.problems.errors import HeaderError, VersionMismatchError
 from registry import OnlyIf, Registry
+from registry.ground import settable_fields
 
 T = TypeVar("T")
 
@@ -36,55 +38,22 @@ _TAG: Final = re.compile(r'\s*(?:W/)?("[!#-~]*")\s*')
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """How things of one collection are told apart, read, and what of them is a version."""
+    """How one kind of thing is read, and which path it has."""
 
     kind: str
     read: Callable[[Registry, Any], Any]
     key_of: Callable[[str], Any] = str
-    observed: frozenset[str] = field(default=frozenset())  #: left out, at any depth
 
 
-#: By collection. A new one that is changed by PATCH, PUT or DELETE belongs here.
+#: By path without the key. What PATCH, PUT or DELETE change belongs here.
 VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
     {
-        "hosts": Versioned(
-            "host",
-            lambda registry, name: registry.hosts.get(name),
-            observed=frozenset(
-                {"health", "version", "detected", "foreign", "committed", "capacity"}
-                | {"last_polled_at", "last_error", "missed_polls", "held_back_until"}
-                | {"failed_builds", "fence", "returning_since"}
-                | {"machine_uuid", "found_machine_uuid", "same_machine_as", "pool_silent_since"}
-                | {"security_model", "shares_kept", "warnings", "can_filter"}
-            ),
-        ),
-        "networks": Versioned(
-            "network",
-            lambda registry, name: registry.networks.get(name),
-            observed=frozenset({"addresses_used", "warnings"}),
-        ),
-        "requests": Versioned(
-            "request",
-            lambda registry, key: registry.requests.get(key),
-            key_of=UUID,
-            observed=frozenset(
-                {"state", "waiting", "vms_placed", "updated_at"} | {"vms_running", "vms_unknown"}
-            ),
-        ),
-        "tenants": Versioned(
-            "tenant",
-            lambda registry, name: registry.tenants.get(name),
-        ),
-        "vms": Versioned(
-            "vm",
-            lambda registry, key: registry.vms.get(key),
-            key_of=UUID,
-            observed=frozenset(
-                {"host", "observed", "assignment_id", "assignment_state", "round"}
-                | {"generation", "last_error", "power", "deleted_at", "waits_for_image"}
-                | {"unknown_since", "paused_since", "moving_to", "move_id", "ends_at", "ending_for"}
-            ),
-        ),
+        "hosts": Versioned("host", lambda registry, name: registry.hosts.get(name)),
+        "networks": Versioned("network", lambda registry, name: registry.networks.get(name)),
+        "requests": Versioned("request", lambda registry, key: registry.requests.get(key), UUID),
+        "tenants": Versioned("tenant", lambda registry, name: registry.tenants.get(name)),
+        "tenants/quota": Versioned("quota", lambda registry, name: registry.quotas.get(name)),
+        "vms": Versioned("vm", lambda registry, key: registry.vms.get(key), UUID),
     }
 )
 
@@ -108,29 +77,25 @@ UNVERSIONED: Final = frozenset(
 
 
 def versioned_at(collection: str, below: str = "") -> Versioned | None:
-    """Return whose version a path is judged by: the thing's, but not for sessions beside it."""
-    return None if below.startswith("/console") else VERSIONED.get(collection)
+    """Return what has a version at ``/v1/COLLECTION/KEY`` and what follows; None: nothing."""
+    return VERSIONED.get(collection + below)
 
 
 class Shown:
     """What a call shows of the one thing that it reads; its version goes with the answer."""
 
-    def __init__(self, versioned: Versioned, names: HostNames, answer: Response) -> None:
-        self._versioned = versioned
+    def __init__(self, names: HostNames, answer: Response) -> None:
         self._names = names
         self._answer = answer
 
     def __call__(self, record: T) -> T:
         """Return the record as it is; its version is the answer's `ETag`."""
-        version = version_of(record, self._versioned.observed, secret=self._names.secret)
-        self._answer.headers["ETag"] = version
+        self._answer.headers["ETag"] = version_of(record, secret=self._names.secret)
         return record
 
 
 async def _shown(request: HttpRequest, response: Response) -> Shown:
-    found = _PATH.fullmatch(request.scope["path"])
-    assert found is not None  # noqa: S101 - a route of one thing of a collection
-    return Shown(VERSIONED[found[1]], services_of(request).host_names, response)
+    return Shown(services_of(request).host_names, response)
 
 
 #: For endpoints that answer with one thing of a collection in `VERSIONED`.
@@ -154,7 +119,7 @@ def note_condition(request: HttpRequest, given: str) -> None:
 
     def check(registry: Registry) -> None:
         record = versioned.read(registry, key)
-        current = version_of(record, versioned.observed, secret=names.secret)
+        current = version_of(record, secret=names.secret)
         if wanted and current not in wanted:
             raise VersionMismatchError(versioned.kind, found[2], given, current)
 
@@ -162,12 +127,14 @@ def note_condition(request: HttpRequest, given: str) -> None:
         request.scope.setdefault("state", {})["only_if"] = OnlyIf(versioned.kind, key, check)
 
 
-def version_of(record: Any, observed: frozenset[str] = frozenset(), *, secret: bytes) -> str:
+def version_of(record: Any, *, secret: bytes) -> str:
     """Return the version of a record, as an entity tag.
 
-    With a secret: of a plain hash its reader could try what it is not told.
+    The id counts: a thing that has the name of an earlier one is another thing. With a
+    secret: of a plain hash its reader could try what it is not told.
     """
-    text = json.dumps(_counted(dataclasses.asdict(record), observed), sort_keys=True, default=str)
+    counted = {"id": getattr(record, "id", None), "set": _set_by_clients(record)}
+    text = json.dumps(counted, sort_keys=True, default=str)
     return f'"{hmac.digest(secret, text.encode(), "sha256").hex()[:24]}"'
 
 
@@ -187,11 +154,15 @@ def tags(header: str) -> Sequence[str]:
     return [each[1] for each in found if each is not None]
 
 
-def _counted(value: Any, observed: frozenset[str]) -> Any:
+def _set_by_clients(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            name: _set_by_clients(getattr(value, name)) for name in settable_fields(type(value))
+        }
     if isinstance(value, Mapping):
-        return {str(k): _counted(v, observed) for k, v in value.items() if k not in observed}
+        return {str(key): _set_by_clients(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_counted(each, observed) for each in value]
+        return [_set_by_clients(each) for each in value]
     return value
 
 

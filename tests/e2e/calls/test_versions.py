@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 
-from registry import HostAdminEvent
+from registry import HostAdminEvent, Registry
 from registry.hosts import Host
+from tests.builders import a_public_key
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
-from tests.register import ACTOR, a_report, add_host
+from tests.register import (
+    ACTOR,
+    a_report,
+    a_stranger,
+    add_group,
+    add_host,
+    place,
+    run_vm,
+)
 
 
 def tag(client: httpx.Client, path: str) -> str:
@@ -63,6 +75,116 @@ def test_a_network_is_changed_only_as_it_was_read(api: Api):
 
     assert first.status_code == 200, first.text
     the_problem(second, 412, "version_mismatch")
+
+
+HOST, NETWORK, TENANT, QUOTA = "hosts/h1", "networks/lan", "tenants/a", "tenants/a/quota"
+BY_SSH, REQUEST, VM = "hosts/by-ssh", "requests/{request}", "vms/{vm}"
+#: Which field of which thing each call sets; the others are given when a thing is created.
+CHANGES: list[tuple[str, str, str, str, dict[str, Any]]] = [
+    (HOST, "admin", "PATCH", "", {"admin": "draining"}),
+    (HOST, "labels", "PATCH", "", {"labels": ["ssd"]}),
+    (HOST, "inventories", "PATCH", "", {"overrides": {"vcpus": 12}}),
+    (HOST, "inventories", "PATCH", "", {"reserved": {"vcpus": 2}}),
+    (HOST, "inventories", "PATCH", "", {"ratios": {"vcpus": 2000}}),
+    (HOST, "max_builds", "PATCH", "", {"max_builds": 7}),
+    (HOST, "fence_target", "PATCH", "", {"fence_target": "ipmi-1"}),
+    (BY_SSH, "credential", "PATCH", "", {"credential": "site-2"}),
+    (BY_SSH, "ssh_host_keys", "PATCH", "", {"ssh_host_keys": [a_public_key()]}),
+    (NETWORK, "hosts", "PATCH", "", {"hosts": {"h1": {"kind": "bridge", "name": "br7"}}}),
+    (NETWORK, "offered_to", "PATCH", "", {"offered_to": ["a"]}),
+    (NETWORK, "isolated", "PATCH", "", {"isolated": False}),
+    (NETWORK, "filtered", "PATCH", "", {"filtered": False}),
+    (TENANT, "weight", "PATCH", "", {"weight": 3}),
+    (TENANT, "parent", "PATCH", "", {"parent": "lab"}),
+    (QUOTA, "limits", "PATCH", "", {"limits": {"vms": 9}}),
+    (QUOTA, "over_quota", "PATCH", "", {"over_quota": "wait"}),
+    (REQUEST, "labels", "PATCH", "", {"labels": {"env": "test"}}),
+    (REQUEST, "expires_at", "PATCH", "", {"ttl_s": 3600}),
+    (REQUEST, "count", "PATCH", "", {"count": 3}),
+    (VM, "labels", "PATCH", "", {"labels": {"env": "test"}}),
+    (VM, "desired", "POST", "/stop", {}),
+]
+
+
+def a_site(api: Api) -> dict[str, str]:
+    """Make one thing of each kind; two VMs are placed on h1, and one of them runs."""
+    host = add_host(api.registry, "h1")
+    by_ssh = {"name": "by-ssh", "uri": "qemu+ssh://fuga@10.0.0.7/system", "credential": "site"}
+    assert api.operator.post("/v1/hosts", json=by_ssh).status_code == 202
+    add_group(api.registry, "lab")
+    subnet = {"cidr": "10.7.0.0/24"}
+    lan = {"name": "lan", "default": {"kind": "bridge", "name": "br0"}, "subnet": subnet}
+    assert api.operator.post("/v1/networks", json=lan).status_code == 201
+    wanted = {"vm_type": "small", "count": 2, "network": "lan"}
+    made = api.tenant_a.post("/v1/requests", json=wanted)
+    assert made.status_code == 201, made.text
+    request = api.registry.requests.get(UUID(made.json()["id"]))
+    placed = place(api.registry, request, host, 2)
+    build = run_vm(api.registry, placed.assignment_ids[0])
+    return {"request": str(request.id), "vm": str(build.vm_id)}
+
+
+@pytest.mark.parametrize("thing", dict.fromkeys(each[0] for each in CHANGES))
+def test_whatever_a_client_sets_is_another_version(api: Api, thing: str):
+    path = "/v1/" + thing.format(**a_site(api))
+    for _, field, method, below, body in (each for each in CHANGES if each[0] == thing):
+        before, read = api.operator.get(path).json()[field], tag(api.operator, path)
+
+        answer = api.operator.request(method, path + below, json=body)
+
+        assert answer.is_success, answer.text
+        assert api.operator.get(path).json()[field] != before
+        assert tag(api.operator, path) != read, body
+        if method == "PATCH":
+            stale = api.operator.patch(path, json=body, headers={"If-Match": read})
+            the_problem(stale, 412, "version_mismatch")
+
+
+def observe_a_report(registry: Registry, vm: UUID) -> None:
+    host = registry.hosts.get("h1")
+    registry.hosts.record_report(host.id, a_report(a_stranger(), vcpus=99, volumes=("x",)))
+    assert registry.vms.get(vm).observed == "lost"
+
+
+def observe_misses(registry: Registry, vm: UUID) -> None:
+    host = registry.hosts.get("h1")
+    for _ in range(2):
+        registry.hosts.record_miss(host.id, "gone", unreachable_after=1, down_after=2)
+    assert registry.hosts.get("h1").health == "down"
+
+
+def observe_a_failed_build(registry: Registry, vm: UUID) -> None:
+    [other] = [each for each in registry.vms.list().items if each.id != vm]
+    assert other.assignment_id is not None
+    build = registry.assignments.claim_build(other.assignment_id, "w2", 60)
+    assert build is not None
+    registry.assignments.fail(build.claim, "no space left", transient=False)
+
+
+@pytest.mark.parametrize("observe", [observe_a_report, observe_misses, observe_a_failed_build])
+def test_whatever_is_observed_leaves_every_version(
+    api: Api, observe: Callable[[Registry, UUID], None]
+):
+    site = a_site(api)
+    paths = [f"/v1/{each[0].format(**site)}" for each in CHANGES]
+    before = {path: (tag(api.operator, path), api.operator.get(path).json()) for path in paths}
+
+    observe(api.registry, UUID(site["vm"]))
+
+    assert {path: tag(api.operator, path) for path in paths} == {
+        path: read for path, (read, _) in before.items()
+    }
+    assert any(api.operator.get(path).json() != shown for path, (_, shown) in before.items())
+
+
+def test_a_host_that_has_the_name_of_a_retired_one_has_another_version(api: Api):
+    add_host(api.registry, "h1")
+    read = tag(api.operator, "/v1/hosts/h1")
+    assert api.operator.delete("/v1/hosts/h1").is_success
+
+    add_host(api.registry, "h1")
+
+    assert tag(api.operator, "/v1/hosts/h1") != read
 
 
 def test_without_if_match_the_last_one_wins(api: Api):

@@ -1,0 +1,50 @@
+"""Which fields of a record clients set, and which are observed.
+
+The version of a thing (its `ETag`) is of the fields that clients set. A record of a thing
+with versions marks each of its fields as one or the other.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Annotated, TypeVar, get_type_hints
+
+T = TypeVar("T")
+
+
+class FieldRole(Enum):
+    """Where the value of a field comes from."""
+
+    SETTABLE = auto()
+    OBSERVED = auto()
+
+
+#: A client gives it: when it creates the thing, or later.
+Settable = Annotated[T, FieldRole.SETTABLE]
+#: The site assigns it, computes it or sees it: no client gives it.
+Observed = Annotated[T, FieldRole.OBSERVED]
+
+
+@functools.cache
+def field_roles(record: type) -> Mapping[str, FieldRole | None]:
+    """Return the role of each field of a dataclass; None: it has none, or two."""
+    hints = get_type_hints(record, include_extras=True)
+    return MappingProxyType({each.name: _role(hints[each.name]) for each in fields(record)})
+
+
+@functools.cache
+def settable_fields(record: type) -> tuple[str, ...]:
+    """Return the fields that clients set; all of a dataclass that has no roles."""
+    roles = field_roles(record)
+    if not any(roles.values()):
+        return tuple(roles)
+    return tuple(name for name, role in roles.items() if role is FieldRole.SETTABLE)
+
+
+def _role(hint: object) -> FieldRole | None:
+    found = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldRole)]
+    return found[0] if len(found) == 1 else None
