@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, select, update
 
 from registry.ground.bulk import chunks, insert_if_absent
 from registry.ground.ids import uuid7
-from registry.ground.schema import image_copies, images, inventories, request_images
+from registry.ground.schema import hosts, image_copies, images, inventories, request_images
 from registry.images.images import disk_gib_of, to_image
 from registry.journal.changes import COPY
 from registry.journal.events import event_row, record
@@ -67,6 +67,7 @@ def want_copies(
     """Have the images of these (VM, host) pairs brought to their hosts, unless they are there."""
     history: list[dict[str, Any]] = []
     missing = _not_counted(connection, _pairs(chosen))
+    names = _names_of(connection, {host_id for _, host_id in missing})
     for (image_id, host_id), gib in sorted(missing.items(), key=lambda each: each[0][::-1]):
         made = insert_if_absent(
             connection,
@@ -97,10 +98,18 @@ def want_copies(
                 image_id,
                 change=(before, CopyState.ABSENT),
                 event=CopyEvent.WANTED,
-                data={"host": str(host_id)},
+                data={"host": names[host_id]},
             )
         )
     record(connection, history)
+
+
+def _names_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
+    names: dict[UUID, str] = {}
+    for some in chunks(sorted(keys)):
+        query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))
+        names |= {row.id: row.name for row in connection.execute(query)}
+    return names
 
 
 def lacks_image(host_id: ColumnElement[Any], request_id: ColumnElement[Any]) -> ColumnElement[bool]:

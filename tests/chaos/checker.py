@@ -276,8 +276,7 @@ def illegal_steps(sql: Sql) -> Iterable[Finding]:
     now: dict[tuple[str, str], str | None] = {}
     for row in sql(
         "SELECT id, kind, from_state, event, to_state, CASE WHEN kind = 'image_copy_state'"
-        " THEN subject_id || ' ' || coalesce((SELECT name FROM hosts WHERE id::text ="
-        " data ->> 'host'), data ->> 'host') ELSE subject_id END AS subject_id"
+        " THEN subject_id || ' ' || (data ->> 'host') ELSE subject_id END AS subject_id"
         " FROM events WHERE to_state IS NOT NULL ORDER BY id"
     ):
         machine = machine_of.get(row["kind"])

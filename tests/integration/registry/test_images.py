@@ -424,15 +424,15 @@ def test_every_step_leaves_an_event(register: Registry) -> None:
     bring(register)
 
     seen = [
-        (each.kind, each.from_state, each.to_state)
+        (each.kind, each.from_state, each.to_state, each.data.get("host"))
         for each in register.events.list(subject_id=str(image.id))
     ]
 
     assert seen == [
-        ("image_added", None, "ready"),
-        ("image_copy_state", None, "absent"),
-        ("image_copy_state", "absent", "uploading"),
-        ("image_copy_state", "uploading", "present"),
+        ("image_added", None, "ready", None),
+        ("image_copy_state", None, "absent", host.name),
+        ("image_copy_state", "absent", "uploading", host.name),
+        ("image_copy_state", "uploading", "present", host.name),
     ]
 
 
