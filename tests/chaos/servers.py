@@ -17,10 +17,10 @@ import redis
 
 from tests.chaos import clock
 from tests.chaos.processes import WAIT_S, Managed, inherited
-from tests.servers import small_disks
 from tests.servers.ports import a_quiet_port
 from tests.servers.postgres import SERVER_USER, programs, stop_with_children
 from tests.servers.running import eventually
+from tests.servers.small_disks import real_disk
 
 _DATABASE = "fuga"
 _DISK_MIB = 1024
@@ -45,7 +45,7 @@ class Postgres:
         self.folder = Path(tempfile.mkdtemp(prefix="fuga-chaos-pg-"))
         self._undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.disk = self.folder / "disk"
-        self._undo.enter_context(small_disks.real_disk(self.disk, _DISK_MIB))
+        self._undo.enter_context(real_disk(self.disk, mib=_DISK_MIB))
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         server_user = None
         if os.geteuid() == 0:

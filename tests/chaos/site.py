@@ -27,11 +27,11 @@ from registry.work.queues import QUEUE_OF
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything
-from tests.servers import small_disks
 from tests.servers.lab_hosts import guest_dir
 from tests.servers.lab_opened import write_credential
 from tests.servers.ports import a_quiet_port
 from tests.servers.running import eventually
+from tests.servers.small_disks import memory_disk
 
 T = TypeVar("T")
 LEASE_S = 8
@@ -420,7 +420,7 @@ def _small_pools(lab_dir: Path, count: int) -> Iterator[None]:
     pools = [lab_dir / "hosts" / str(number) / "images" for number in range(1, count + 1)]
     with ExitStack() as undo:
         for pool in pools:
-            undo.enter_context(small_disks.memory_disk(pool, POOL_MIB))
+            undo.enter_context(memory_disk(pool, mib=POOL_MIB))
         yield
 
 
@@ -436,7 +436,7 @@ def running_site(
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         undo.enter_context(_small_pools(folder / "lab", hosts))
-        undo.enter_context(small_disks.memory_disk(folder / "state", STATE_MIB))
+        undo.enter_context(memory_disk(folder / "state", mib=STATE_MIB))
         if keep is not None:
             undo.callback(_copy_logs, folder, keep)
         postgres = Postgres(fsync=fsync)

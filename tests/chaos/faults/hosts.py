@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from lab.errors import LabError
 from tests.chaos.faults.fault import Fault
 from tests.chaos.site import SiteHost
-from tests.servers import small_disks
 from tests.servers.running import TimedOutError
+from tests.servers.small_disks import SmallDisk
 
 
 class OnHost(Fault):
@@ -152,7 +152,7 @@ class PoolFull(Fault):
     def inject(self) -> dict[str, Any]:
         self.host = self.site.eventually(self.last_built_on)
         since = self.site.sql("SELECT coalesce(max(id), 0) FROM events")[0][0]
-        small_disks.fill(self.host.pool_dir)
+        SmallDisk(self.host.pool_dir).fill()
         try:
             self.site.eventually(
                 lambda: self.site.sql(
@@ -177,4 +177,4 @@ class PoolFull(Fault):
         return next((each for each in self.site.hosts if [(each.name,)] == rows), None)
 
     def lift(self) -> None:
-        small_disks.free(self.host.pool_dir)
+        SmallDisk(self.host.pool_dir).free()

@@ -10,7 +10,7 @@ import redis
 from registry.work.queues import WorkQueue
 from tests.chaos.clock import STEP_S
 from tests.chaos.faults.fault import Fault
-from tests.servers import small_disks
+from tests.servers.small_disks import SmallDisk
 
 _BACKLOG = 2_000
 _AT_BROKER = tuple(queue.at_broker for queue in WorkQueue)
@@ -109,12 +109,12 @@ class DatabaseDiskFull(Fault):
     strikes = ("postgresql",)
 
     def inject(self) -> dict[str, Any]:
-        small_disks.fill(self.site.postgres.disk)
+        SmallDisk(self.site.postgres.disk).fill()
         self.hold(10, 25)
         return {}
 
     def lift(self) -> None:
-        small_disks.free(self.site.postgres.disk)
+        SmallDisk(self.site.postgres.disk).free()
         if not self.site.postgres.running:
             self.site.postgres.start()
         self.site.postgres.wait_until_ready()
@@ -127,12 +127,12 @@ class StateDiskFull(Fault):
     strikes = ("state",)
 
     def inject(self) -> dict[str, Any]:
-        small_disks.fill(self.site.state)
+        SmallDisk(self.site.state).fill()
         self.hold(10, 25)
         return {}
 
     def lift(self) -> None:
-        small_disks.free(self.site.state)
+        SmallDisk(self.site.state).free()
 
 
 class DatabaseClockBack(Fault):

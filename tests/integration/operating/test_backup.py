@@ -27,7 +27,7 @@ from tests.register import (
     take_lease,
 )
 from tests.servers.postgres import PostgresServer
-from tests.small_disk import small_disk
+from tests.servers.small_disks import memory_disk
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing(empty_url: str, tmp_pat
 def test_a_full_disk_is_blamed_on_the_backup_and_nothing_stays(
     register: Registry, register_url: str, tmp_path: Path
 ) -> None:
-    with small_disk(tmp_path / "disk", mib=4) as disk:
+    with memory_disk(tmp_path / "disk", mib=4) as disk:
         for free in (0, 4096, 20_000):
             disk.fill(but_bytes=free)
             with pytest.raises(BackupError, match="No space left on device") as told:
@@ -146,7 +146,7 @@ def test_a_restore_says_which_end_fails_and_leaves_nothing(
     file = tmp_path / "backup"
     backup(f"sqlite:///{upgraded_database}", file)
     whole = file.read_bytes()
-    with small_disk(tmp_path / "disk", mib=4) as disk:
+    with memory_disk(tmp_path / "disk", mib=4) as disk:
         target = disk.path / "fuga.db"
         for free in (0, 4096, 200_000):
             disk.fill(but_bytes=free)
@@ -173,7 +173,7 @@ def test_a_folder_that_takes_no_backup_is_named(
     folder = tmp_path / "there"
     if way == "a file as folder":
         folder.touch()
-    with small_disk(tmp_path / "disk", mib=1) as disk:
+    with memory_disk(tmp_path / "disk", mib=1) as disk:
         if way == "read-only":
             folder = disk.path
             subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)

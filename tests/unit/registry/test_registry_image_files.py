@@ -17,7 +17,7 @@ from registry.ground import uuid7
 from registry.images import ImageStore
 from registry.images.header import virtual_size_of
 from registry.records.images import ImageFormat
-from tests.small_disk import small_disk
+from tests.servers.small_disks import memory_disk
 
 GIB = 1 << 30
 
@@ -283,7 +283,7 @@ def test_pieces_end_where_the_margin_of_the_disk_begins(
 
 
 def test_a_disk_that_is_full_is_said_and_nothing_stays(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", mib=1) as disk:
+    with memory_disk(tmp_path / "disk", mib=1) as disk:
         store = ImageStore(disk.path / "store", max_bytes=1 << 30)
         for content in (os.urandom(2 << 20), os.urandom(512)):
             with pytest.raises(ImageStoreError, match="free on its disk"):

@@ -14,7 +14,7 @@ import structlog
 
 from service.logs import LogFormat, configure_logging
 from tests.hostile_text import HOSTILE, is_forbidden
-from tests.small_disk import small_disk
+from tests.servers.small_disks import memory_disk
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ def test_in_json_every_text_is_itself_and_on_its_line() -> None:
 def test_lines_that_a_full_disk_takes_not_are_lost_counted_and_said(
     tmp_path: Path, form: LogFormat
 ) -> None:
-    with small_disk(tmp_path / "logs", mib=1) as disk:
+    with memory_disk(tmp_path / "logs", mib=1) as disk:
         path = disk.path / "api.log"
         disk.fill(but_bytes=4096)
         with path.open("w") as stream:

@@ -16,7 +16,7 @@ import pytest
 
 from controller.embedded.processes import ProcessId, Supervisor, end_leftovers
 from controller.terminal.errors import CliError
-from tests.small_disk import small_disk
+from tests.servers.small_disks import memory_disk
 
 SLEEPS = (sys.executable, "-c", "import time; time.sleep(600)")
 #: Says that it will not hear, in a file, then does not hear.
@@ -97,7 +97,7 @@ def test_a_child_that_dies_is_started_again_after_a_pause(stage: Stage) -> None:
 
 
 def test_a_full_disk_ends_neither_the_supervisor_nor_its_children(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "state", mib=1) as disk:
+    with memory_disk(tmp_path / "state", mib=1) as disk:
         stage = Stage(disk.path)
         disk.fill()
         stage.supervisor.start("one", SLEEPS)
