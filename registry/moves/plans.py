@@ -106,18 +106,7 @@ class Plans:
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
         """End a plan. Moves that began go on; no others begin."""
         with self._database.write() as connection:
-            row = _locked(connection, id)
-            now = db_now(connection)
-            told = {"ended_at": now, "last_error": reason, **gained(connection, id, ended=True)}
-            _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **told)
-            connection.execute(
-                update(moves)
-                .where(
-                    moves.c.id.in_(select(plan_moves.c.move_id).where(plan_moves.c.plan_id == id)),
-                    moves.c.state == MoveState.ASKED.value,
-                )
-                .values(cancelled_by=actor, sent_at=None)
-            )
+            cancel(connection, id, actor=actor, reason=reason)
             return made(connection, get_plan(connection, id))
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
@@ -316,6 +305,28 @@ class Plans:
             if row.state == PlanState.APPROVED.value:
                 told = {"ended_at": now, **gained(connection, id, ended=True)}
                 _step(connection, row, PlanEvent.DONE, now=now, actor=actor, **told)
+
+
+def cancel(
+    connection: Connection,
+    id: UUID,  # noqa: A002
+    *,
+    actor: str,
+    reason: str | None = None,
+) -> None:
+    """End a plan in a caller's transaction; see `Plans.cancel`."""
+    row = _locked(connection, id)
+    now = db_now(connection)
+    values = {"ended_at": now, "last_error": reason, **gained(connection, id, ended=True)}
+    _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **values)
+    connection.execute(
+        update(moves)
+        .where(
+            moves.c.id.in_(select(plan_moves.c.move_id).where(plan_moves.c.plan_id == id)),
+            moves.c.state == MoveState.ASKED.value,
+        )
+        .values(cancelled_by=actor, sent_at=None)
+    )
 
 
 def ask(

@@ -30,7 +30,7 @@ from registry.ground.pages import (
     decode_cursor,
     page_of,
 )
-from registry.ground.schema import hosts, roll_hosts, rolls
+from registry.ground.schema import hosts, plans, roll_hosts, rolls
 from registry.journal.changes import ROLL
 from registry.lifecycle import (
     HostAdmin,
@@ -39,7 +39,9 @@ from registry.lifecycle import (
     RollPhase,
     RollState,
 )
+from registry.moves.plans import cancel
 from registry.moves.roll_steps import drive, present_turn, rows_of, to_roll_host, write_host
+from registry.moves.stored_plans import GOES_ON
 from registry.records.rolls import (
     Driving,
     NewRoll,
@@ -231,7 +233,7 @@ class Rolls:
 
     @retried
     def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
-        """End a roll. Its hosts stay as they are; a driver first waits for what goes on.
+        """End a roll, and its plans. Its hosts stay as they are; commands under way end first.
 
         Raises
         ------
@@ -376,6 +378,11 @@ def _end(
     ended = None if event is RollEvent.STOPPED else now
     values = {"last_error": error, "ended_at": ended, "driver_until": now}
     _step(connection, row, event, now=now, actor=actor, reason=error, **values)
+    if event is RollEvent.CANCELLED:
+        of_roll = select(roll_hosts.c.plan_id).where(roll_hosts.c.roll_id == row.id)
+        query = select(plans.c.id).where(plans.c.id.in_(of_roll), GOES_ON).order_by(plans.c.id)
+        for plan in connection.scalars(query).all():
+            cancel(connection, plan, actor=actor, reason=f"roll {row.id} was cancelled")
 
 
 def _step(

@@ -324,6 +324,27 @@ def test_a_cancelled_roll_waits_for_what_goes_on_and_is_over(
     assert world.registry.rolls.cancel(gone.roll.id, actor="boss").state == "cancelled"
 
 
+@pytest.mark.parametrize("driven", [True, False])
+def test_a_cancelled_roll_moves_nothing_more_away(
+    world: MovingWorld, site: Site, raw: RawSql, *, driven: bool
+) -> None:
+    world.running()
+    claim = site.begin("h1")
+    world.registry.rolls.drive(claim.roll.id, claim.token, Driving(), actor=ACTOR)
+    world.registry.rolls.drive(claim.roll.id, claim.token, Driving(), actor=ACTOR)
+    [plan] = world.registry.plans.list().items
+    if not driven:
+        raw.run("UPDATE rolls SET driver_until = began_at")
+
+    world.registry.rolls.cancel(claim.roll.id, actor="boss")
+    if driven:
+        world.registry.rolls.drive(claim.roll.id, claim.token, Driving(), actor=ACTOR)
+
+    assert world.registry.rolls.get(claim.roll.id).state == "cancelled"
+    over = world.registry.plans.get(plan.id)
+    assert (over.state, over.last_error) == ("cancelled", f"roll {claim.roll.id} was cancelled")
+
+
 def test_hosts_are_selected_by_name_by_label_or_all(world: MovingWorld) -> None:
     rolls = world.registry.rolls
     world.registry.hosts.update("h2", labels=["rack=3"], actor=ACTOR)
