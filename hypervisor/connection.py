@@ -200,6 +200,7 @@ class HostConnection:
         sha256: str,
         tell: Callable[[int], None],
         head: bytes = b"",
+        margin_bytes: int = 0,
         deadline_s: float | None = None,
     ) -> None:
         """Bring a file of this machine into a volume that is not there yet.
@@ -214,6 +215,8 @@ class HostConnection:
         head : bytes, optional
             How the file began when it was looked at: sent in place of how it begins now.
             libvirt looks into what it has of a file, before all of it is there to be compared.
+        margin_bytes : int, optional
+            What has to stay free in the pool.
         deadline_s : float, optional
             Of each piece.
 
@@ -228,6 +231,7 @@ class HostConnection:
             "path": path,
             "size_bytes": size_bytes,
             "head": base64.b64encode(head).decode(),
+            "margin_bytes": margin_bytes,
         }
         try:
             self._call("upload_begin", begin, deadline_s)

@@ -76,7 +76,7 @@ class SharedSettings(BaseSettings):
     image_max_gib: PositiveInt = Field(default=100, description="Maximum size of an image file.")
     image_margin_gib: NonNegativeInt = Field(
         default=1,
-        description="Disk space that images leave free in the image store.",
+        description="Disk space that images leave free in the image store and in hosts' pools.",
     )
     image_keys: frozenset[Path] = Field(
         default=frozenset(),

@@ -93,6 +93,7 @@ class HostDriver(Protocol):
         sha256: str,
         tell: Callable[[int], None],
         head: bytes = b"",
+        margin_bytes: int = 0,
         deadline_s: float | None = None,
     ) -> None:
         """Bring a file into a new volume; an upload that ends early leaves none where it can."""

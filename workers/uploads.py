@@ -74,6 +74,7 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
                 size_bytes=image.size_bytes or 0,
                 sha256=image.sha256,
                 head=head,
+                margin_bytes=context.store.margin_bytes,
                 tell=_Meter(claimed, context).tell,
                 deadline_s=context.piece_deadline_s,
             )

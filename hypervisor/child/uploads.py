@@ -3,6 +3,8 @@
 The parent asks for one piece after the other, so each has a deadline of its own and a
 host that takes long is told from one that hangs.
 
+Zeros are sent as holes, so a volume takes no more room on the host than its content needs.
+
 That a stream ended well does not prove that its bytes are in the volume: libvirt writes
 them in a thread of its own, and may not say that it could not. So they are read back.
 """
@@ -24,6 +26,10 @@ from hypervisor.xml import domain as domain_xml
 
 #: What libvirt takes at once; larger pieces it would cut up itself.
 _SEND_BYTES: Final = 1 << 18
+#: So many zeros become a hole; they are compared faster than they are counted.
+_HOLE_BYTES: Final = 1 << 16
+_ZEROS: Final = bytes(_HOLE_BYTES)
+_GIB: Final = 1 << 30
 #: How often the whole is read back, and the pause before it is read again: a host that is
 #: busy may take a moment.
 _READS: Final = 3
@@ -40,6 +46,7 @@ class _Upload:
     size_bytes: int
     head: bytes  #: what is sent first, whatever the file begins with by now
     sent: int = 0
+    hole: int = 0  #: zeros of which the host was not told yet
     digest: Any = field(default_factory=hashlib.sha256)
     back: libvirt.virStream | None = None  #: what the host has, once all was sent
     came_back: int = 0
@@ -63,10 +70,16 @@ class Uploads:
         path: str,
         size_bytes: int,
         head: str,
+        margin_bytes: int = 0,
     ) -> None:
-        """Make the volume, empty and as long as the file, and open a stream into it."""
+        """Make the volume, empty and as long as the file, and open a stream into it.
+
+        Refuse it if the pool has less left than the content needs and the margin.
+        """
         self.close()
         store = conn.storagePoolLookupByName(pool)
+        if conn.getType() != "TEST":  # what that driver says of its pools is made up
+            _expect_room(store, path, size_bytes, margin_bytes)
         try:
             file = Path(path).open("rb")  # noqa: SIM115 - until the upload ends
         except OSError as error:
@@ -79,7 +92,8 @@ class Uploads:
             # The test driver has volumes, but nothing in them.
             stream = None if conn.getType() == "TEST" else conn.newStream(0)
             if stream is not None:
-                volume.upload(stream, 0, size_bytes, 0)
+                sparse = libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM
+                volume.upload(stream, 0, size_bytes, sparse)
         except BaseException:
             file.close()
             raise
@@ -95,6 +109,7 @@ class Uploads:
             self._send(upload, piece)
             upload.sent += len(piece)
             left -= len(piece)
+        self._send_hole(upload)
         return upload.sent
 
     def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
@@ -199,8 +214,39 @@ class Uploads:
             )
         return piece
 
+    def _send(self, upload: _Upload, piece: bytes) -> None:
+        if upload.stream is None:
+            return
+        view = memoryview(piece)
+        for start in range(0, len(view), _HOLE_BYTES):
+            part = view[start : start + _HOLE_BYTES]
+            if part == _ZEROS[: len(part)]:
+                upload.hole += len(part)
+                continue
+            self._send_hole(upload)
+            while part:
+                part = part[upload.stream.send(bytes(part)) :]
+
     @staticmethod
-    def _send(upload: _Upload, piece: bytes) -> None:
-        rest = memoryview(piece)
-        while upload.stream is not None and rest:
-            rest = rest[upload.stream.send(bytes(rest)) :]
+    def _send_hole(upload: _Upload) -> None:
+        if upload.hole and upload.stream is not None:
+            upload.stream.sendHole(upload.hole, 0)
+        upload.hole = 0
+
+
+def _expect_room(
+    store: libvirt.virStoragePool, path: str, size_bytes: int, margin_bytes: int
+) -> None:
+    """Refuse a file whose content would leave a pool less than the margin."""
+    with contextlib.suppress(libvirt.libvirtError):  # busy: it looked not long ago
+        store.refresh(0)
+    free_bytes = store.info()[3]
+    with contextlib.suppress(OSError):  # whoever opens it says why it cannot
+        size_bytes = min(size_bytes, Path(path).stat().st_blocks * 512)
+    if free_bytes - size_bytes < margin_bytes:
+        raise OperationFailedError(
+            "upload",
+            f"pool {store.name()} has {free_bytes / _GIB:.1f} GiB left: the image needs"
+            f" {size_bytes / _GIB:.1f} GiB, and images leave {margin_bytes / _GIB:.1f} GiB free"
+            " (FUGA_IMAGE_MARGIN_GIB); free space there, or give the host a larger pool",
+        )

@@ -117,6 +117,28 @@ def test_a_real_host_has_the_very_bytes(lab: LabCluster, real: Ground, file: Pat
 
 
 @pytest.mark.qemu
+def test_zeros_take_no_place_on_a_real_host(lab: LabCluster, real: Ground, file: Path) -> None:
+    with file.open("r+b") as sparse:
+        sparse.truncate(64 << 20)  # ends in a hole
+        sparse.seek(32 << 20)
+        sparse.write(bytes(100_000) + b"in between" + bytes(100_000))
+
+    upload(real, file)
+
+    brought = images_of(lab) / NAME
+    assert brought.stat().st_blocks * 512 < SIZE_BYTES + (1 << 20)
+    assert brought.read_bytes() == file.read_bytes()
+
+
+@pytest.mark.qemu
+def test_a_pool_keeps_its_margin(lab: LabCluster, real: Ground, file: Path) -> None:
+    with pytest.raises(OperationFailedError, match=r"GiB left: the image needs.*MARGIN_GIB"):
+        upload(real, file, margin_bytes=1 << 60)
+
+    assert NAME not in real.volumes()
+
+
+@pytest.mark.qemu
 def test_a_guest_boots_from_what_was_brought(lab: LabCluster, real: Ground) -> None:
     upload(real, images_of(lab) / "base.qcow2")
     spec = real.spec()

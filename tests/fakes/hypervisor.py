@@ -263,6 +263,7 @@ class FakeHypervisor:
         sha256: str,
         tell: Callable[[int], None],
         head: bytes = b"",
+        margin_bytes: int = 0,
         deadline_s: float | None = None,
     ) -> None:
         self._check_pool("upload", pool)
