@@ -319,6 +319,10 @@ class RegistryUnavailableError(RegistryError):
         self.reason = reason
 
 
+class DatabaseFullError(RegistryUnavailableError):
+    """The disk of the database is full. Try again once an operator has freed space there."""
+
+
 class SettingsError(RegistryError):
     """Invalid settings; the message lists each with its value."""
 

@@ -6,6 +6,7 @@ import copy
 import functools
 import random
 import select
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from registry.errors import (
     CapacityExceededError,
     ConflictError,
+    DatabaseFullError,
     InvalidError,
     RegistryUnavailableError,
 )
@@ -64,6 +66,7 @@ LEDGER = "ledger:"
 _CLASHES: Final = frozenset({"40P01", "40001"})
 _HELD_UP: Final = "55P03"
 _FORBIDDEN: Final = "42501"
+_DISK_FULL: Final = "53100"
 TRIES: Final = 6
 
 
@@ -351,10 +354,17 @@ def available() -> Iterator[None]:
         message = str(error.orig).strip()
         if state == _HELD_UP:
             raise HeldUpError(message) from error
+        if state == _DISK_FULL or _is_full(error.orig):
+            raise DatabaseFullError(message) from error
         kind = ClashError if state in _CLASHES else RegistryUnavailableError
         raise kind(message) from error
     except PoolTimeoutError as error:
         raise RegistryUnavailableError(str(error)) from error
+
+
+def _is_full(error: BaseException | None) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, sqlite3.Error) and code == sqlite3.SQLITE_FULL
 
 
 @contextmanager

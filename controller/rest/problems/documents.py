@@ -46,6 +46,7 @@ from controller.rest.problems.faults import UNKNOWN, Asked, asked_by, places, sh
 from registry import (
     CapacityExceededError,
     ConflictError,
+    DatabaseFullError,
     DuplicateError,
     IdempotencyConflictError,
     IdempotencyInProgressError,
@@ -149,6 +150,9 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
             HTTPStatus.CONFLICT,
             "idempotency_in_progress",
             "Call with this Idempotency-Key in progress",
+        ),
+        DatabaseFullError: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE, "database_full", "Database disk full"
         ),
         RegistryUnavailableError: Kind(
             HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "Database not available"
@@ -298,7 +302,7 @@ def _headers_of(kind: Kind) -> dict[str, str]:
         return {"WWW-Authenticate": 'Bearer realm="fuga"'}
     if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return {"Connection": "close"}  # the rest of the body is not read
-    if kind.code in {"idempotency_in_progress", "not_ready", "overloaded"}:
+    if kind.code in {"database_full", "idempotency_in_progress", "not_ready", "overloaded"}:
         return {"Retry-After": "1"}
     return {}
 
@@ -332,6 +336,12 @@ def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], asked: Asked)
         return summary(errors)
     if isinstance(error, NotFoundError):
         return asked.with_advice(str(error), error.kind, error.key)
+    if isinstance(error, DatabaseFullError):
+        log.error("database_full", alert=True, error=str(error))
+        return (
+            "the disk of the database is full, so this call could not be recorded; repeat it once an"
+            " operator has freed space there"
+        )
     if isinstance(error, RegistryUnavailableError):
         # The driver's words may name the database's host and user: for the log alone.
         log.warning("registry_unavailable", error=str(error))

@@ -13,6 +13,7 @@ from controller.errors import PolicyFailedError
 from controller.rest.problems import errors as rest_errors
 from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, shown
 from registry import (
+    DatabaseFullError,
     DuplicateError,
     IdempotencyConflictError,
     IdempotencyInProgressError,
@@ -56,6 +57,7 @@ NEVER_MET = {
         (rest_errors.UnsupportedMediaTypeError(None), 415, "unsupported_media_type"),
         (rest_errors.MalformedBodyError("x"), 400, "malformed"),
         (RegistryUnavailableError("locked"), 503, "not_ready"),
+        (DatabaseFullError("could not extend file"), 503, "database_full"),
         (PolicyFailedError("fuga", "overran"), 500, "policy_failed"),
         (HTTPException(404), 404, "no_such_path"),
         (HTTPException(405), 405, "method_not_allowed"),
