@@ -339,8 +339,8 @@ def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], asked: Asked)
     if isinstance(error, DatabaseFullError):
         log.error("database_full", alert=True, error=str(error))
         return (
-            "the disk of the database is full, so this call could not be recorded; repeat it once an"
-            " operator has freed space there"
+            "the disk of the database is full, so this call could not be recorded; repeat it once"
+            " an operator has freed space there"
         )
     if isinstance(error, RegistryUnavailableError):
         # The driver's words may name the database's host and user: for the log alone.
