@@ -29,12 +29,39 @@ def test_it():
     mark.touch()
     assert seen
 """
+IN_TURN = """
+import time
+from pathlib import Path
+
+import pytest
+
+def by_itself(name):
+    Path("running").touch(exist_ok=False)
+    time.sleep(1)
+    Path("running").unlink()
+    with Path("order").open("a") as order:
+        order.write(name + " ")
+
+@pytest.mark.alone
+@pytest.mark.qemu
+def test_alone():
+    by_itself("alone")
+
+def test_without_hosts():
+    by_itself("without")
+
+@pytest.mark.qemu
+def test_with_hosts():
+    by_itself("with")
+"""
 
 
 def run_tests(folder: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(text)
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    qemu\n    test_driver\n")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    qemu\n    test_driver\n    alone\n"
+    )
     return subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-n", "0"],
         cwd=folder,
@@ -51,6 +78,15 @@ def test_what_tests_start_finds_its_modules_compiled(tmp_path: Path) -> None:
     ran = run_tests(tmp_path, text, PYTHONDONTWRITEBYTECODE="1")
 
     assert ran.returncode == 0, ran.stdout
+
+
+def test_what_takes_the_whole_machine_runs_before_the_others_and_hosts_come_last(
+    tmp_path: Path,
+) -> None:
+    ran = run_tests(tmp_path, IN_TURN)
+
+    assert ran.returncode == 0, ran.stdout
+    assert (tmp_path / "order").read_text() == "alone without with "
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,18 @@ def test_what_is_no_number_is_refused(
     assert ended.value.code == 2
     assert f"{option} is" in said
     assert "finite" in said
+
+
+@pytest.mark.parametrize("target", ["a pipe without a reader", "/dev/full"])
+def test_a_supervisor_goes_on_where_nobody_reads_what_it_says(target: str, tmp_path: Path) -> None:
+    says = "from controller.embedded import up\nfor _ in range(3): up.say('well')\n"
+    script = f"{says}open({str(tmp_path / 'on')!r}, 'x')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    full = os.open("/dev/full", os.O_WRONLY)
+    stdout = full if target == "/dev/full" else writer
+    subprocess.run([sys.executable, "-c", script], stdout=stdout, check=False, timeout=120)
+    for each in (writer, full):
+        os.close(each)
+
+    assert (tmp_path / "on").exists()
