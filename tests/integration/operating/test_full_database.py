@@ -25,7 +25,7 @@ from tests.register import (
 )
 from tests.servers.http_client import a_client
 from tests.servers.postgres import SERVER_USER, TEMPLATE, PostgresServer
-from tests.small_disk import SmallDisk, small_disk
+from tests.servers.small_disks import SmallDisk, memory_disk
 
 _MIB = 64
 
@@ -47,14 +47,14 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A register center on a small disk of its own, and the API."""
     folder = tmp_path / "disk"
     if request.param == "sqlite":
-        with small_disk(folder, mib=_MIB) as disk:
+        with memory_disk(folder, mib=_MIB) as disk:
             upgraded: Path = request.getfixturevalue("upgraded_database")
             shutil.copy(upgraded, folder / "fuga.db")
             yield from _site(disk, f"sqlite:///{folder / 'fuga.db'}")
         return
     server: PostgresServer = request.getfixturevalue("postgres")
     folder = server.folder / "small"
-    with small_disk(folder, mib=_MIB) as disk:
+    with memory_disk(folder, mib=_MIB) as disk:
         if os.geteuid() == 0:
             shutil.chown(folder, pwd.getpwnam(SERVER_USER).pw_uid)
         server.run(f"CREATE TABLESPACE small LOCATION '{folder}'")
