@@ -22,16 +22,36 @@ class OutputLostError(OSError):
 def guard_output() -> None:
     """Let standard output raise `OutputLostError`, and escape what its encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.flush()
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(_Guarded(sys.stdout.fileno(), "w", closefd=False)),
-            encoding=sys.stdout.encoding,
-            errors="backslashreplace",
-            line_buffering=sys.stdout.line_buffering,
-            write_through=sys.stdout.write_through,
-        )
+        _write_to(sys.stdout.fileno(), sys.stdout)
     elif sys.stdout is None:  # closed by the shell: no file of ours may get its number
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for good
+
+
+def keep_output_clean() -> None:
+    """Let nobody but Python code write to standard output, if it is the process's own.
+
+    Libraries in C print where they like: HiGHS writes a line of its own now and then, with all
+    its output switched off. It would spoil what a program reads.
+    """
+    try:
+        is_process_wide = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.fileno() == 1
+    except (OSError, ValueError):
+        return
+    if is_process_wide:
+        own = os.dup(1)
+        _write_to(own, sys.stdout)
+        os.dup2(2, 1)
+
+
+def _write_to(file: int, like: Any) -> None:
+    like.flush()
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Guarded(file, "w", closefd=False)),
+        encoding=like.encoding,
+        errors="backslashreplace",
+        line_buffering=like.line_buffering,
+        write_through=like.write_through,
+    )
 
 
 def drop_output() -> None:

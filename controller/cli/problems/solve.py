@@ -11,9 +11,9 @@ import typer
 
 from controller.calling.session import Common, OutputOption
 from controller.cli.problems import table as solve_table
-from controller.rounds.stray_output import keep_stdout_clean
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import OutputFormat, echo_lines
+from controller.terminal.streams import keep_output_clean
 
 # `solving` brings numpy and is imported where it is used: `--help` is there at once
 
@@ -73,7 +73,7 @@ def solve_command(
         raise BadInputError("give a policy with --policy; `fuga solve --list` shows all")
     from controller.cli.problems.solving import answer_to  # noqa: PLC0415
 
-    keep_stdout_clean()
+    keep_output_clean()
     answer = answer_to(file, policy, seed, details=details)
     _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
 

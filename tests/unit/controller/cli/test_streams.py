@@ -13,7 +13,13 @@ from controller.cli.main import main
 from controller.terminal.streams import READER_LEFT
 
 FUGA = Path(sys.executable).with_name("fuga")
-COMMANDS = [["--help"], ["vms", "--help"], ["solve", "--list"]]
+PROBLEM = Path(__file__).parents[4] / "docs" / "examples" / "drfh_figure.json"
+COMMANDS = [
+    ["--help"],
+    ["vms", "--help"],
+    ["solve", "--list"],
+    ["solve", str(PROBLEM), "--policy", "drfh"],
+]
 
 
 def run(
