@@ -135,6 +135,9 @@ class Guard:
     address: str | None = None  #: IPv4; None: what DHCP gives it
     subnet: str | None = None  #: of which it reaches `reaches` alone; None: it reaches all of it
     reaches: tuple[str, ...] = ()  #: as CIDR
+    closed: tuple[str, ...] = ()  #: networks of hosts, as CIDR, whose addresses it does not reach
+    services: tuple[str, ...] = ()  #: addresses in `closed` of which it reaches `ports` and ICMP
+    ports: tuple[int, ...] = (53, 67, 123)  #: of UDP and TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

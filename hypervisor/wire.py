@@ -60,7 +60,10 @@ def domain_from(fields: Mapping[str, Any] | None) -> DomainSeen | None:
 
 def guard_from(fields: Mapping[str, Any] | None) -> Guard | None:
     """Read what a card may do back."""
-    return None if fields is None else Guard(**{**fields, "reaches": tuple(fields["reaches"])})
+    if fields is None:
+        return None
+    lists = {name: tuple(fields[name]) for name in ("reaches", "closed", "services", "ports")}
+    return Guard(**{**fields, **lists})
 
 
 def spec_from(fields: Mapping[str, Any]) -> DomainSpec:

@@ -117,6 +117,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
                 settings.upload_threads or max(1, settings.concurrency // 2)
             ),
             moves=settings.move_options(),
+            host_networks=settings.known_host_networks(),
             fence_command=settings.fence_command,
             fence_timeout_s=settings.fence_timeout_s,
             send=lambda due: _send(app, due),

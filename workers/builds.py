@@ -42,7 +42,7 @@ from workers import removals
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
-from workers.guards import guard_of
+from workers.guards import HostNetworks, guard_of
 from workers.seed import seed_of, takes_seed
 
 log: Final = structlog.get_logger(__name__)
@@ -116,8 +116,8 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
     vm_id = str(build.vm_id)
     seen = _settle_what_is_there(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
-        spec = spec_of(build)
-        make_volumes(build, host, keep=lambda: context.keep(build.claim))
+        spec = spec_of(build, context.host_networks)
+        make_volumes(build, spec, host, keep=lambda: context.keep(build.claim))
         context.checkpoint("create.after_volume")
         context.keep(build.claim)
         host.define(spec)
@@ -127,13 +127,14 @@ def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> 
     context.checkpoint("create.before_resume")
 
 
-def make_volumes(build: Build, host: HostDriver, *, keep: Callable[[], None]) -> None:
+def make_volumes(
+    build: Build, spec: DomainSpec, host: HostDriver, *, keep: Callable[[], None]
+) -> None:
     """Make the disk and the seed of an assignment; ``keep`` extends the claim before each.
 
     A disk that a VM brings along is never made anew: where it is not in the pool, that pool is
     not the one that others share.
     """
-    spec = spec_of(build)
     keep()
     if not build.has_disk:
         host.create_overlay(
@@ -200,7 +201,7 @@ def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.keep(build.claim)
-        host.start_paused(vm_id, guard=spec_of(build).guard)
+        host.start_paused(vm_id, guard=spec_of(build, context.host_networks).guard)
     context.keep(build.claim)
 
 
@@ -243,7 +244,7 @@ def _is_of(build: Build, mark: Mark | None) -> bool:
     )
 
 
-def spec_of(build: Build) -> DomainSpec:
+def spec_of(build: Build, known: HostNetworks) -> DomainSpec:
     """Return the specification of a build's domain."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")
@@ -270,5 +271,5 @@ def spec_of(build: Build) -> DomainSpec:
         network_kind=build.network.kind,
         mac=build.network.mac,
         limits=Limits(**build.limits),
-        guard=guard_of(build.host, build.network.card),
+        guard=guard_of(build.host, build.network.card, known),
     )

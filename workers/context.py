@@ -16,6 +16,7 @@ from registry.work import Claim, Due
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
 from workers.gate import Gate
+from workers.guards import HostNetworks
 
 
 class Outcome(StrEnum):
@@ -58,6 +59,7 @@ class WorkerContext:
     upload_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(2))
     import_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(1))
     moves: MoveOptions = field(default_factory=MoveOptions)
+    host_networks: HostNetworks = field(default_factory=HostNetworks)
     fence_command: Sequence[str] = ()  #: program and arguments
     fence_timeout_s: float = 60.0
     checkpoint: Callable[[str], None] = checkpoint

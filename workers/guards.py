@@ -2,19 +2,84 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
 from hypervisor import Guard
 from registry.hosts import HostAccess
 from registry.networks import CardRules
 
+#: Each is a rule of each card.
+_MOST_NETWORKS: Final = 64
+_SHORTEST_PREFIX: Final = 8
 
-def guard_of(host: HostAccess, card: CardRules) -> Guard | None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNetworks:
+    """Where hosts have addresses, and what guests reach of those that serve them."""
+
+    networks: tuple[str, ...] = ()  #: IPv4, as CIDR
+    gateway_ports: tuple[int, ...] = (53, 67, 123)
+
+
+def merged_networks(networks: Iterable[str]) -> tuple[str, ...]:
+    """Return networks of hosts, as few as possible; ValueError if they cannot be ones."""
+    parsed = [_network(each) for each in networks]
+    ipv4 = [each for each in parsed if isinstance(each, ipaddress.IPv4Network)]
+    ipv6 = [each for each in parsed if isinstance(each, ipaddress.IPv6Network)]
+    merged = (*ipaddress.collapse_addresses(ipv4), *ipaddress.collapse_addresses(ipv6))
+    if len(merged) > _MOST_NETWORKS:
+        raise ValueError(
+            f"{len(merged)} networks after merging; at most {_MOST_NETWORKS} are possible: name"
+            " larger networks that contain several"
+        )
+    return tuple(map(str, merged))
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write networks such as 10.1.0.0/16") from error
+    if network.prefixlen < _SHORTEST_PREFIX:
+        raise ValueError(
+            f"{text} is more than hosts have: no network shorter than /{_SHORTEST_PREFIX}"
+        )
+    return network
+
+
+def guard_of(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | None:
     """Return the filters; None for libvirt's test driver, which has no network."""
     if host.domain_type == "test":
         return None
+    closed = [*known.networks, *_addresses((card.gateway, urlsplit(host.uri).hostname))]
+    networks = [ipaddress.IPv4Network(each) for each in closed]
+    servers = dict.fromkeys(_addresses((card.gateway, *card.dns)))
     return Guard(
         filtered=card.filtered,
         isolated=card.isolated,
         address=card.address,
         subnet=card.subnet,
         reaches=card.reaches,
+        closed=tuple(map(str, ipaddress.collapse_addresses(networks))),
+        services=tuple(
+            each
+            for each in servers
+            if any(ipaddress.IPv4Address(each) in network for network in networks)
+        ),
+        ports=known.gateway_ports,
     )
+
+
+def _addresses(names: tuple[str | None, ...]) -> list[str]:
+    """Return those of these that are IPv4 addresses; cards let no IPv6 pass."""
+    found = []
+    for name in names:
+        try:
+            found.append(str(ipaddress.IPv4Address(name or "")))
+        except ValueError:
+            continue
+    return found

@@ -123,7 +123,8 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
     with context.hosts.enter(build.host, pool=True) as there:
         if step.begun:  # what a former worker left may be half of a disk
             _remove_arriving(step, there)
-        builds.make_volumes(build, there, keep=lambda: _keep(step, context, None))
+        wanted = builds.spec_of(build, context.host_networks)
+        builds.make_volumes(build, wanted, there, keep=lambda: _keep(step, context, None))
     context.checkpoint("move.after_volumes")
     told_at = time.monotonic()
 
@@ -159,7 +160,7 @@ def _naming_the_hosts(step: MoveStep) -> Iterator[None]:
 
 
 def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
-    spec, how = builds.spec_of(step.to), context.moves
+    spec, how = builds.spec_of(step.to, context.host_networks), context.moves
     return MoveSpec(
         vm_id=str(step.vm_id),
         mark=spec.mark,
@@ -243,7 +244,7 @@ def _start_again(step: MoveStep, context: WorkerContext) -> None:
     missing, and an operator decides.
     """
     try:
-        spec = builds.spec_of(step.back)
+        spec = builds.spec_of(step.back, context.host_networks)
         with context.hosts.enter(step.from_host, pool=True) as host:
             host.define(spec)
             if step.kind == "live":

@@ -79,7 +79,7 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
         _keep(step, state, context)
         if off:
             # What it was defined with may be of before its network was filtered.
-            guard = guard_of(step.host, step.card)
+            guard = guard_of(step.host, step.card, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
             # As a build does: who lost the VM's place meanwhile does not let it run.
             context.checkpoint("power.after_start")

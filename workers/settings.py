@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import NoDecode
@@ -11,6 +11,11 @@ from registry.moves import MoveLimits
 from registry.work import WorkQueue
 from service.settings import SharedSettings
 from workers.context import MoveOptions
+from workers.guards import HostNetworks, merged_networks
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+#: Each is two rules of each card for each of its servers.
+_MOST_PORTS: Final = 16
 
 
 class WorkerSettings(SharedSettings):
@@ -74,6 +79,17 @@ class WorkerSettings(SharedSettings):
         True, description="Encrypt memory and disk on their way; hosts need certificates for QEMU."
     )
 
+    host_networks: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Networks in which hosts have addresses, as CIDR, comma-separated: guests"
+        " reach nothing there but `FUGA_GATEWAY_PORTS` of their gateway and name servers.",
+    )
+    gateway_ports: Annotated[tuple[Port, ...], NoDecode] = Field(
+        (53, 67, 123),
+        description="UDP and TCP ports of their gateway, and of name servers in hosts' networks,"
+        " that guests reach; comma-separated.",
+    )
+
     def move_options(self) -> MoveOptions:
         """Return how VMs are moved."""
         return MoveOptions(
@@ -84,6 +100,30 @@ class WorkerSettings(SharedSettings):
             auto_converge=self.move_auto_converge,
             encrypt=self.move_encrypt,
         )
+
+    def known_host_networks(self) -> HostNetworks:
+        """Return what workers close to guests; no filtered card lets IPv6 pass."""
+        ipv4 = tuple(each for each in self.host_networks if ":" not in each)
+        return HostNetworks(networks=ipv4, gateway_ports=self.gateway_ports)
+
+    @field_validator("host_networks", "gateway_ports", mode="before")
+    @classmethod
+    def _list_with_commas(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return [each.strip() for each in value.split(",") if each.strip()]
+
+    @field_validator("host_networks")
+    @classmethod
+    def _networks_of_hosts(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        return merged_networks(networks)
+
+    @field_validator("gateway_ports")
+    @classmethod
+    def _some_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
+        if not 1 <= len(ports) <= _MOST_PORTS:
+            raise ValueError(f"{len(ports)} ports; 1 to {_MOST_PORTS} are possible")
+        return tuple(sorted(set(ports)))
 
     @field_validator("queues", mode="before")
     @classmethod

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import libvirt
@@ -197,6 +198,10 @@ class LibvirtHost:
 
     def _define(self, conn: libvirt.virConnect, spec: Mapping[str, Any]) -> None:
         wanted = wire.spec_from(spec)
+        if wanted.guard is not None:
+            source = (wanted.network_kind, wanted.network)
+            guard = filters.with_own_addresses(conn, wanted.guard, [source])
+            wanted = replace(wanted, guard=guard)
         domain = _lookup(conn, wanted.mark.vm_id)
         if domain is not None:
             _refuse_another(wanted, _mark_of(domain))

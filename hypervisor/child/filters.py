@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Final
 
 import libvirt
@@ -13,6 +15,8 @@ from hypervisor.xml import cards
 from hypervisor.xml import domain as domain_xml
 
 _OPERATION: Final = "filter"
+#: Each costs a rule of each card, and libvirt a run of `ebtables`.
+_MOST_CLOSED: Final = 96
 _WHOLE: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
@@ -27,6 +31,38 @@ def can_filter(conn: libvirt.virConnect) -> bool | None:
             return False
         raise
     return True
+
+
+def with_own_addresses(
+    conn: libvirt.virConnect,
+    guard: Guard,
+    sources: Collection[tuple[str | None, str | None]],
+) -> Guard:
+    """Close the addresses that a host has on networks of its libvirt to a guest as well.
+
+    Those of networks that the guest is on, ``sources`` by kind and name, offer services.
+    """
+    if not guard.filtered or conn.getType() == "TEST":
+        return guard
+    services, closed = list(guard.services), list(guard.closed)
+    for network in _active_networks(conn):
+        for address in cards.addresses_of(network):
+            closed.append(address)
+            bridge = network.find("bridge")
+            names = {("network", network.findtext("name"))}
+            if bridge is not None:
+                names.add(("bridge", bridge.get("name")))
+            if not names.isdisjoint(sources):
+                services.append(address)
+    merged = cards.merged(closed)
+    if len(merged) > _MOST_CLOSED:
+        raise OperationFailedError(
+            _OPERATION,
+            f"{len(merged)} networks and addresses of this host, those of its libvirt included,"
+            f" have to be closed to its guests; at most {_MOST_CLOSED} are possible: let"
+            " FUGA_HOST_NETWORKS name networks that contain several",
+        )
+    return replace(guard, closed=merged, services=tuple(dict.fromkeys(services)))
 
 
 def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -> None:
@@ -71,6 +107,8 @@ def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | 
     if guard is None or conn.getType() == "TEST":
         return
     document = domain_xml.from_host(domain.XMLDesc(_WHOLE))
+    sources = [(card.kind, card.source) for card in cards.cards(document)]
+    guard = with_own_addresses(conn, guard, sources)
     prepare(conn, document, guard)
     if cards.protected(document, guard):
         conn.defineXML(ET.tostring(document, encoding="unicode"))
@@ -90,3 +128,18 @@ def _check_source(conn: libvirt.virConnect, card: cards.Card) -> None:
             " or ask the operators for a network without filters",
             libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
         )
+
+
+def _active_networks(conn: libvirt.virConnect) -> Iterator[ET.Element]:
+    try:
+        found = conn.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT}:
+            return  # guests are on bridges there
+        raise
+    for network in found:
+        try:
+            yield domain_xml.from_host(network.XMLDesc(0))
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_NETWORK:
+                raise

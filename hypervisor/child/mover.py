@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypervisor import wire
-from hypervisor.child import cold_moves, live_moves, move_checks
+from hypervisor.child import cold_moves, filters, live_moves, move_checks
 from hypervisor.child.move_ends import Ends
+from hypervisor.move_model import MoveSpec
 
 Tell = Callable[[Mapping[str, Any]], object]
 
@@ -37,12 +38,12 @@ class MoveHands:
             return self._operations[op](**args)
 
     def _check(self, spec: Mapping[str, Any]) -> None:
-        move_checks.check(self._ends, wire.move_from(spec))
+        move_checks.check(self._ends, self._spec(spec))
 
     def _live(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         done = live_moves.move(
             self._ends,
-            wire.move_from(spec),
+            self._spec(spec),
             self._stop,
             lambda progress: self._tell(dataclasses.asdict(progress)),
         )
@@ -51,8 +52,16 @@ class MoveHands:
     def _cold(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         done = cold_moves.move(
             self._ends,
-            wire.move_from(spec),
+            self._spec(spec),
             self._stop,
             lambda progress: self._tell(dataclasses.asdict(progress)),
         )
         return dataclasses.asdict(done)
+
+    def _spec(self, fields: Mapping[str, Any]) -> MoveSpec:
+        spec = wire.move_from(fields)
+        if spec.guard is None:
+            return spec
+        destination, source = self._ends.destination.moving, (spec.network_kind, spec.network)
+        guard = filters.with_own_addresses(destination, spec.guard, [source])
+        return dataclasses.replace(spec, guard=guard)

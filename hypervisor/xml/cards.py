@@ -1,11 +1,11 @@
 """The restrictions of a guest's network card, which its host enforces.
 
 libvirt's network filters (nwfilter) are tables of the bridge that a card is plugged into.
-Ours let a guest speak from its own MAC and IPv4 address alone, and hear what is sent to it
-or to all. libvirt's own `clean-traffic` learns an address from what the guest says first,
-lets frames of other protocols pass, IPv6 among them, and is not there on every host; so
-fuga brings filters of its own. Their names carry a digest of their rules: filters of two
-releases do not get into each other's way. Pure, but for XML.
+Ours let a guest speak from its own MAC and IPv4 address alone, reach of hosts only the ports of
+services that guests need, and hear what is sent to it or to all. libvirt's own `clean-traffic`
+learns an address from what the guest says first, lets frames of other protocols pass, IPv6 among
+them, and is not there on every host; so fuga brings filters of its own. Their names carry a digest
+of their rules: filters of two releases do not get into each other's way. Pure, but for XML.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import ipaddress
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,8 @@ _PREFIX: Final = "fuga-"
 _BROADCAST: Final = {"dstmacaddr": "ff:ff:ff:ff:ff:ff"}
 _MULTICAST: Final = {"dstmacaddr": "01:00:5e:00:00:00", "dstmacmask": "ff:ff:ff:80:00:00"}
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of who has none yet
+_TO_ALL: Final = "255.255.255.255"
+_LOOPBACK: Final = "127.0.0.0/8"
 _TO_IT: Final = {"dstmacaddr": "$MAC"}
 #: The block of MACs of isolated guests: `registry.networks.addresses` gives them.
 ISOLATED_MACS: Final = "02:f6:00:00:00:00"
@@ -75,20 +77,45 @@ _RULES: Final[Sequence[_Rule]] = (
 )
 # Isolated guests of all hosts have MACs of one block, and no frame goes from one to another,
 # whatever it says of itself. Guests of earlier releases have other MACs.
+# Only their DHCP server has a use for what they send to all: others, and their host, hear none.
+_GROUPS: Final = ("ff:00:00:00:00:00", "01:00:00:00:00:00", "33:00:00:00:00:00")
+_OF_GROUP: Final = "ff:00:00:00:00:00"  # libvirt knows no mask of the one bit that says so
 _ISOLATED: Final[Sequence[_Rule]] = (
     _drop("out", -900, "mac", dstmacaddr=ISOLATED_MACS, dstmacmask=_BLOCK_MASK),
     _drop("in", -900, "mac", srcmacaddr=ISOLATED_MACS, srcmacmask=_BLOCK_MASK),
+    *(_drop("out", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
 )
-_ASKS_DHCP: Final = _accept(
-    "out",
-    "ip",
-    srcipaddr=_NO_ADDRESS,
-    dstipaddr="255.255.255.255",
-    protocol="udp",
-    srcportstart="68",
-    srcportend="68",
-    dstportstart="67",
-    dstportend="67",
+
+
+def _asks_dhcp(source: str) -> _Rule:
+    ports = {"srcportstart": "68", "srcportend": "68", "dstportstart": "67", "dstportend": "67"}
+    return _Rule(
+        "accept",
+        "out",
+        -850,
+        "ip",
+        {"srcipaddr": source, "dstipaddr": _TO_ALL, **_UDP, **ports},
+    )
+
+
+_ASKS_DHCP: Final = (_asks_dhcp(_NO_ADDRESS), _asks_dhcp("$IP"))
+# A host takes what is sent to any of its addresses, whatever network it comes from. Rules of
+# the bridge's tables do not tell an answer from a call, so a host does not connect to its
+# guests by TCP from these addresses either.
+_SERVICE: Final = {"srcipaddr": "$IP", "dstipaddr": "$SERVICES[@1]"}
+_HOSTS: Final[Sequence[_Rule]] = (
+    *(
+        _Rule(
+            "accept",
+            "out",
+            -780,
+            "ip",
+            {**_SERVICE, "protocol": protocol, "dstportstart": "$PORTS[@2]"},
+        )
+        for protocol in ("udp", "tcp")
+    ),
+    _Rule("accept", "out", -780, "ip", {**_SERVICE, "protocol": "icmp"}),
+    _drop("out", -760, "ip", dstipaddr="$CLOSED[@1]", dstipmask="$CLOSED_MASK[@1]"),
 )
 
 
@@ -118,8 +145,6 @@ _SOME: Final = "$REACHES[@1]"
 _SOME_MASK: Final = "$REACHES_MASK[@1]"
 _ARP_TO_SOME: Final = {"arpdstipaddr": _SOME, "arpdstipmask": _SOME_MASK}
 _ARP_OF_SOME: Final = {"arpsrcipaddr": _SOME, "arpsrcipmask": _SOME_MASK}
-_GROUPS: Final = ("ff:00:00:00:00:00", "01:00:00:00:00:00", "33:00:00:00:00:00")
-_OF_GROUP: Final = "ff:00:00:00:00:00"  # libvirt knows no mask of the one bit that says so
 _FROM_IT: Final = {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}
 
 
@@ -129,11 +154,7 @@ def _early(direction: str, protocol: str, /, **matches: str) -> _Rule:
 
 _APART: Final[Sequence[_Rule]] = (
     # IP to all or to many, within a broadcast frame too, is for other guests alone.
-    *(
-        _drop(direction, -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP)
-        for direction in ("out", "in")
-        for group in _GROUPS
-    ),
+    *(_drop("in", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
     _early("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
     _early("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
     _early("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
@@ -172,11 +193,12 @@ def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
 
 #: For a guest whose address is known, the same where it is kept apart from its subnet, and for
 #: one that gets its address by DHCP, which the host watches; and each for isolated guests.
-FIXED: Final = _filter("fixed", _RULES)
-BY_DHCP: Final = _filter("dhcp", (*_RULES, _ASKS_DHCP))
-ISOLATED: Final = _filter("isolated", (*_RULES, *_ISOLATED))
-ISOLATED_BY_DHCP: Final = _filter("isolated-dhcp", (*_RULES, *_ISOLATED, _ASKS_DHCP))
-APART: Final = _filter("apart", (*_RULES, *_ISOLATED, *_APART))
+FIXED: Final = _filter("fixed", (*_RULES, *_HOSTS))
+BY_DHCP: Final = _filter("dhcp", (*_RULES, *_HOSTS, *_ASKS_DHCP))
+ISOLATED: Final = _filter("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
+ISOLATED_BY_DHCP: Final = _filter("isolated-dhcp", (*_RULES, *_HOSTS, *_ISOLATED, *_ASKS_DHCP))
+APART: Final = _filter("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
+_NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLATED_BY_DHCP, APART))
 
 
 def filter_of(guard: Guard) -> Filter | None:
@@ -227,8 +249,8 @@ def cards(domain: ET.Element) -> tuple[Card, ...]:
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Return whether a filter of fuga's, of any release, is on each of its cards."""
-    return all((card.filter or "").startswith(_PREFIX) for card in cards(domain))
+    """Return whether a filter of this release of fuga is on each of its cards."""
+    return all(card.filter in _NAMES for card in cards(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
@@ -254,18 +276,38 @@ def unfilterable(network: ET.Element) -> str | None:
     return None
 
 
+def addresses_of(network: ET.Element) -> tuple[str, ...]:
+    """Return the IPv4 addresses that a host has on a network of its libvirt."""
+    return tuple(
+        each.get("address", "")
+        for each in network.iterfind("ip")
+        if each.get("family", "ipv4") == "ipv4" and each.get("address")
+    )
+
+
+def merged(networks: Iterable[str]) -> tuple[str, ...]:
+    """Return IPv4 networks and addresses as the fewest networks that contain no others."""
+    found = ipaddress.collapse_addresses(map(ipaddress.IPv4Network, networks))
+    return tuple(map(str, found))
+
+
 def _parameters(guard: Guard) -> Parameters:
     """Return them in the order of their names, as libvirt shows them."""
-    wanted = filter_of(guard)
+    # No list may be empty. No guest needs a loopback address, and none is served at all of them.
+    blocks = {"CLOSED": (_LOOPBACK, *guard.closed)}
+    found = [("SERVICES", each) for each in guard.services or (_TO_ALL,)]
+    found += [("PORTS", str(each)) for each in guard.ports]
     if guard.address is None:
-        return (("CTRL_IP_LEARNING", "dhcp"),)
-    found = [("IP", guard.address)]
-    if wanted is APART and guard.subnet is not None:
-        for name, blocks in (("REACHES", guard.reaches), ("SUBNET", (guard.subnet,))):
-            some = [ipaddress.IPv4Network(block) for block in blocks]
-            found += [(name, str(block.network_address)) for block in some]
-            found += [(f"{name}_MASK", str(block.netmask)) for block in some]
-    return tuple(found)
+        found.append(("CTRL_IP_LEARNING", "dhcp"))
+    else:
+        found.append(("IP", guard.address))
+        if filter_of(guard) is APART and guard.subnet is not None:
+            blocks |= {"REACHES": guard.reaches, "SUBNET": (guard.subnet,)}
+    for name, networks in blocks.items():
+        some = [ipaddress.IPv4Network(each) for each in networks]
+        found += [(name, str(each.network_address)) for each in some]
+        found += [(f"{name}_MASK", str(each.netmask)) for each in some]
+    return tuple(sorted(found, key=lambda each: each[0]))
 
 
 def _cards(domain: ET.Element) -> Sequence[ET.Element]:

@@ -42,7 +42,7 @@ class ParsedDomain:
     memory_mib: int
     disks: tuple[Disk, ...]
     mark: Mark | None
-    filtered: bool  #: a filter of ours is on each of its cards
+    filtered: bool  #: a filter of this release is on each of its cards
     #: Files of all its disks and of what they rest on: (None, path), or pool and volume.
     files: frozenset[tuple[str | None, str]] = frozenset()
 

@@ -259,6 +259,8 @@ def _card_rules(row: Row[Any]) -> CardRules:
         address=shown(row.address) if row.address is not None else None,
     )
     subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
+    if subnet is not None:
+        rules = replace(rules, gateway=subnet.gateway, dns=subnet.dns)
     reaches = reachable(subnet) if subnet is not None and row.isolated else None
     if subnet is None or reaches is None or rules.address is None:
         return rules

@@ -47,6 +47,8 @@ class CardRules:
     address: str | None = None  #: None: what DHCP gives it
     subnet: str | None = None  #: of which it reaches, if it is isolated, `reaches` alone
     reaches: tuple[str, ...] = ()
+    gateway: str | None = None
+    dns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

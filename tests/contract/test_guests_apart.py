@@ -211,6 +211,104 @@ def test_isolated_guests_reach_their_gateway_and_not_each_other(site: Site) -> N
     assert not other.reaches(VICTIM)
 
 
+HOST, OTHER_BRIDGE = "10.99.0.7", "192.0.2.1"
+LISTENERS = r"""
+import os, socket, threading
+def serve(kind, port):
+    one = socket.socket(socket.AF_INET, kind)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind(("0.0.0.0", port))
+    if kind == socket.SOCK_STREAM:
+        one.listen()
+    while True:
+        if kind == socket.SOCK_STREAM:
+            peer = one.accept()[0]
+            peer.sendall(b"open"); peer.close()
+            os.write(1, b"tcp %d\n" % port)
+        else:
+            one.recv(100)
+            os.write(1, b"udp %d\n" % port)
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for port in (22, 53, 123, 5900, 49152):
+        threading.Thread(target=serve, args=(kind, port)).start()
+print("ready", flush=True)
+"""
+
+
+@pytest.fixture
+def listening(site: Site, tmp_path: Path) -> Iterator[Callable[[], set[str]]]:
+    """Let a host listen on `*`; return what has reached it since the last call."""
+    site.inside("ip", "address", "add", f"{HOST}/32", "dev", "lo")
+    (tmp_path / "network.xml").write_text(
+        "<network><name>routed</name><forward mode='open'/><bridge name='br9'/><dns enable='no'/>"
+        f"<ip address='{OTHER_BRIDGE}' netmask='255.255.255.0'/></network>"
+    )
+    site.virsh("net-create", str(tmp_path / "network.xml"))
+    pid = (site.lab.directory / "hosts" / "1" / "pid").read_text().split()[0]
+    command = ["nsenter", "-t", pid, "-n", "python3", "-c", LISTENERS]
+    with (
+        (tmp_path / "arrivals").open("w") as output,
+        (tmp_path / "arrivals").open() as arrivals,
+        subprocess.Popen(command, stdout=output) as server,
+    ):
+        eventually(lambda: arrivals.readline() == "ready\n")
+        yield lambda: set(arrivals.read().split("\n")) - {""}
+        server.kill()
+    site.virsh("net-destroy", "routed")
+    site.inside("ip", "address", "delete", f"{HOST}/32", "dev", "lo")
+
+
+def knock(guest: Guest, *addresses: str) -> None:
+    """Send something to each of these ports of an address, by TCP and by UDP."""
+    send = "".join(
+        f"{BOX} nc -w 2 {address} {port} </dev/null >/dev/null 2>&1 &"
+        f" {BOX} timeout 2 {BOX} tftp -g -l /tmp/none -r x {address} {port} >/dev/null 2>&1 & "
+        for address in addresses
+        for port in PORTS
+    )
+    guest.run(f"{send} wait; {BOX} true")
+
+
+PORTS = (22, 53, 123, 5900, 49152)
+SERVICES = {"tcp 53", "tcp 123", "udp 53", "udp 123"}
+ALL_PORTS = {f"{protocol} {port}" for protocol in ("tcp", "udp") for port in PORTS}
+TO_HOSTS = Guard(filtered=True, isolated=False, address=VICTIM)
+#: The address on another network of its libvirt a host finds by itself.
+CLOSED = replace(TO_HOSTS, closed=(f"{GATEWAY}/32", "10.99.0.0/16"), services=(GATEWAY,))
+
+
+def on_route(site: Site, guard: Guard) -> Guest:
+    guest = site.guest(VICTIM_MAC, VICTIM, guard)
+    guest.run(f"{BOX} ip route add default via {GATEWAY}")
+    return guest
+
+
+@pytest.mark.parametrize("kind", ["fixed", "apart"])
+def test_a_guest_reaches_services_of_its_gateway_and_no_other_port_of_a_host(
+    site: Site, listening: Callable[[], set[str]], kind: str
+) -> None:
+    guard = apart(CLOSED) if kind == "apart" else CLOSED
+    guest = on_route(site, guard)
+
+    knock(guest, GATEWAY)
+
+    assert guest.reaches(GATEWAY)
+    assert listening() == SERVICES
+    knock(guest, HOST, OTHER_BRIDGE)
+    assert listening() == set()
+    assert not guest.reaches(HOST)
+
+
+def test_where_no_addresses_of_hosts_are_closed_a_guest_reaches_all_ports(
+    site: Site, listening: Callable[[], set[str]]
+) -> None:
+    guest = on_route(site, TO_HOSTS)
+
+    for address in (GATEWAY, HOST):
+        knock(guest, address)
+        assert listening() == ALL_PORTS
+
+
 def apart(guard: Guard) -> Guard:
     """A card that reaches the gateway of its subnet alone."""
     return replace(guard, isolated=True, subnet=SUBNET, reaches=(f"{GATEWAY}/32",))
@@ -368,13 +466,15 @@ SENDINGS = {
 
 def test_an_isolated_guest_sends_nothing_that_guests_of_other_hosts_hear(wire: Site) -> None:
     fixed, other = guards(filtered=True)
-    free, guest = (
-        wire.guest(ATTACKER_MAC, ATTACKER, other),
-        wire.guest(VICTIM_MAC, VICTIM, apart(fixed)),
-    )
+    free = wire.guest(ATTACKER_MAC, ATTACKER, other)
+    guest = wire.guest(VICTIM_MAC, VICTIM, apart(fixed))
+    third = Guard(filtered=True, isolated=True, address="10.78.0.4")
+    of_unknown_subnet = wire.guest("02:00:00:00:78:04", "10.78.0.4", third)
 
     assert [name for name, does in SENDINGS.items() if leaves(wire, free, does)] == [*SENDINGS]
     assert [name for name, does in SENDINGS.items() if leaves(wire, guest, does)] == []
+    groups = ("limited broadcast", "multicast")
+    assert [each for each in groups if leaves(wire, of_unknown_subnet, SENDINGS[each])] == []
     assert guest.reaches(GATEWAY)
 
 

@@ -333,6 +333,8 @@ def test_guests_of_shared_networks_are_isolated_and_all_are_filtered(register: R
         address="10.0.0.4",
         subnet="10.0.0.0/29",
         reaches=("10.0.0.1/32", "10.0.0.2/31"),
+        gateway="10.0.0.1",
+        dns=("192.0.2.53",),
     )
     assert cards == [address, CardRules(isolated=True, filtered=True)]
     register.networks.change("lan", isolated=False, filtered=False, actor=ACTOR)

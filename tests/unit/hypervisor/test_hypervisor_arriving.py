@@ -110,7 +110,7 @@ def test_its_card_is_plugged_into_the_destinations_network_and_keeps_its_mac() -
     assert mac.get("address") == "52:54:00:00:00:01"
     reference = card.find("filterref")
     assert reference is not None
-    assert [each.get("value") for each in reference] == ["10.0.0.7"]
+    assert [each.get("value") for each in reference if each.get("name") == "IP"] == ["10.0.0.7"]
 
 
 def test_a_name_that_libvirt_gave_the_cards_end_is_left_to_the_destination() -> None:

@@ -12,12 +12,23 @@ from hypervisor.xml import cards
 
 FIXED = Guard(filtered=True, isolated=True, address="10.0.0.5")
 APART = replace(FIXED, subnet="10.0.0.0/24", reaches=("10.0.0.1/32", "10.0.0.8/29"))
+#: What every card has: loopback addresses closed, and of nobody in particular services.
+CLOSED = (("CLOSED", "127.0.0.0"), ("CLOSED_MASK", "255.0.0.0"))
+SERVED = (
+    *(("PORTS", port) for port in ("53", "67", "123")),
+    ("SERVICES", "255.255.255.255"),
+)
+ADDRESS = (*CLOSED, ("IP", "10.0.0.5"), *SERVED)
+LEARNING = (*CLOSED, ("CTRL_IP_LEARNING", "dhcp"), *SERVED)
 OF_APART = (
+    *CLOSED,
     ("IP", "10.0.0.5"),
+    *SERVED[:-1],
     ("REACHES", "10.0.0.1"),
     ("REACHES", "10.0.0.8"),
     ("REACHES_MASK", "255.255.255.255"),
     ("REACHES_MASK", "255.255.255.248"),
+    SERVED[-1],
     ("SUBNET", "10.0.0.0"),
     ("SUBNET_MASK", "255.255.255.0"),
 )
@@ -35,15 +46,11 @@ def a_domain(inside: str = "") -> ET.Element:
 @pytest.mark.parametrize(
     ("guard", "name", "parameters"),
     [
-        (replace(FIXED, isolated=False), cards.FIXED.name, (("IP", "10.0.0.5"),)),
-        (FIXED, cards.ISOLATED.name, (("IP", "10.0.0.5"),)),
+        (replace(FIXED, isolated=False), cards.FIXED.name, ADDRESS),
+        (FIXED, cards.ISOLATED.name, ADDRESS),
         (APART, cards.APART.name, OF_APART),
-        (BY_DHCP, cards.BY_DHCP.name, (("CTRL_IP_LEARNING", "dhcp"),)),
-        (
-            replace(BY_DHCP, isolated=True),
-            cards.ISOLATED_BY_DHCP.name,
-            (("CTRL_IP_LEARNING", "dhcp"),),
-        ),
+        (BY_DHCP, cards.BY_DHCP.name, LEARNING),
+        (replace(BY_DHCP, isolated=True), cards.ISOLATED_BY_DHCP.name, LEARNING),
         (OPEN, None, ()),
     ],
 )

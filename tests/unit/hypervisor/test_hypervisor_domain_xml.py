@@ -177,6 +177,25 @@ def test_a_guest_has_disk_network_and_balloon_and_no_usb() -> None:
     assert devices.find("controller[@type='usb'][@model='none']") is not None
 
 
+@pytest.mark.parametrize("domain_type", ["qemu", "kvm"])
+def test_a_domain_of_ours_listens_on_no_network(domain_type: str) -> None:
+    document = built(replace(SPEC, domain_type=domain_type))
+    devices = document.find("devices")
+
+    # Devices that QEMU serves by a socket, and the arguments by which any could be added.
+    assert devices is not None
+    assert {each.tag for each in devices} == {
+        "disk",
+        "interface",
+        "controller",
+        "serial",
+        "memballoon",
+    }
+    assert [each.get("type") for each in devices.iter("serial")] == ["pty"]
+    assert [each for each in document.iter() if each.tag in {"graphics", "listen"}] == []
+    assert [each for each in document.iter() if "commandline" in each.tag] == []
+
+
 @pytest.mark.parametrize("evil", ["</tenant><x/>", "a'b\"c", "<!--", "&amp;", "]]>"])
 def test_no_value_breaks_out_of_its_element(evil: str) -> None:
     mark = replace(SPEC.mark, tenant=evil)
