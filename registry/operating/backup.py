@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -24,6 +24,7 @@ from registry.ground.private import private_folder
 from registry.operating.known_schema import differences_in
 
 _PART: Final = ".part"
+_PART_NAME: Final = re.compile(r"\.(?P<target>.+)\.(?P<pid>[0-9]+)\.part(-journal|-wal|-shm)?")
 _SQLITE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
 #: Of a copy: what may be said of the file that is written, by the lower byte of SQLite's code ...
 _OF_WRITING: Final = frozenset(
@@ -154,10 +155,23 @@ def _put_in_place(beside: Path, target: Path) -> None:
 
 def _remove_parts(target: Path) -> None:
     """Remove what backups that were killed left beside this target."""
-    for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}*"):
-        pid = part.name.removeprefix(f".{target.name}.").partition(_PART)[0]
-        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
-            part.unlink(missing_ok=True)
+    for part in parts_left(target.parent, target.name):
+        part.unlink(missing_ok=True)
+
+
+def parts_left(folder: Path, target: str | None = None) -> list[Path]:
+    """Return what backups that were killed left in a folder: of one target, or of all.
+
+    Whether their processes run is known of this machine alone.
+    """
+    found = []
+    for part in sorted(folder.glob(f".*{_PART}*")):
+        name = _PART_NAME.fullmatch(part.name)
+        if name is None or target not in {None, name["target"]}:
+            continue
+        if not Path(f"/proc/{name['pid']}").exists():
+            found.append(part)
+    return found
 
 
 def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -96,18 +99,39 @@ def upgrade(config: ConfigOption = None) -> None:
     echo(f"the database is at revision {revision}")
 
 
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end this process as Ctrl-C does: what is half done is removed."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 @db.command()
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup file")],
 ) -> None:
     """Back up the whole database into a file while fuga runs."""
-    from registry.operating.backup import BackupError  # noqa: PLC0415
-    from registry.operating.backup import backup as make_backup  # noqa: PLC0415
+    from registry.operating import backup as backups  # noqa: PLC0415
 
     try:
-        make_backup(load_settings().resolved_database_url(), file)
-    except BackupError as error:
+        with _ended_in_order():
+            backups.backup(load_settings().resolved_database_url(), file)
+    except backups.BackupError as error:
         raise CliError(str(error)) from None
+    if left := backups.parts_left(file.parent):
+        names = ", ".join(str(each) for each in left)
+        echo(
+            f"backups that were killed have left {names}: delete what no other machine writes",
+            err=True,
+        )
     echo(f"{file}: {file.stat().st_size} bytes; keep it safe, it holds the hashes of all tokens")
 
 
@@ -120,7 +144,8 @@ def restore(
     from registry.operating.backup import restore as put_back  # noqa: PLC0415
 
     try:
-        put_back(load_settings().resolved_database_url(), file)
+        with _ended_in_order():
+            put_back(load_settings().resolved_database_url(), file)
     except BackupError as error:
         raise CliError(str(error)) from None
     echo(

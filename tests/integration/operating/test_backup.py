@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 from controller.cli.operating.processes import db
 from registry import Registry
 from registry.ground.schema import metadata
-from registry.operating.backup import BackupError, backup, restore
+from registry.operating.backup import BackupError, backup, parts_left, restore
 from tests.raw_sql import raw_sql
 from tests.register import (
     a_cluster,
@@ -27,6 +29,7 @@ from tests.register import (
     take_lease,
 )
 from tests.servers.postgres import PostgresServer
+from tests.servers.running import eventually
 from tests.servers.small_disks import memory_disk
 
 
@@ -196,6 +199,71 @@ def test_what_a_backup_that_was_killed_left_goes_with_the_next(
 
     assert not any(each.exists() for each in left)
     assert all(each.exists() for each in others)
+
+
+def test_what_backups_of_other_names_left_is_named(tmp_path: Path) -> None:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    left = tmp_path / f".fuga-2026-11-26.dump.{done.pid}.part"
+    for name in (left.name, f".today.{os.getpid()}.part", ".mine.part", "fuga.1.part"):
+        (tmp_path / name).touch()
+
+    assert parts_left(tmp_path) == [left]
+
+
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [("backup", signal.SIGTERM), ("backup", signal.SIGHUP), ("restore", signal.SIGTERM)],
+)
+def test_a_command_that_is_ended_in_the_middle_leaves_nothing(
+    tmp_path: Path, command: str, ending: signal.Signals
+) -> None:
+    """PostgreSQL's program writes, and hangs."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+    file, begun = folder / "backup", tmp_path / "begun"
+    if command == "restore":
+        file.write_bytes(b"dump")
+    for name in ("pg_dump", "pg_restore"):
+        program = tmp_path / name
+        program.write_text(
+            f"#!/bin/sh\necho $$ > {begun}.new\nmv {begun}.new {begun}\nexec sleep 99\n"
+        )
+        program.chmod(0o755)
+    there = _ended_early(command, file, path=f"{tmp_path}:{os.environ['PATH']}")
+
+    eventually(begun.exists)
+    there.send_signal(ending)
+
+    assert there.wait(30) == 128 + ending
+    eventually(lambda: _is_over(int(begun.read_text())))
+    assert [each.name for each in folder.iterdir()] == ["backup"] * (command == "restore")
+
+
+def _is_over(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _ended_early(command: str, file: Path, *, path: str) -> subprocess.Popen[bytes]:
+    # Of a restore the database is looked at before, which is none here.
+    script = (
+        "import sys, registry.operating.backup as each;"
+        "each.inspect = lambda _: type('None', (), {'get_table_names': list});"
+        "each.make_engine = lambda *_, **__: __import__('sqlalchemy').create_engine('sqlite://');"
+        "from controller.cli.start import main; main()"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script, "db", command, str(file)],
+        env={
+            "PATH": path,
+            "FUGA_DATABASE_URL": "postgresql://u@/nowhere",
+            "HOME": str(file.parent),
+        },
+        stdout=subprocess.DEVNULL,
+    )
 
 
 @pytest.mark.sqlite
