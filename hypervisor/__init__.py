@@ -10,6 +10,7 @@ from hypervisor.errors import (
     HostSilentError,
     HostUnreachableError,
     HypervisorError,
+    MoveHangsError,
     MoveRefusedError,
     OperationFailedError,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Limits",
     "Mark",
     "MoveDone",
+    "MoveHangsError",
     "MoveObstacle",
     "MoveProgress",
     "MoveRefusedError",

@@ -37,6 +37,17 @@ class OperationFailedError(HypervisorError):
         self.code = code
 
 
+class MoveHangsError(OperationFailedError):
+    """A move hangs between its hosts; the process that led it was killed.
+
+    ``begun`` says whether anything was sent.
+    """
+
+    def __init__(self, operation: str, reason: str, *, begun: bool) -> None:
+        super().__init__(operation, reason)
+        self.begun = begun
+
+
 class MoveRefusedError(HypervisorError):
     """A move cannot be as it was asked, and was not begun."""
 

@@ -37,7 +37,10 @@ class MoveSpec:
     downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
     auto_converge: bool = False  #: slow a guest down that writes faster than memory is copied
     encrypt: bool = True  #: memory and disk; both hosts show certificates
-    address: str | None = None  #: at which the destination receives; None: what its libvirt says
+    #: At which the destination receives, and alone listens if it is no name; None: its libvirt's.
+    address: str | None = None
+    ports: tuple[int, int] = (49152, 49215)  #: from and to which it receives; firewalls open them
+    hang_s: float = 30.0  #: without a byte of memory or disk, after which a move hangs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class MoveDone:
     downtime_ms: int | None  #: how long the guest stood still; None: it was off, or no host says
     memory_bytes: int  #: sent
     disk_bytes: int  #: sent
+    attempts: int = 1  #: more where ports were taken or others held the first ones up
 
 
 class MoveObstacle(StrEnum):

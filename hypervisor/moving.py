@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from hypervisor import wire
 from hypervisor.child_process import MOST_ANSWER_BYTES, ChildProcess, SilentError
@@ -14,6 +18,7 @@ from hypervisor.credential import DESTINATION_VARIABLE
 from hypervisor.errors import (
     HostSilentError,
     HostUnreachableError,
+    MoveHangsError,
     MoveRefusedError,
     OperationFailedError,
     in_words,
@@ -25,7 +30,19 @@ from plain_text import shortened
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.move")
 #: For a move that is called off to end: a copy of a disk is cancelled first.
 _ABORT_S: Final = 15.0
+#: To end the destination's QEMU, which libvirt kills after 10 s if it does not end by itself.
+_WITHDRAW_S: Final = 40.0
+_ATTEMPTS: Final = 3  #: of a move of which nothing was sent, each at other ports
 _PATIENCE_S: Final = 0.5  #: of one wait for the child's words, between two looks at the clock
+_NOTHING_SENT: Final = MoveProgress(
+    elapsed_ms=0,
+    memory_total_bytes=0,
+    memory_remaining_bytes=0,
+    disk_total_bytes=0,
+    disk_remaining_bytes=0,
+    rate_bytes_s=0,
+    iteration=0,
+)
 
 
 class Mover:
@@ -99,6 +116,9 @@ class Mover:
         ------
         OperationFailedError
             A host refused, or the move was aborted.
+        MoveHangsError
+            Nothing flowed for so long as the move's ``hang_s``, in several attempts if nothing was
+            sent, or the guest stood still. As far as the hosts answer, it runs at the source.
         MoveRefusedError
             Of a disk that is not copied: its pool is not shared. Nothing was begun.
         HostUnreachableError
@@ -106,7 +126,22 @@ class Mover:
         HostSilentError
             Aborting took too long: the process that led the move was killed.
         """
-        return self._move("live", spec, deadline_s, tell)
+        until = time.monotonic() + deadline_s
+        attempts = 1
+        while True:
+            try:
+                done = self._move("live", spec, until - time.monotonic(), tell)
+            except MoveHangsError as error:
+                runs_here = self._withdraw(spec)
+                late = time.monotonic() >= until
+                if error.begun or not runs_here or late or attempts == _ATTEMPTS:
+                    raise
+                # Told, so that who leads the move keeps it.
+                tell(_NOTHING_SENT)
+                attempts += 1
+                spec = replace(spec, address=spec.address or self._known_address())
+            else:
+                return replace(done, attempts=done.attempts + attempts - 1)
 
     def cold(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
@@ -133,6 +168,26 @@ class Mover:
         child, self._child = self._child, None
         if child is not None:
             child.end()
+
+    def _withdraw(self, spec: MoveSpec) -> bool:
+        """Return whether the guest runs at the source alone, after what hung was ended."""
+        until = time.monotonic() + _WITHDRAW_S
+        try:
+            return bool(
+                self._ask("withdraw", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
+            )
+        except (OperationFailedError, HostUnreachableError):
+            return False
+
+    def _known_address(self) -> str | None:
+        """Return the address at which the destination's libvirt is reached, if others reach it."""
+        found = urlsplit(self.destination.uri).hostname
+        if found is None or found == "localhost":
+            return None
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(found).is_loopback:
+                return None
+        return found
 
     def _move(
         self, op: str, spec: MoveSpec, deadline_s: float, tell: Callable[[MoveProgress], None]
@@ -197,7 +252,7 @@ class Mover:
             # Interrupted: the next answer would not be ours.
             self._discard()
             raise
-        if called_off_at is not None:
+        if called_off_at is not None or answer.get("error") == "hangs":
             self._discard()  # it may hear of that only now, and end the next
         return self._judged(op, answer)
 
@@ -207,6 +262,8 @@ class Mover:
         reason = self._masked(answer["reason"])
         if answer["error"] == "refused":
             raise MoveRefusedError(MoveObstacle(answer["obstacle"]), reason)
+        if answer["error"] == "hangs":
+            raise MoveHangsError(f"{op}_move", reason, begun=answer["begun"])
         if answer["error"] == "unreachable":
             raise HostUnreachableError(answer["uri"], reason)
         raise OperationFailedError(f"{op}_move", reason, answer["code"])

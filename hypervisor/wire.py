@@ -78,7 +78,11 @@ def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
 
 def move_from(fields: Mapping[str, Any]) -> MoveSpec:
     """Read what is asked of a move back."""
-    made = {"mark": Mark(**fields["mark"]), "guard": guard_from(fields["guard"])}
+    made = {
+        "mark": Mark(**fields["mark"]),
+        "guard": guard_from(fields["guard"]),
+        "ports": tuple(fields["ports"]),
+    }
     return MoveSpec(**{**fields, **made})
 
 

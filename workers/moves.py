@@ -141,6 +141,8 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
         _keep(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
         done = carry(spec, deadline_s=context.moves.deadline_s, tell=tell)
+    if done.attempts > 1:
+        log.warning("move_repeated_at_other_ports", attempts=done.attempts)
     context.checkpoint("move.after_move")
     return done.downtime_ms
 

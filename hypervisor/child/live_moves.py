@@ -7,16 +7,19 @@ prepare and finish are calls to the destination. A client that ends in between c
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import libvirt
 
 from hypervisor.child import disks, filters, moved_domains, shared_pools
 from hypervisor.child.move_ends import Ends
-from hypervisor.errors import HostUnreachableError, OperationFailedError
+from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
 from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
 from hypervisor.xml import arriving
 from hypervisor.xml import domain as domain_xml
@@ -26,6 +29,12 @@ _TELL_EVERY_S: Final = 0.5
 #: Aborting is asked for again: what had not begun when it was first asked goes on otherwise.
 _ABORT_EVERY_S: Final = 0.5
 _NOTICED_S: Final = 0.05  #: until a move's end is noticed
+#: A guest that stands still waits less for a move that hangs.
+_STANDSTILL_S: Final = 10.0
+#: Pairs of ports of which one was taken, until the last is no more replaced by another.
+_PAIRS: Final = 8
+#: By QEMU, and by libvirt, which forgets until its restart to give back what a failed move had.
+_TAKEN: Final = ("Address already in use", "Failed to reserve port")
 _MIGRATABLE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
 _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
@@ -36,9 +45,20 @@ def move(
     """Move a guest; until ``stop`` is set, then abort it.
 
     Raises libvirtError, OperationFailedError or HostUnreachableError: of a move that was begun,
-    none of them says where the guest is.
+    none of them says where the guest is. After a MoveHangsError libvirt's call is still under way,
+    and this process has to end before anything else is done.
     """
     moving = _LiveMove(ends, spec, stop, tell)
+    for _ in range(_PAIRS - 1):
+        with contextlib.suppress(_PortTakenError):
+            return _with_shares_or_without(moving, ends)
+    try:
+        return _with_shares_or_without(moving, ends)
+    except _PortTakenError as taken:
+        raise taken.__cause__ or taken from None
+
+
+def _with_shares_or_without(moving: _LiveMove, ends: Ends) -> MoveDone:
     # A host whose cgroups lack the processors' controller refuses their shares, but only after
     # it started a QEMU; so it is asked before, as far as it can tell.
     if ends.destination.keeps_shares():
@@ -51,6 +71,10 @@ def move(
 
 class _SharesRefusedError(Exception):
     """The destination does not share processors out."""
+
+
+class _PortTakenError(Exception):
+    """One of the ports that were chosen is another's."""
 
 
 class _Call(threading.Thread):
@@ -93,6 +117,7 @@ class _LiveMove:
         self._started = time.monotonic()
         self._last: MoveProgress | None = None
         self._downtime_ms: int | None = None  #: to be set once it is under way
+        self._attempts = 0
 
     def attempt(self, *, shares: bool) -> MoveDone:
         """Move it, to a host that shares processors out or to one that does not."""
@@ -102,17 +127,22 @@ class _LiveMove:
         parameters = _parameters(self._ends, domain, self._spec, shares=shares)
         beside = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
         self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms
+        self._attempts += 1
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off before it was begun")
         call = _Call(domain, self._ends.destination.moving, parameters, _flags(self._spec))
         why = self._watch(call, beside)
         if call.error is None:
             self._let_run()
-            return _done(self._ends, self._spec, self._last, self._started)
+            done = _done(self._ends, self._spec, self._last, self._started)
+            return replace(done, attempts=self._attempts)
         if why is not None:
             raise self._aborted(why, call.error)
         if shares and call.error.get_error_code() == libvirt.VIR_ERR_CONFIG_UNSUPPORTED:
+            self._attempts -= 1
             raise _SharesRefusedError
+        if any(words in str(call.error) for words in _TAKEN):
+            raise _PortTakenError from call.error
         raise call.error
 
     def _let_run(self) -> None:
@@ -125,6 +155,7 @@ class _LiveMove:
         """Tell how far a move is until it is over; return why it was aborted, if it was."""
         why: str | None = None
         aborted_at = time.monotonic()
+        pace = _Pace(self._spec)
         while call.is_alive():
             if why is None:
                 aborted_at = time.monotonic()
@@ -136,6 +167,7 @@ class _LiveMove:
             if why is None:
                 with contextlib.suppress(libvirt.libvirtError):  # over, or not begun
                     self._look(beside)
+                pace.judge(self._last, beside)
                 self._wait(call)
             else:
                 moved_domains.abort(beside, since=aborted_at)
@@ -162,6 +194,49 @@ class _LiveMove:
         if not self._ends.destination.is_alive():
             return HostUnreachableError(self._ends.destination.uri, f"{why}: {error}")
         return OperationFailedError(_OPERATION, f"{why}: {error}", error.get_error_code())
+
+
+class _Pace:
+    """Whether anything of a move flows."""
+
+    def __init__(self, spec: MoveSpec) -> None:
+        self._spec = spec
+        self._seen: tuple[int, ...] = ()
+        self._since = time.monotonic()
+
+    def judge(self, progress: MoveProgress | None, guest: libvirt.virDomain) -> None:
+        """Raise MoveHangsError if nothing has flowed for too long."""
+        seen = () if progress is None else _flowed(progress)
+        if seen != self._seen:
+            self._seen, self._since = seen, time.monotonic()
+        waited_s = time.monotonic() - self._since
+        most_s = self._spec.hang_s
+        if waited_s < min(most_s, _STANDSTILL_S):
+            return
+        try:
+            stands_still = moved_domains.is_paused(guest)
+        except libvirt.libvirtError:  # its host's libvirt is away; who keeps the connection says so
+            return
+        if stands_still or waited_s >= most_s:
+            first, last = self._spec.ports
+            standing = "the guest stands still, and " if stands_still else ""
+            raise MoveHangsError(
+                _OPERATION,
+                f"{standing}nothing of its memory or disk was sent for {waited_s:.0f} s: the hosts"
+                " do not reach each other, or somebody else holds the destination's ports; let a"
+                f" firewall open ports {first} to {last} to hosts alone",
+                begun=any(seen),
+            )
+
+
+def _flowed(progress: MoveProgress) -> tuple[int, ...]:
+    return (
+        progress.memory_total_bytes,
+        progress.memory_remaining_bytes,
+        progress.disk_total_bytes,
+        progress.disk_remaining_bytes,
+        progress.iteration,
+    )
 
 
 def _flags(spec: MoveSpec) -> int:
@@ -199,9 +274,26 @@ def _parameters(
     }
     if spec.bandwidth_mib_s is not None:
         parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = spec.bandwidth_mib_s
+    return {**parameters, **_reached_at(spec)}
+
+
+def _reached_at(spec: MoveSpec) -> Mapping[str, Any]:
+    """Say where the destination receives: at ports that a stranger cannot expect.
+
+    libvirt takes the first that are free. Its URI has no port without an address, which it alone
+    knows then.
+    """
+    memory, disks_ = secrets.SystemRandom().sample(range(spec.ports[0], spec.ports[1] + 1), 2)
+    parameters: dict[str, Any] = {}
+    if spec.copy_disk:
+        parameters[libvirt.VIR_MIGRATE_PARAM_DISKS_PORT] = disks_
     if spec.address is not None:
         shown = f"[{spec.address}]" if ":" in spec.address else spec.address
-        parameters[libvirt.VIR_MIGRATE_PARAM_URI] = f"tcp://{shown}"
+        parameters[libvirt.VIR_MIGRATE_PARAM_URI] = f"tcp://{shown}:{memory}"
+        # A name may be another address at the destination, such as a loopback's.
+        with contextlib.suppress(ValueError):
+            listening = str(ipaddress.ip_address(spec.address))
+            parameters[libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS] = listening
     return parameters
 
 

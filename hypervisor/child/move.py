@@ -21,7 +21,12 @@ from hypervisor.child.driver import start_event_loop
 from hypervisor.child.move_ends import Ends
 from hypervisor.child.mover import MoveHands
 from hypervisor.credential import CREDENTIAL_VARIABLE, DESTINATION_VARIABLE, Credential
-from hypervisor.errors import HostUnreachableError, MoveRefusedError, OperationFailedError
+from hypervisor.errors import (
+    HostUnreachableError,
+    MoveHangsError,
+    MoveRefusedError,
+    OperationFailedError,
+)
 from hypervisor.move_model import HostEnd
 
 _MOST_MEMORY_BYTES = 1 << 30
@@ -57,6 +62,8 @@ def _answer(hands: MoveHands, line: bytes) -> dict[str, Any]:
         return {"error": "refused", "obstacle": error.obstacle, "reason": error.detail}
     except HostUnreachableError as error:
         return {"error": "unreachable", "uri": error.uri, "reason": error.reason}
+    except MoveHangsError as error:
+        return {"error": "hangs", "reason": error.reason, "begun": error.begun}
     except OperationFailedError as error:
         return {"error": "failed", "reason": error.reason, "code": error.code}
 

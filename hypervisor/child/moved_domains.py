@@ -9,7 +9,10 @@ from typing import Final
 import libvirt
 import libvirt_qemu
 
+from hypervisor.child.move_ends import Ends
 from hypervisor.errors import OperationFailedError
+from hypervisor.move_model import MoveSpec
+from hypervisor.xml import domain as domain_xml
 
 _PAUSED: Final = frozenset(
     {
@@ -57,6 +60,35 @@ def is_paused(domain: libvirt.virDomain) -> bool:
     return reason in _PAUSED or arrives
 
 
+def withdraw(ends: Ends, spec: MoveSpec) -> bool:
+    """Leave a guest that has not arrived at the source alone, and let it run there.
+
+    Returns whether it runs there alone. Where it does not, who called has both hosts looked at.
+
+    Notes
+    -----
+    The destination's QEMU may wait for a stranger for as long as that one likes, and its libvirt
+    with it: only the end of that QEMU ends the wait. It never ran the guest. One that arrived
+    whole is defined there, and stays.
+    """
+    there = _found(ends.destination.beside, spec)
+    if there is not None:
+        if domain_xml.parse(there.XMLDesc(0)).mark != spec.mark:
+            return False
+        if not is_paused(there) or there.isPersistent():
+            return False
+        with contextlib.suppress(libvirt.libvirtError):  # its QEMU ended, and it with it
+            there.destroy()
+        if _found(ends.destination.beside, spec) is not None:
+            return False
+    here = _found(ends.source.beside, spec)
+    if here is None:
+        return False
+    if is_paused(here):
+        here.resume()
+    return bool(here.state()[0] == libvirt.VIR_DOMAIN_RUNNING)
+
+
 def refuse(operation: str, domain: libvirt.virDomain) -> None:
     """Refuse what libvirt would have wait for the end of a move, and then lose.
 
@@ -79,3 +111,12 @@ def _is_moved(domain: libvirt.virDomain) -> bool:
         return False
     under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
     return under_way and job.get("operation") in _MOVES
+
+
+def _found(conn: libvirt.virConnect, spec: MoveSpec) -> libvirt.virDomain | None:
+    try:
+        return conn.lookupByUUIDString(spec.vm_id)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypervisor import wire
-from hypervisor.child import cold_moves, filters, live_moves, move_checks
+from hypervisor.child import cold_moves, filters, live_moves, move_checks, moved_domains
 from hypervisor.child.move_ends import Ends
 from hypervisor.move_model import MoveSpec
 
@@ -26,6 +26,7 @@ class MoveHands:
             "check": self._check,
             "live": self._live,
             "cold": self._cold,
+            "withdraw": self._withdraw,
         }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
@@ -48,6 +49,9 @@ class MoveHands:
             lambda progress: self._tell(dataclasses.asdict(progress)),
         )
         return dataclasses.asdict(done)
+
+    def _withdraw(self, spec: Mapping[str, Any]) -> bool:
+        return moved_domains.withdraw(self._ends, wire.move_from(spec))
 
     def _cold(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         done = cold_moves.move(

@@ -9,15 +9,15 @@ import ssl
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from hypervisor import DomainState, MoveProgress
+from hypervisor import DomainState, MoveHangsError, MoveProgress, moving
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
 
@@ -31,6 +31,8 @@ PORTS = range(49152, 49216)
 #: So slow that strangers have time to look around.
 STROLL_MIB_S = 4
 PATIENCE_S = 5.0
+#: Longer than a busy machine needs to start the destination's QEMU.
+HANG_S = 8.0
 _LISTENS = "0A"
 _NBD_GREETING = b"NBDMAGICIHAVEOPT"
 _NBD_STARTTLS, _NBD_LIST, _NBD_ACK = 5, 3, 1
@@ -198,28 +200,77 @@ def test_a_stranger_finds_no_disk_and_no_memory_while_a_guest_moves(
     assert real.states(spec) == (None, RUNNING)
 
 
-@pytest.mark.parametrize("words", [b"QEVM\0\0\0\3" * 512], ids=["talking"])
-def test_a_stranger_who_is_always_first_holds_no_move_up(real: Grounds, words: bytes) -> None:
-    address, over = address_of(real), threading.Event()
-    held: list[socket.socket] = []
+@contextmanager
+def knocking(address: str, ports: Iterable[int], words: bytes = b"") -> Iterator[None]:
+    """Let a stranger be the first to connect to ports, say some words, and stay."""
+    over, held, connected = threading.Event(), list[socket.socket](), threading.Event()
 
     def knock() -> None:
         while not over.is_set():
-            for port in (PORTS[0], PORTS[1]):
+            for port in ports:
                 with suppress(OSError):
                     connection = socket.create_connection((address, port), timeout=0.2)
                     held.append(connection)
+                    connected.set()
                     connection.sendall(words)
             del held[:-200]
 
-    knocking = threading.Thread(target=knock)
-    knocking.start()
+    stranger = threading.Thread(target=knock)
+    stranger.start()
     try:
-        for _ in range(2):
-            spec = real.running()
-            real.live(real.arriving(spec, bandwidth_mib_s=SLOW_MIB_S), deadline_s=60)
-            assert real.states(spec) == (None, RUNNING)
+        yield
     finally:
         over.set()
-        knocking.join()
-    assert held
+        stranger.join()
+        for connection in held:
+            connection.close()
+    assert connected.is_set()
+
+
+@pytest.mark.parametrize("words", [b"", b"QEVM\0\0\0\3" * 512], ids=["silent", "talking"])
+def test_a_stranger_who_is_always_first_holds_no_move_up(real: Grounds, words: bytes) -> None:
+    with knocking(address_of(real), PORTS[:2], words):
+        # Without an address libvirt takes the first port.
+        for address in (None, address_of(real)):
+            spec = real.running()
+            wanted = real.arriving(spec, address=address, bandwidth_mib_s=SLOW_MIB_S, hang_s=HANG_S)
+            real.live(wanted, deadline_s=60)
+            assert real.states(spec) == (None, RUNNING)
+
+
+def test_a_stranger_at_every_port_leaves_the_guest_where_it_runs(
+    real: Grounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "_ATTEMPTS", 1)
+    spec = real.running()
+    address, ports = address_of(real), PORTS[40:44]
+    wanted = real.arriving(spec, address=address, ports=(ports[0], ports[-1]), hang_s=HANG_S)
+
+    with knocking(address, ports), pytest.raises(MoveHangsError, match="to hosts alone") as raised:
+        real.live(wanted)
+
+    assert not raised.value.begun
+    assert real.states(spec) == (RUNNING, None)
+    # Nothing is left of it that would be in the next one's way.
+    real.live(replace(wanted, hang_s=30.0))
+    assert real.states(spec) == (None, RUNNING)
+
+
+def test_a_guest_that_a_stranger_has_stand_still_runs_at_its_source_again(real: Grounds) -> None:
+    spec = real.running()
+    address = address_of(real)
+    wanted = real.arriving(spec, address=address, bandwidth_mib_s=SLOW_MIB_S)
+
+    with ExitStack() as stack:
+        came = set[int]()
+
+        def come(progress: MoveProgress) -> None:
+            if progress.memory_total_bytes and not came:
+                came.update(each.port for each in listeners(real))
+                stack.enter_context(knocking(address, came))
+
+        with pytest.raises(MoveHangsError, match="stands still") as raised:
+            real.live(wanted, tell=come)
+
+    assert raised.value.begun
+    assert real.states(spec) == (RUNNING, None)

@@ -10,7 +10,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from hypervisor import Mark, MoveSpec
+from hypervisor import Mark, MoveHangsError, MoveSpec
 from hypervisor.child import live_moves
 
 VM = str(uuid.uuid4())
@@ -27,8 +27,8 @@ SPEC = MoveSpec(
 class RefusedError(libvirt.libvirtError):
     """What libvirt says, with a code of its own."""
 
-    def __init__(self, code: int) -> None:
-        Exception.__init__(self, "refused")
+    def __init__(self, code: int, says: str) -> None:
+        Exception.__init__(self, says)
         self._code = code
 
     def get_error_code(self) -> int:
@@ -50,6 +50,7 @@ class Host:
         self.moving = self.beside = self
         self.uri = "test"
         self.resumed = 0
+        self.says = "refused"
         self.asked: list[tuple[dict[str, Any], int]] = []
         self._refuses, self._while_it_has = refuses, while_it_has
         self._keeps_shares = True
@@ -87,7 +88,7 @@ class Host:
     def migrate3(self, _: Host, parameters: dict[str, Any], flags: int) -> None:
         self.asked.append((parameters, flags))
         if self._while_it_has in parameters[libvirt.VIR_MIGRATE_PARAM_DEST_XML]:
-            raise RefusedError(self._refuses)
+            raise RefusedError(self._refuses, self.says)
 
 
 class Ends:
@@ -178,7 +179,76 @@ def test_options_become_flags_and_parameters() -> None:
         | libvirt.VIR_MIGRATE_TLS
     )
     assert richly[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] == 8
-    assert richly[libvirt.VIR_MIGRATE_PARAM_URI] == "tcp://[2001:db8::7]"
+    assert richly[libvirt.VIR_MIGRATE_PARAM_URI].startswith("tcp://[2001:db8::7]:")
+    assert richly[libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS] == "2001:db8::7"
+
+
+def test_each_attempt_receives_at_other_ports_of_the_range() -> None:
+    first, last = 50000, 50003
+    spec = replace(SPEC, address="kvm-7.example", ports=(first, last))
+    seen = set()
+
+    for _ in range(50):
+        found = live_moves._reached_at(spec)
+        memory = int(found[libvirt.VIR_MIGRATE_PARAM_URI].removeprefix("tcp://kvm-7.example:"))
+        seen.add((memory, found[libvirt.VIR_MIGRATE_PARAM_DISKS_PORT]))
+        # The name may be a loopback's address at the destination.
+        assert libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS not in found
+
+    assert all(first <= port <= last for pair in seen for port in pair)
+    assert all(memory != disks for memory, disks in seen)
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize(
+    "says", ["Failed to bind socket: Address already in use", "Failed to reserve port 49192"]
+)
+def test_a_port_that_is_taken_is_replaced_by_another(says: str) -> None:
+    host = Host(refuses=libvirt.VIR_ERR_INTERNAL_ERROR, while_it_has="<domain")
+    host.says = says
+
+    with pytest.raises(libvirt.libvirtError, match=says):
+        move(host)
+
+    ports = {parameters[libvirt.VIR_MIGRATE_PARAM_DISKS_PORT] for parameters, _ in host.asked}
+    assert len(ports) > 1
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("state", "begun", "waits_s"),
+    [
+        ((libvirt.VIR_DOMAIN_RUNNING, 1), False, 30),
+        ((libvirt.VIR_DOMAIN_RUNNING, 1), True, 30),
+        ((libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION), True, 10),
+        ((libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER), True, 30),
+    ],
+)
+def test_a_move_of_which_nothing_flows_hangs(
+    monkeypatch: pytest.MonkeyPatch, state: tuple[int, int], begun: bool, waits_s: float
+) -> None:
+    clock, guest = Clock(), Host(refuses=0, while_it_has="nothing of the kind")
+    monkeypatch.setattr(live_moves, "time", clock)
+    monkeypatch.setattr(guest, "state", lambda: list(state))
+    pace = live_moves._Pace(SPEC)
+    progress = live_moves._progress({"memory_total": 100, "memory_remaining": 70} if begun else {})
+
+    clock.now = 25.0
+    pace.judge(progress, guest)  # it flows, or is begun
+    clock.now += waits_s - 1
+    pace.judge(progress, guest)
+    clock.now += 2
+
+    with pytest.raises(MoveHangsError, match="49152 to 49215") as raised:
+        pace.judge(progress, guest)
+    assert raised.value.begun is begun
 
 
 def test_a_shared_disk_is_not_copied() -> None:
