@@ -18,6 +18,7 @@ from controller.calling.session import Session, with_session
 from controller.calling.settings import load_as, load_settings
 from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_failures import failure_findings
+from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import confinement, openness
 from controller.cli.operating.doctor_logins import login_findings
 from controller.cli.operating.doctor_moves import move_findings
@@ -284,7 +285,10 @@ def _hosts(session: Session, on_failure: OnFailure) -> Iterator[Finding]:
     yield from openness(hosts, _lab_uris())
     yield from confinement(hosts)
     yield from failure_findings(hosts, on_failure)
-    yield from move_findings(_of_workers(), hosts, list(session.api.items("vm-types")))
+    workers = _of_workers()
+    networks = list(session.api.items("networks"))
+    yield from guest_findings(workers, hosts, networks, _lab_uris())
+    yield from move_findings(workers, hosts, list(session.api.items("vm-types")))
     if told := paused(session):
         yield Finding("slot loop", False, told)
     yield from _liveness(session)

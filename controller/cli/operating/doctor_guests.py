@@ -1,0 +1,184 @@
+"""`fuga doctor`: which addresses of hosts are closed to guests."""
+
+from __future__ import annotations
+
+import ipaddress
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.encryption import is_local
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str], Collection[str]]
+
+_ABOUT: Final = "guests and hosts"
+_NAMED: Final = 5  #: hosts and networks that a finding names
+_RESOLVERS: Final = 32
+_WITHIN_S: Final = 5.0  #: for the names of all hosts
+_MOST_SUGGESTED: Final = 8
+_SHORTEST_SUGGESTED: Final = 16
+#: libvirt's test driver has no network.
+_NO_NETWORK: Final = "test"
+_KVM: Final = "kvm"
+
+
+class GuestSettings(Protocol):
+    """What is read here of the settings of workers, which this package does not import."""
+
+    host_networks: Sequence[str]
+
+
+def guest_findings(
+    settings: GuestSettings,
+    hosts: Sequence[Mapping[str, Any]],
+    networks: Sequence[Mapping[str, Any]],
+    lab_uris: Collection[str] = (),
+    *,
+    resolve: Resolve | None = None,
+) -> Iterator[Finding]:
+    """Judge whether `FUGA_HOST_NETWORKS` has the addresses of hosts and of their gateways."""
+    judged = [
+        host
+        for host in hosts
+        if host["admin"] != "retired"
+        and host["domain_type"] != _NO_NETWORK
+        and host.get("uri") not in lab_uris
+    ]
+    if not judged:
+        return
+    closed = [ipaddress.ip_network(each) for each in settings.host_networks]
+    yield from _of_hosts(judged, closed, resolve or _resolve)
+    yield from _of_networks(networks, closed)
+
+
+def _of_hosts(
+    hosts: Sequence[Mapping[str, Any]], closed: Sequence[Any], resolve: Resolve
+) -> Iterator[Finding]:
+    found = _addresses([str(host.get("uri", "")) for host in hosts], resolve)
+    # Emulated guests are those of a lab: no tenant's work is on them.
+    well = all(host["domain_type"] != _KVM for host in hosts)
+    open_hosts: list[str] = []
+    unknown: list[str] = []
+    addresses: set[ipaddress.IPv4Address] = set()
+    for host in hosts:
+        known = found[str(host.get("uri", ""))]
+        if not known:
+            unknown.append(host["name"])
+        # Filters of cards drop all IPv6.
+        ipv4 = [each for each in known if isinstance(each, ipaddress.IPv4Address)]
+        outside = [each for each in ipv4 if not any(each in network for network in closed)]
+        if outside:
+            open_hosts.append(f"{host['name']} ({', '.join(map(str, outside))})")
+            addresses.update(outside)
+    if open_hosts:
+        wanted = ",".join([*map(str, closed), *map(str, _suggested(addresses))])
+        yield Finding(
+            _ABOUT,
+            well,
+            f"guests reach what listens on {_some(open_hosts)}: FUGA_HOST_NETWORKS"
+            f" does not contain these; for every worker, export FUGA_HOST_NETWORKS={wanted}",
+        )
+    if unknown:
+        yield Finding(
+            _ABOUT,
+            well or bool(closed),
+            f"no address is known here of {_some(unknown)}: check that FUGA_HOST_NETWORKS of"
+            " every worker contains all networks in which hosts have addresses",
+        )
+    if not open_hosts and not unknown:
+        yield Finding(_ABOUT, True, f"addresses of {len(hosts)} hosts are closed to guests")
+
+
+def _of_networks(networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]) -> Iterator[Finding]:
+    outside, within = [], []
+    for network in networks:
+        subnet = network.get("subnet") or {}
+        if not network.get("filtered", True):
+            continue
+        gateway = subnet.get("gateway")
+        if gateway and not any(ipaddress.ip_address(gateway) in each for each in closed):
+            outside.append(f"{network['name']} ({gateway})")
+        cidr = subnet.get("cidr")
+        whole = None if cidr is None else ipaddress.IPv4Network(cidr)
+        ipv4 = [each for each in closed if isinstance(each, ipaddress.IPv4Network)]
+        if whole and not network.get("isolated") and any(whole.subnet_of(each) for each in ipv4):
+            within.append(f"{network['name']} ({cidr})")
+    if len(outside) > 1:
+        yield Finding(
+            _ABOUT,
+            True,
+            f"gateways of networks {_some(outside)} are not in FUGA_HOST_NETWORKS: guests of other"
+            " networks reach their ports; add those that are addresses of hosts",
+        )
+    if within:
+        yield Finding(
+            _ABOUT,
+            False,
+            f"FUGA_HOST_NETWORKS contains networks of guests: {_some(within)}; these guests do not"
+            " reach each other: name smaller networks, of hosts alone",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
+
+
+def _suggested(addresses: Collection[ipaddress.IPv4Address]) -> list[ipaddress.IPv4Network]:
+    """Return few networks that contain the addresses, or as few as /16 can be."""
+    for length in range(24, _SHORTEST_SUGGESTED - 1, -1):
+        found = {ipaddress.IPv4Network((each, length), strict=False) for each in addresses}
+        merged = list(ipaddress.collapse_addresses(found))
+        if len(merged) <= _MOST_SUGGESTED:
+            break
+    return merged
+
+
+def _addresses(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collection[Address]]:
+    """Return the addresses in URIs, or of names in them as far as they resolve in time."""
+    found: dict[str, Collection[Address]] = dict.fromkeys(uris, ())
+    names: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    left = 0
+    for uri in found:
+        name = urlsplit(uri).hostname
+        if name is None or is_local(name):
+            continue
+        try:
+            found[uri] = (ipaddress.ip_address(name),)
+        except ValueError:
+            names.put((uri, name))
+            left += 1
+    done: queue.SimpleQueue[tuple[str, Collection[Address]]] = queue.SimpleQueue()
+
+    def work() -> None:
+        while True:
+            try:
+                uri, name = names.get_nowait()
+            except queue.Empty:
+                return
+            done.put((uri, tuple(ipaddress.ip_address(each) for each in resolve(name))))
+
+    # A resolver that hangs cannot be stopped: the process ends without it.
+    for _ in range(min(_RESOLVERS, left)):
+        threading.Thread(target=work, daemon=True).start()
+    ends_at = time.monotonic() + _WITHIN_S
+    for _ in range(left):
+        try:
+            uri, addresses = done.get(timeout=max(0.0, ends_at - time.monotonic()))
+        except queue.Empty:
+            break
+        found[uri] = addresses
+    return found
+
+
+def _resolve(name: str) -> Collection[str]:
+    try:
+        return {str(each[4][0]).split("%")[0] for each in socket.getaddrinfo(name, None)}
+    except (OSError, UnicodeError):
+        return ()
