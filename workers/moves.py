@@ -177,6 +177,7 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
         downtime_ms=how.downtime_ms,
         auto_converge=how.auto_converge,
         encrypt=how.encrypt,
+        address=step.address,
     )
 
 

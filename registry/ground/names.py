@@ -31,6 +31,7 @@ MAX_LABELS: Final = 64
 ONE_VALUED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "machine": "a host is one machine",
+        "move_address": "a host receives moves at one address",
         "on_failure": "a failure has one answer",
         "on_missing": "a missing VM has one answer",
         "shared_pool": "a host has one pool",

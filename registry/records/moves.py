@@ -196,6 +196,7 @@ class MoveStep:
     from_host: HostAccess
     back: Build  #: what it was where it was, to be started there again from its disk
     to: Build  #: what it becomes where it arrives; its claim is of the arriving assignment
+    address: str | None = None  #: at which its host receives, by its label; None: its libvirt's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,8 @@ from registry.work.queues import MOVE_VM
 
 _OPEN: Final = [state.value for state in OPEN_MOVES]
 _DELETED: Final = "its VM was deleted"
+#: A label of hosts: where they receive moves.
+_ADDRESS_LABEL: Final = "move_address="
 _SEEN: Final = {
     VmObserved.RUNNING: VmObservedEvent.SEEN_RUNNING,
     VmObserved.STOPPED: VmObservedEvent.SEEN_STOPPED,
@@ -331,4 +333,12 @@ def _to_step(
             AssignmentState(vm.left),
         ),
         to=to_build(connection, there, claim, AssignmentState.ARRIVING),
+        address=_address(connection, move.to_host_id),
     )
+
+
+def _address(connection: Connection, host_id: UUID) -> str | None:
+    """Return where a host receives moves, by its label."""
+    labels = connection.execute(select(hosts.c.labels).where(hosts.c.id == host_id)).scalar_one()
+    found = (each for each in labels if each.startswith(_ADDRESS_LABEL))
+    return next((each.removeprefix(_ADDRESS_LABEL) for each in found), None)

@@ -36,6 +36,20 @@ def test_a_guest_moves_live_and_leaves_nothing_behind(world: MovingWorld) -> Non
     world.assert_settled(vm, "h2")
 
 
+@pytest.mark.parametrize("address", [None, "10.1.0.7", "2001:db8::7"])
+def test_a_host_receives_moves_at_the_address_of_its_label(
+    world: MovingWorld, address: str | None
+) -> None:
+    vm = world.running()
+    labels = ["rack3"] if address is None else ["rack3", f"move_address={address}"]
+    world.registry.hosts.update("h2", labels=labels, actor=ACTOR)
+
+    assert world.move(world.ask(vm)) == Outcome.DONE
+
+    assert [each.address for each in world.movers.specs] == [address] * len(world.movers.specs)
+    assert world.movers.specs
+
+
 def test_a_vm_that_is_off_moves_with_its_disk(world: MovingWorld) -> None:
     vm = world.stopped()
 
