@@ -117,7 +117,7 @@ DECIDED: Final[Mapping[Difference, Decision]] = MappingProxyType(
         Difference.VM_UNFILTERED: Decision(
             answer=Answer.NOTE,
             action="it is filtered from its next start: stop and start it",
-            why="it was started before its host filtered what guests send, or by somebody else",
+            why="it was started by a release without these filters, or by somebody else",
         ),
         Difference.STRANGER: Decision(
             answer=Answer.NOTE,

@@ -65,9 +65,10 @@ def test_a_card_carries_its_filter_and_is_written_once(guard, name, parameters):
     assert cards.is_filtered(domain) == guard.filtered
 
 
-def test_a_card_of_another_address_or_filter_is_written_anew():
+@pytest.mark.parametrize("other", ["clean-traffic", "fuga-fixed-0123456789ab"])
+def test_a_card_of_another_address_or_filter_is_written_anew(other: str):
     domain = a_domain(
-        "<port isolated='yes'/><filterref filter='clean-traffic'>"
+        f"<port isolated='yes'/><filterref filter='{other}'>"
         "<parameter name='IP' value='10.0.0.9'/></filterref>"
     )
     assert not cards.is_filtered(domain)
