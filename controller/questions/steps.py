@@ -1,7 +1,8 @@
-"""Numbers in steps: 0, 1, 2, 5, 10, 20, 50 and so on.
+"""Numbers in steps: 0, 1, 2, 5, 10, 20, 50 and so on; shares in whole percent.
 
 Tenants see numbers of hosts and free amounts in steps: an exact number, read
-before and after, would tell of each VM of others.
+before and after, would tell of each VM of others. An exact share would tell, with
+what is held, the total of the cluster.
 """
 
 from __future__ import annotations
@@ -26,3 +27,8 @@ def step_above(number: int) -> int:
         return below
     power = int(10 ** (len(str(below)) - 1))
     return power * next(each for each in (*_FIRST, 10) if each * power > below)
+
+
+def to_the_percent(share: float) -> float:
+    """Return a share of the cluster to the nearest whole percent."""
+    return round(share, 2)

@@ -24,7 +24,7 @@ from controller.questions.explanations import (
     WaitingExplanation,
 )
 from controller.questions.lateness import nobody_does, what_is_late
-from controller.questions.steps import step_above, step_below
+from controller.questions.steps import step_above, step_below, to_the_percent
 from controller.questions.when import WaitingTime, WaitingTimes, no_estimate
 from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
 from placement import is_poorer
@@ -203,7 +203,7 @@ def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
         would_help=tuple(
             help_ for each in obstacles if (help_ := what_would_help(each, exact=exact))
         ),
-        share=_share(detail.get("share")),
+        share=_share(told.detail.get("share"), exact=exact),
         quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
     )
     return replace(explanation, message=_message(explanation, exact=exact))
@@ -229,6 +229,8 @@ def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
         told["holding"] = [{"host": None}] * step_below(len(told["holding"]))
     if "freed" in told:
         told["freed"] = {"plan": None, "hosts": []}
+    if "share" in told:
+        told["share"] = {name: to_the_percent(share) for name, share in told["share"].items()}
     # How many of its own VMs would fit is how much room others leave.
     if "gang" in told:
         told["gang"] = {**told["gang"], "fit": step_below(told["gang"]["fit"])}
@@ -282,11 +284,14 @@ def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> Waitin
     )
 
 
-def _share(share: Mapping[str, float] | None) -> ShareExplanation | None:
+def _share(share: Mapping[str, float] | None, *, exact: bool) -> ShareExplanation | None:
     if share is None:
         return None
-    above = bool(is_poorer(share["fair"], share["held"]))
-    return ShareExplanation(held=share["held"], fair=share["fair"], above_fair=above)
+    held, fair = share["held"], share["fair"]
+    above = bool(is_poorer(fair, held))
+    if not exact:
+        held, fair = to_the_percent(held), to_the_percent(fair)
+    return ShareExplanation(held=held, fair=fair, above_fair=above)
 
 
 def _message(waiting: WaitingExplanation, *, exact: bool) -> str:

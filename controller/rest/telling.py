@@ -8,11 +8,12 @@ told everything. Records are stored as they are: this happens when they are read
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from controller.host_names import Reader
-from controller.questions.steps import step_below
+from controller.questions.standings import Standing
+from controller.questions.steps import step_below, to_the_percent
 from controller.questions.why_waiting import in_steps
 from controller.rest.callers.auth import Caller
 from controller.rest.schemas.operating import RoundDetail
@@ -28,6 +29,9 @@ from registry.rounds import RoundSummary
 T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
+
+#: Of what a round records of a tenant, the parts that are shares of the cluster.
+_SHARES: Final = ("before", "after", "target")
 
 
 def told_page(page: Page[T], told: Callable[[T, R], S], reader: R) -> Page[S]:
@@ -102,6 +106,17 @@ def told_session(session: ConsoleSession, reader: Reader) -> ConsoleSession:
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
+def told_standings(standings: Sequence[Standing], tenant: str) -> Sequence[Standing]:
+    """Return a tenant's own, to the percent: with what it holds a share tells all that there is."""
+    return [
+        dataclasses.replace(
+            each, share=to_the_percent(each.share), entitlement=to_the_percent(each.entitlement)
+        )
+        for each in standings
+        if each.name == tenant
+    ]
+
+
 def told_event(event: Event, reader: Reader) -> Event:
     """Hide the place of an event, and which operator or process caused it."""
     if reader.is_operator:
@@ -142,9 +157,13 @@ def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
 
 def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[str, Any]:
     return {
-        "shares": [share for share in told.shares if share["tenant"] == reader.tenant],
+        "shares": [
+            _to_the_percent(each) for each in told.shares if each["tenant"] == reader.tenant
+        ],
         "group_shares": [],
         "prices": None,
+        "bound": None,
+        "fair_distance": None,
         "placed": None,
         "left_out": None,
         "dropped": None,
@@ -152,3 +171,8 @@ def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[st
         "timings": {},
         "fallback_reason": reader.text_or_none(told.fallback_reason),
     }
+
+
+def _to_the_percent(share: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: share[name] for name in _SHARES if share.get(name) is not None}
+    return {**share, **{name: to_the_percent(each) for name, each in known.items()}}

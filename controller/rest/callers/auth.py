@@ -61,12 +61,14 @@ class Caller:
     tenant: str | None  #: None for operators
     token_id: UUID
     read_only: bool = False
+    ends: bool = False  #: its token does, as that of each login
 
     @classmethod
     def of(cls, token: Token) -> Caller:
         """Return the caller that a token stands for."""
         tenant = token.tenant if token.role == "tenant" else None
-        return cls(token.name, tenant, token.id, token.read_only)
+        ends = token.expires_at is not None
+        return cls(token.name, tenant, token.id, token.read_only, ends=ends)
 
     @property
     def is_operator(self) -> bool:

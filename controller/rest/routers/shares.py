@@ -14,6 +14,7 @@ from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenServices
 from controller.rest.schemas.tenants import Standings
+from controller.rest.telling import told_standings
 from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
 from controller.rest.writes.idempotency import JSON_TYPE
 from registry import Registry
@@ -29,7 +30,7 @@ _ADAPTER: Final = TypeAdapter(dict[str, Sequence[Standing]])
 
 @router.get("", response_model=Standings)
 async def show_shares(caller: AnyCaller, services: GivenServices) -> Response:
-    """Show shares and entitlements of all; a tenant sees only itself.
+    """Show shares and entitlements of all; a tenant sees only itself, in whole percent.
 
     Callers at the same time share an answer.
     """
@@ -47,7 +48,7 @@ def gathered(registry: Registry) -> Gathering[str | None, bytes]:
         found = standings(registry.views.accounts())
         told = {
             whose: _ADAPTER.dump_json(
-                {"items": [each for each in found if whose is None or each.name == whose]}
+                {"items": found if whose is None else told_standings(found, whose)}
             )
             for whose in dict.fromkeys(callers)
         }

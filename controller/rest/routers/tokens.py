@@ -40,7 +40,11 @@ _ADAPTER: Final = TypeAdapter(SaltedToken)
 def make_token(
     body: TokenInput, caller: Operator, services: GivenServices, creation: GivenCreation
 ) -> Response:
-    """Create a token. Only this answer shows its secret, and one repeated by the same caller."""
+    """Create a token. Only this answer shows its secret, and one repeated by the same caller.
+
+    A login, or another token that ends, creates operators' tokens that live at most as long as the
+    site's setting says.
+    """
     if body.role == "operator" and body.tenant is not None:
         raise InvalidError("tenant", body.tenant, "null for an operator's token")
     if body.role == "tenant" and body.tenant is None:
@@ -49,6 +53,8 @@ def make_token(
     ttl_s = services.operator_token_ttl_s if body.role == "operator" else None
     if body.ttl_s is not None:
         ttl_s = None if body.ttl_s == "never" else body.ttl_s
+        if body.role == "operator" and caller.ends:
+            _check_bounded(body.ttl_s, services.operator_token_ttl_s)
 
     def create(registry: Registry) -> SaltedToken:
         derivation = creation.derivation()
@@ -97,3 +103,15 @@ def end_own_token(caller: AnyCaller, services: GivenServices) -> Token:
 def revoke_token(token_id: UUID, caller: Operator, registry: GivenRegistry) -> Token:
     """Revoke a token immediately."""
     return registry.tokens.revoke(token_id, actor=caller.actor)
+
+
+def _check_bounded(asked: int | str, most_s: int | None) -> None:
+    """Keep what was lent for some time from becoming access without an end, by a copy of itself."""
+    if most_s is None or (isinstance(asked, int) and asked <= most_s):
+        return
+    raise InvalidError(
+        "ttl_s",
+        asked,
+        f"at most {most_s}, by FUGA_OPERATOR_TOKEN_DAYS: the token of this call ends itself;"
+        " use one without an end, or `fuga db token` where the database is known",
+    )

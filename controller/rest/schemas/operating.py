@@ -162,8 +162,8 @@ class RoundSummary(BaseModel):
     cut: bool
     work: int | None = Field(description="Operators only.")
     shares: list[Mapping[str, Any]]
-    bound: float | None
-    fair_distance: float | None
+    bound: float | None = Field(description="Operators only.")
+    fair_distance: float | None = Field(description="Operators only.")
     timings: Mapping[str, float] = Field(description="Operators only.")
     engine_version: str
     seed: int

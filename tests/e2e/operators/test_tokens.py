@@ -13,7 +13,7 @@ from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql
-from tests.register import add_tenant
+from tests.register import ON_ANY_DATABASE, add_tenant
 from tests.servers.http_client import a_client
 
 LAPTOP = {"role": "tenant", "tenant": "a", "name": "laptop"}
@@ -163,6 +163,33 @@ def test_an_operators_token_ends_by_default_and_never_only_when_asked(
             made["created_at"]
         )
         assert life == timedelta(days=days)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [({}, 201), ({"ttl_s": 86_400}, 201), ({"ttl_s": "never"}, 422), ({"ttl_s": 86_401}, 422)],
+)
+@pytest.mark.parametrize("by_login", [True, False])
+@ON_ANY_DATABASE
+def test_a_token_that_ends_makes_no_operators_token_that_does_not(
+    register: Registry, by_login: bool, said: dict[str, Any], status: int
+):
+    app = create_app(register, operator_token_ttl_s=86_400)
+    secret = a_token(register, None)
+    if by_login:
+        link = a_client(app, token=secret).post("/v1/login/links", json={}).json()
+        secret = a_client(app).post("/v1/login", json={"code": link["code"]}).json()["secret"]
+    else:
+        _, secret = register.tokens.create("operator", None, "lent", ttl_s=3600, actor="cli")
+
+    body = {"role": "operator", "name": "alice"} | said
+    answer = a_client(app, token=secret).post("/v1/tokens", json=body)
+
+    assert answer.status_code == status, answer.text
+    if status == 422:
+        assert places(the_problem(answer, 422, "invalid")) == ["#/ttl_s"]
+        assert "FUGA_OPERATOR_TOKEN_DAYS" in answer.text
+        assert "alice" not in {each.name for each in register.tokens.list().items}
 
 
 def test_a_tenants_token_lives_until_it_is_revoked_unless_it_says_so(register: Registry):
