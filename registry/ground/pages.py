@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement
+from sqlalchemy import Column, ColumnElement, Connection, Table, select
 
-from registry.errors import InvalidError
+from plain_text import nearest
+from registry.errors import InvalidError, UnknownNameError
 
 T = TypeVar("T")
 MAX_LIMIT: Final = 500
@@ -40,6 +41,21 @@ def named_like(column: Column[str], part: str | None) -> list[ColumnElement[bool
     No index serves it: it reads names until a page is full, or all of them.
     """
     return [] if part is None else [column.contains(part.lower(), autoescape=True)]
+
+
+def ids_named(connection: Connection, kind: str, table: Table, name: str) -> Sequence[UUID]:
+    """Return the ids of the rows with a name, to which a list is narrowed.
+
+    Raises
+    ------
+    UnknownNameError
+        If there are none, which would look like a list of what there is.
+    """
+    found = connection.scalars(select(table.c.id).where(table.c.name == name)).all()
+    if not found:
+        names = connection.scalars(select(table.c.name)).all()
+        raise UnknownNameError(kind, kind, name, known=nearest(name, names))
+    return found
 
 
 def encode_cursor(*key: str | int) -> str:

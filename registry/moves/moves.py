@@ -13,7 +13,7 @@ from registry.ground.claims import MOVES, is_claimed
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
 from registry.ground.schema import hosts, moves, plan_moves, plans, vms
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
 from registry.moves.asking import ask
@@ -168,9 +168,6 @@ class Moves:
             query = query.where(vms.c.tenant_id == key_of(tenant))
         if vm_id is not None:
             query = query.where(moves.c.vm_id == vm_id)
-        if host is not None:
-            its_id = select(hosts.c.id).where(hosts.c.name == host).scalar_subquery()
-            query = query.where(or_(moves.c.from_host_id == its_id, moves.c.to_host_id == its_id))
         if state is not None:
             query = query.where(moves.c.state == state.value)
         if only_open:
@@ -178,6 +175,9 @@ class Moves:
         if cursor is not None:
             query = query.where(moves.c.id < cursor_uuid(cursor))
         with self._database.read() as connection:
+            if host is not None:
+                ids = ids_named(connection, "host", hosts, host)
+                query = query.where(or_(moves.c.from_host_id.in_(ids), moves.c.to_host_id.in_(ids)))
             rows = connection.execute(query).all()
         return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))
 

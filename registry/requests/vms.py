@@ -14,7 +14,15 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.locks import lock_vms
 from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
+from registry.ground.pages import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    cursor_uuid,
+    ids_named,
+    named_like,
+    page_of,
+)
 from registry.ground.schema import (
     arriving_at,
     assignments,
@@ -121,10 +129,8 @@ def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     Its VMs are named one by one. As a part of the query, of so many joins, they would be
     looked for last, among all VMs there are.
     """
-    of_name = select(hosts.c.id).where(hosts.c.name == name)
-    there = select(assignments.c.vm_id).where(
-        assignments.c.host_id.in_(of_name), is_place, unreleased
-    )
+    ids = ids_named(connection, "host", hosts, name)
+    there = select(assignments.c.vm_id).where(assignments.c.host_id.in_(ids), is_place, unreleased)
     return among(connection, vms.c.id, connection.scalars(there).all())
 
 

@@ -22,6 +22,7 @@ from registry.ground.pages import (
     Page,
     check_limit,
     decode_cursor,
+    ids_named,
     named_like,
     page_of,
 )
@@ -107,6 +108,11 @@ class Tenants:
         """Return one that is not removed, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, name)
+
+    def check_known(self, name: str) -> None:
+        """Raise `UnknownNameError` if no tenant or group has, or had, this name."""
+        with self._database.read() as connection:
+            ids_named(connection, "tenant", tenants, name)
 
     @retried
     def update(

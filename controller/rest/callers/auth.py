@@ -94,9 +94,19 @@ class Caller:
         """Whether what belongs to this tenant exists for the caller."""
         return self.is_operator or (tenant is not None and tenant == self.tenant)
 
-    def tenant_to_list(self, asked: str | None) -> str | None:
-        """Return the tenant whose things a list may hold; None: of all."""
+    def tenant_to_list(self, asked: str | None, registry: Registry) -> str | None:
+        """Return the tenant whose things a list may hold; None: of all.
+
+        Raises
+        ------
+        ForbiddenError
+            If a tenant names another one.
+        UnknownNameError
+            If an operator names none that is, or was, there.
+        """
         if self.is_operator:
+            if asked is not None:
+                registry.tenants.check_known(asked)
             return asked
         if asked not in (None, self.tenant):
             raise self.not_for(asked, f"may list only its own items, not those of {asked}")

@@ -38,7 +38,7 @@ def show_capacity(
     """
     rules = query.as_rules()
     named = [reader.meant("hosts", name) for name in query.hosts] or None
-    tenant = caller.tenant_to_list(query.tenant)
+    tenant = caller.tenant_to_list(query.tenant, services.registry)
     reckon = services.turns.take(caller.scope)
     try:
         view = services.registry.views.capacity(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Security
+from starlette.concurrency import run_in_threadpool
 
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
@@ -36,7 +37,7 @@ def list_events(
         after=query.after,
         subject_id=query.subject,
         kind=query.kind,
-        tenant=caller.tenant_to_list(query.tenant),
+        tenant=caller.tenant_to_list(query.tenant, registry),
         since=query.since_moment(),
         newest=query.newest,
         limit=query.limit,
@@ -73,7 +74,7 @@ async def follow_events(
     """
     wanted = Wanted(
         reader=reader,
-        tenant=caller.tenant_to_list(query.tenant),
+        tenant=await run_in_threadpool(caller.tenant_to_list, query.tenant, services.registry),
         subject=query.subject,
         kind=query.kind,
     )

@@ -119,7 +119,7 @@ def list_requests(
 ) -> Page[Request]:
     """List requests, oldest first."""
     page = registry.requests.list(
-        tenant=caller.tenant_to_list(query.tenant),
+        tenant=caller.tenant_to_list(query.tenant, registry),
         state=query.state,
         name=query.name,
         search=query.search,

@@ -58,7 +58,7 @@ def list_reservations(
 ) -> Page[Reservation]:
     """List reservations, oldest first."""
     return registry.reservations.list(
-        tenant=caller.tenant_to_list(query.tenant),
+        tenant=caller.tenant_to_list(query.tenant, registry),
         state=query.state,
         is_open=query.open,
         name=query.name,

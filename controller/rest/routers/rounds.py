@@ -67,7 +67,7 @@ def list_proofs(
 
     `fuga verify` checks them. Tenants see their own rows. A page has 50 rounds at most.
     """
-    caller.tenant_to_list(query.tenant)  # refuses what is another's
+    caller.tenant_to_list(query.tenant, registry)  # refuses what is another's
     return registry.round_proofs.list(query.tenant, limit=query.limit, cursor=query.cursor)
 
 

@@ -51,7 +51,7 @@ def list_ssh_keys(
 ) -> Page[SshKey]:
     """List public keys, oldest first."""
     return registry.ssh_keys.list(
-        tenant=caller.tenant_to_list(query.tenant), limit=query.limit, cursor=query.cursor
+        tenant=caller.tenant_to_list(query.tenant, registry), limit=query.limit, cursor=query.cursor
     )
 
 

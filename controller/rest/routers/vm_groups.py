@@ -33,6 +33,6 @@ def list_vm_groups(
 ) -> Page[VmGroup]:
     """List VM groups that requests name in rules, oldest first."""
     page = registry.vm_groups.list(
-        tenant=caller.tenant_to_list(query.tenant), limit=query.limit, cursor=query.cursor
+        tenant=caller.tenant_to_list(query.tenant, registry), limit=query.limit, cursor=query.cursor
     )
     return told_page(page, told_vm_group, reader)

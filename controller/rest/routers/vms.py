@@ -38,7 +38,7 @@ def list_vms(
 ) -> Page[Vm]:
     """List VMs, oldest first."""
     page = registry.vms.list(
-        tenant=caller.tenant_to_list(query.tenant),
+        tenant=caller.tenant_to_list(query.tenant, registry),
         request_id=query.request,
         host=None if query.host is None else reader.meant("host", query.host),
         name=query.name,

@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
+from tests.register import add_host, add_tenant
 
 
 @pytest.mark.parametrize("path", ["/v1/requests", "/v1/vms", "/v1/vm-types", "/v1/tenants"])
@@ -54,3 +55,26 @@ def test_a_filter_that_does_not_exist_is_refused_and_not_ignored(api: Api):
     answer = api.operator.get("/v1/requests", params={"tennant": "a"})
 
     assert places(the_problem(answer, 422, "invalid")) == ["tennant"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        *((path, "tenant") for path in ("requests", "vms", "moves", "reservations", "ssh-keys")),
+        *((path, "tenant") for path in ("vm-groups", "events", "counts", "rounds/proofs")),
+        ("vms", "host"),
+        ("moves", "host"),
+    ],
+)
+def test_a_filter_by_a_name_that_nothing_has_is_refused_with_the_nearest(
+    api: Api, path: str, kind: str
+):
+    add_tenant(api.registry, "shop-4")
+    add_host(api.registry, "shop-4")
+
+    refused = api.operator.get(f"/v1/{path}", params={kind: "shop4"})
+
+    problem = the_problem(refused, 422, "invalid")
+    assert places(problem) == [kind]
+    assert "did you mean shop-4?" in problem["detail"]
+    assert api.operator.get(f"/v1/{path}", params={kind: "shop-4"}).status_code == 200

@@ -83,7 +83,7 @@ def list_moves(
 ) -> Page[Move]:
     """List moves, the latest first; tenants see those of their own VMs."""
     page = registry.moves.list(
-        tenant=caller.tenant_to_list(query.tenant),
+        tenant=caller.tenant_to_list(query.tenant, registry),
         vm_id=query.vm,
         host=None if query.host is None else reader.meant("host", query.host),
         state=query.state,

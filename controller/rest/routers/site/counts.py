@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Security
 from pydantic import BaseModel, ConfigDict, TypeAdapter
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from controller.rest.callers.auth import AnyCaller, bearer
@@ -45,7 +46,7 @@ async def show_counts(
     VMs that are not `placed` wait for a place. A tenant counts its own, an operator all, or
     those of one tenant. Callers at the same time share an answer.
     """
-    whose = caller.tenant_to_list(query.tenant)
+    whose = await run_in_threadpool(caller.tenant_to_list, query.tenant, services.registry)
     return Response(await services.counts.result(whose), media_type=JSON_TYPE)
 
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from starlette.datastructures import Headers
@@ -91,9 +92,10 @@ def test_a_tenant_sees_its_own_and_an_operator_sees_all():
 
 
 def test_a_tenant_lists_its_own_whether_it_says_so_or_not():
-    assert TENANT_A.tenant_to_list(None) == "a"
-    assert TENANT_A.tenant_to_list("a") == "a"
-    assert OPERATOR.tenant_to_list(None) is None
-    assert OPERATOR.tenant_to_list("b") == "b"
+    registry = Mock(spec=Registry)
+
+    assert TENANT_A.tenant_to_list(None, registry) == "a"
+    assert TENANT_A.tenant_to_list("a", registry) == "a"
+    assert OPERATOR.tenant_to_list(None, registry) is None
     with pytest.raises(ForbiddenError):
-        TENANT_A.tenant_to_list("b")
+        TENANT_A.tenant_to_list("b", registry)
