@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +12,25 @@ import typer
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import is_part_of_id
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, field, short_id
+from controller.terminal.output import Column, echo, field, short_id
 from controller.terminal.times import age
-from plain_text import advice
+from plain_text import advice, plain
 
 app = typer.Typer(name="key", no_args_is_help=True, help="SSH keys that open a tenant's new VMs.")
 
 MAX_USER_DATA_BYTES = 65536
 _MAX_KEY_FILE_BYTES = 262_144
+#: What user-data of cloud-init begins with ("User-data formats" of its documentation).
+_FORMS = (
+    "#cloud-config",
+    "#!",
+    "#include",
+    "#cloud-boothook",
+    "#part-handler",
+    "## template:",
+)
+_MIME = b"mime-version:"
+_GZIP = b"\x1f\x8b"
 
 
 def read_public_keys(path: Path) -> list[str]:
@@ -34,8 +46,23 @@ def read_public_keys(path: Path) -> list[str]:
 
 
 def read_user_data(path: Path) -> str:
-    """Read user-data, whatever its form, as the API takes it."""
-    return base64.b64encode(_read(path, MAX_USER_DATA_BYTES)).decode()
+    """Read user-data as the API takes it; warn of what cloud-init will ignore."""
+    content = _read(path, MAX_USER_DATA_BYTES)
+    if content.startswith(codecs.BOM_UTF8) and _has_form(content.removeprefix(codecs.BOM_UTF8)):
+        why = "begins with a byte order mark: save it as UTF-8 without one"
+    elif not _has_form(content):
+        why = f"has none of the first lines that it knows, such as {_FORMS[0]} or #!/bin/sh"
+    else:
+        why = None
+    if why is not None:
+        echo(f"warning: cloud-init will ignore {plain(str(path))}, which {why}", err=True)
+    return base64.b64encode(content).decode()
+
+
+def _has_form(content: bytes) -> bool:
+    """Whether cloud-init knows what it is: by its first line, as MIME, or compressed."""
+    text = content.lstrip().lower()
+    return text.startswith((_GZIP, *map(str.encode, _FORMS))) or _MIME in text[:4096]
 
 
 def _read(path: Path, most: int) -> bytes:
