@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from registry.errors import DuplicateError, InvalidError, NotFoundError
@@ -40,11 +40,15 @@ class SshKeys:
         key = uuid7()
         with self._database.write() as connection:
             owner = tenant_id(connection, tenant)
-            held = connection.scalar(
-                select(func.count()).select_from(ssh_keys).where(ssh_keys.c.tenant_id == owner)
-            )
-            if (held or 0) >= MAX_KEYS:
-                raise InvalidError("public_key", f"{held} keys already", f"at most {MAX_KEYS}")
+            query = select(ssh_keys.c.name, ssh_keys.c.public_key)
+            held = connection.execute(query.where(ssh_keys.c.tenant_id == owner)).all()
+            for each in held:
+                if each.name != name and fingerprint(each.public_key) == (
+                    its := fingerprint(checked)
+                ):
+                    raise DuplicateError("SSH key", "public_key", its, of=each.name)
+            if len(held) >= MAX_KEYS:
+                raise InvalidError("public_key", f"{len(held)} keys already", f"at most {MAX_KEYS}")
             now = db_now(connection)
             try:
                 connection.execute(

@@ -55,6 +55,16 @@ def test_a_removed_key_opens_no_new_vm(register: Registry):
     assert kinds == ["ssh_key_added", "ssh_key_removed"]
 
 
+def test_a_key_has_one_name_of_a_tenant_whatever_its_comment(register: Registry):
+    a_cluster(register)
+    register.ssh_keys.add("laptop", OWN, tenant="a", actor=ACTOR)
+    kind, blob, *_ = OWN.split()
+
+    with pytest.raises(DuplicateError, match="SSH key laptop"):
+        register.ssh_keys.add("desk", f"{kind} {blob} me@desk", tenant="a", actor=ACTOR)
+    assert register.ssh_keys.add("laptop", OWN, tenant="b", actor=ACTOR).tenant == "b"
+
+
 def test_a_name_is_a_tenants_own(register: Registry):
     a_cluster(register)
     register.ssh_keys.add("laptop", OWN, tenant="a", actor=ACTOR)
