@@ -1,6 +1,7 @@
 # make install system packages and .venv; the command is then .venv/bin/fuga
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then every suite, real guests included
+# make test-all  the same, with every test of a database on SQLite and on PostgreSQL
 # make test-fast  in two minutes: the tests that need neither server nor host, and are not slow
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
@@ -15,7 +16,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test test-fast distribution audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-all test-fast distribution audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -39,6 +40,9 @@ up: install
 
 test: install-tests
 	@$(PY) scripts/run_tests.py $(ARGS)
+
+test-all: install-tests
+	@FUGA_TEST_ONE_DATABASE= $(PY) scripts/run_tests.py $(ARGS)
 
 test-fast: install-tests
 	@$(PY) -m pytest -q -n 2 -m "not slow" tests/unit tests/golden tests/mutants $(ARGS)

@@ -4,7 +4,7 @@ Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
 Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
 processes and keep both cores of the smallest machine busy. Those with hosts often wait for
-guests: three processes run them last, a module at a time, the long ones first (ADR 0073).
+guests: three more processes run them beside, a module at a time, the long ones first (ADR 0073).
 With CI=true a skipped test on real guests or PostgreSQL fails. A test on real processes that
 fails runs once more, alone (ADR 0049).
 """
@@ -67,8 +67,8 @@ class Group:
 #: What runs side by side, one line after the other. A test that is "alone" takes both cores.
 GROUPS = (
     (Group("alone", ("-n", "0", "-m", "alone"), ("tests/chaos",)),),
-    (Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),),
     (
+        Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),
         Group(
             "with hosts",
             # A module is one process's: its hosts, and the fuga that it shares, are started once.
@@ -81,6 +81,8 @@ GROUPS = (
     ),
 )
 NEEDED_BY_CI = ("postgresql", "qemu")
+#: Set: tests of what the databases have no part in run on one of them each (ADR 0084).
+ONE_DATABASE = "FUGA_TEST_ONE_DATABASE"
 #: Suites whose failures count at once: they wait for no process, or look for defects under load.
 NO_SECOND_RUN = tuple(
     f"tests/{suite}/" for suite in ("chaos", "golden", "mutants", "plain", "properties")
@@ -165,6 +167,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuga-test-") as folder:
         path = Path(folder) / "account"
         os.environ["FUGA_TEST_ACCOUNT"] = str(path)
+        os.environ.setdefault(ONE_DATABASE, "1")
         # Hundreds of processes are started: each would compile all that it imports.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         statuses = [each for line in GROUPS for each in _run_side_by_side(line, arguments)]
