@@ -198,7 +198,7 @@ def test_the_overview_draws_what_rounds_stored_and_tells_what_waits(
     own = next(each for each in stored.shares if each["tenant"] == "a")
 
     tab.page.get_by_text("As numbers").click()
-    tab.page.get_by_role("cell", name=f"{own['after'] * 100:.1f} %").first.wait_for()
+    tab.page.get_by_role("cell", name=f"{round(own['after'], 2) * 100:.1f} %").first.wait_for()
     expect(tab.page.get_by_role("link", name="batch")).to_be_visible()
     assert tab.faults == []
 
