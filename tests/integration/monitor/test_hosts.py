@@ -249,15 +249,15 @@ def test_hosts_come_and_go_and_a_host_that_never_answered_says_why(
     monitor = site.start("monitor", **SETTINGS)
     eventually(lambda: monitor.logged("monitor_started"))
     site.add_host(lab.hosts[0], reported=False)
-    site.add_unanswering_host("nobody", "qemu+tcp://127.0.0.1:9/system")
+    site.add_unanswering_host("unanswering", "qemu+tcp://127.0.0.1:9/system")
 
     eventually(lambda: polls(site, lab.hosts[0].name))
-    eventually(lambda: site.registry.hosts.get("nobody").last_error)
+    eventually(lambda: site.registry.hosts.get("unanswering").last_error)
 
-    host = site.registry.hosts.get("nobody")
+    host = site.registry.hosts.get("unanswering")
     assert host.health == HostHealth.ENROLLING
-    site.retire("nobody")
-    eventually(lambda: monitor.logged("watch_stopped", host="nobody"))
+    site.retire("unanswering")
+    eventually(lambda: monitor.logged("watch_stopped", host="unanswering"))
     monitor.send(signal.SIGTERM)
     assert monitor.process.wait(30) == 0
     assert monitor.logged("monitor_stopped")
