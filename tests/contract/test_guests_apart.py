@@ -261,8 +261,8 @@ def listening(site: Site, tmp_path: Path) -> Iterator[Callable[[], set[str]]]:
 def knock(guest: Guest, *addresses: str) -> None:
     """Send something to each of these ports of an address, by TCP and by UDP."""
     send = "".join(
-        f"{BOX} nc -w 2 {address} {port} </dev/null >/dev/null 2>&1 &"
-        f" {BOX} timeout 2 {BOX} tftp -g -l /tmp/none -r x {address} {port} >/dev/null 2>&1 & "
+        f"{BOX} nc -w 8 {address} {port} </dev/null >/dev/null 2>&1 &"
+        f" {BOX} timeout 8 {BOX} tftp -g -l /tmp/none -r x {address} {port} >/dev/null 2>&1 & "
         for address in addresses
         for port in PORTS
     )
