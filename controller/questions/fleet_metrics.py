@@ -153,7 +153,7 @@ class FleetCollector(Collector):
         if read is not None:
             fleet, liveness = read
             _tell_late(found, what_is_late(liveness))
-            _tell_clock(found, liveness)
+            _add_clock(found, liveness)
             _tell_work(found, fleet)
             _tell_moves(found, fleet.moves)
             _tell_tenants(found, fleet, self._most)
@@ -183,7 +183,7 @@ def _tell_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -
         found["processes_late"].add_metric((what,), sum(not each.nobody for each in of_it))
 
 
-def _tell_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> None:
+def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> None:
     step = liveness.clock_step
     found["clock_ahead_seconds"].add_metric((), liveness.clock_ahead_s)
     found["clock_stepped_back_seconds"].add_metric((), 0.0 if step is None else step.back_s)

@@ -244,8 +244,8 @@ def _liveness(session: Session) -> Iterator[Finding]:
         found = session.api.get("status")
     except ApiError:  # an older API, or none: another finding reports that
         return
-    if told := clock_sentence(found):
-        yield Finding("clock", False, told)
+    if sentence := clock_sentence(found):
+        yield Finding("clock", False, sentence)
     for late in found["late"]:
         yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
     if found["well"] and found["leader"]:

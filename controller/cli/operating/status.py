@@ -73,8 +73,8 @@ def _tell(found: Mapping[str, Any]) -> None:
         echo(
             f"{'unbuilt':12}the oldest VM has waited {age(found['oldest_unbuilt_at'])} for a worker"
         )
-    if told := clock_sentence(found):
-        echo(f"{'clock':12}{told}")
+    if sentence := clock_sentence(found):
+        echo(f"{'clock':12}{sentence}")
     if found["processes"]:
         echo()
         columns = (

@@ -94,7 +94,7 @@ class Caller:
         """Whether what belongs to this tenant exists for the caller."""
         return self.is_operator or (tenant is not None and tenant == self.tenant)
 
-    def tenant_to_list(self, asked: str | None, registry: Registry) -> str | None:
+    def tenant_to_list(self, name: str | None, registry: Registry) -> str | None:
         """Return the tenant whose things a list may hold; None: of all.
 
         Raises
@@ -105,11 +105,11 @@ class Caller:
             If an operator names none that is, or was, there.
         """
         if self.is_operator:
-            if asked is not None:
-                registry.tenants.check_known(asked)
-            return asked
-        if asked not in (None, self.tenant):
-            raise self.not_for(asked, f"may list only its own items, not those of {asked}")
+            if name is not None:
+                registry.tenants.check_known(name)
+            return name
+        if name not in (None, self.tenant):
+            raise self.not_for(name, f"may list only its own items, not those of {name}")
         return self.tenant
 
     def not_for(self, tenant: str | None, message: str) -> ForbiddenError:

@@ -92,10 +92,12 @@ def test_a_tenant_sees_its_own_and_an_operator_sees_all():
 
 
 def test_a_tenant_lists_its_own_whether_it_says_so_or_not():
-    registry = Mock(spec=Registry)
+    registry = Mock()
 
     assert TENANT_A.tenant_to_list(None, registry) == "a"
     assert TENANT_A.tenant_to_list("a", registry) == "a"
     assert OPERATOR.tenant_to_list(None, registry) is None
+    assert OPERATOR.tenant_to_list("b", registry) == "b"
+    registry.tenants.check_known.assert_called_once_with("b")
     with pytest.raises(ForbiddenError):
         TENANT_A.tenant_to_list("b", registry)
