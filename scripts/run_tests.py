@@ -81,8 +81,8 @@ GROUPS = (
     ),
 )
 NEEDED_BY_CI = ("postgresql", "qemu")
-#: Set: tests of what the databases have no part in run on one of them each (ADR 0084).
-ONE_DATABASE = "FUGA_TEST_ONE_DATABASE"
+#: Set and not empty: pytest runs the sample of `tests/sample.py` alone (ADR 0084).
+SAMPLE = "FUGA_TEST_SAMPLE"
 #: Suites whose failures count at once: they wait for no process, or look for defects under load.
 NO_SECOND_RUN = tuple(
     f"tests/{suite}/" for suite in ("chaos", "golden", "mutants", "plain", "properties")
@@ -167,7 +167,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuga-test-") as folder:
         path = Path(folder) / "account"
         os.environ["FUGA_TEST_ACCOUNT"] = str(path)
-        os.environ.setdefault(ONE_DATABASE, "1")
+        os.environ.setdefault(SAMPLE, "1")
         # Hundreds of processes are started: each would compile all that it imports.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         statuses = [each for line in GROUPS for each in _run_side_by_side(line, arguments)]

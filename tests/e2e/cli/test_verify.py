@@ -56,5 +56,5 @@ def test_proofs_are_told_to_their_tenant_and_operators(api: Api) -> None:
     assert api.tenant_a.get(path, params={"tenant": "a"}).json() == {"items": [], "next": None}
     assert api.operator.get(path, params={"tenant": "a"}).status_code == 200
     the_problem(api.tenant_a.get(path, params={"tenant": "b"}), 403, "forbidden")
-    the_problem(api.operator.get(path, params={"tenant": "nobody"}), 404, "not_found")
+    the_problem(api.operator.get(path, params={"tenant": "nobody"}), 422, "invalid")
     the_problem(api.tenant_a.get(path), 422, "invalid")

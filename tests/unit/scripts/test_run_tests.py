@@ -6,13 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from scripts.run_tests import WITH_HOSTS, Account, Group
-from tests.conftest import DATABASES, ON_ONE_DATABASE, on_the_other_database
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Pytest without the plugins of other suites, which take seconds to load.
@@ -127,24 +124,3 @@ def test_paths_that_somebody_asks_for_stand_in_place_of_the_groups(
     assert group.arguments(["-k", "ledger"]) == ["-n", "3", "-k", "ledger", *WITH_HOSTS]
     for asked in ("tests/contract", "tests/contract/test_limits.py::test_it"):
         assert group.arguments([asked]) == ["-n", "3", asked]
-
-
-def test_each_test_of_calls_and_workers_keeps_one_database_and_both_have_some() -> None:
-    def item(path: str, database: str | None, number: int) -> Any:
-        drawn = None if database is None else SimpleNamespace(params={"register_url": database})
-        name = f"test_{number}" + ("" if database is None else f"[{database}-x]")
-        return SimpleNamespace(nodeid=f"{path}::{name}", callspec=drawn)
-
-    both = [item(ON_ONE_DATABASE[0] + "test_a.py", d, n) for n in range(40) for d in DATABASES]
-    others = [item("tests/integration/registry/test_a.py", each, 1) for each in DATABASES]
-    others += [item(ON_ONE_DATABASE[0] + "test_b.py", each, 99) for each in (DATABASES[0], None)]
-
-    left_out = on_the_other_database([*both, *others])
-
-    assert not left_out & {each.nodeid for each in others}
-    kept = [each for each in both if each.nodeid not in left_out]
-    assert sorted({each.nodeid.partition("[")[0] for each in kept}) == sorted(
-        each.nodeid.partition("[")[0] for each in kept
-    )
-    assert len(kept) == 40
-    assert {each.callspec.params["register_url"] for each in kept} == set(DATABASES)
