@@ -57,15 +57,23 @@ class HostConnection:
     credential : Credential, optional
         What opens the host, by default what libvirt finds by itself. The URI has no
         parameters then.
+    machine : str, optional
+        The UUID of the machine. Another one that answers at its address counts as unreachable.
     deadline_s : float
         How long a call may take that does not say itself.
     """
 
     def __init__(
-        self, uri: str, *, credential: Credential | None = None, deadline_s: float = 10.0
+        self,
+        uri: str,
+        *,
+        credential: Credential | None = None,
+        machine: str | None = None,
+        deadline_s: float = 10.0,
     ) -> None:
         self.uri = uri
         self.credential = credential
+        self.machine = machine
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
@@ -336,7 +344,7 @@ class HostConnection:
         try:
             if self._child is None or self._child.ended():
                 self._discard()
-                self._child = ChildProcess((*_CHILD, self.uri), self.credential)
+                self._child = ChildProcess(self._command(), self.credential)
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
         except (SilentError, ValueError, OSError) as error:
             self._discard()
@@ -356,6 +364,9 @@ class HostConnection:
     def _masked(self, reason: str) -> str:
         known = reason if self.credential is None else self.credential.masked(reason)
         return shortened(known, MOST_REASON)
+
+    def _command(self) -> tuple[str, ...]:
+        return (*_CHILD, self.uri, *(() if self.machine is None else (self.machine,)))
 
     def _discard(self) -> None:
         if self._child is not None:

@@ -16,6 +16,7 @@ class HostEnd:
 
     uri: str
     credential: Credential | None = None
+    machine: str | None = None  #: its UUID; another one that answers is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

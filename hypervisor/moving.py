@@ -285,7 +285,8 @@ class Mover:
             self._discard()
             credential = self.destination.credential
             given = {} if credential is None else {DESTINATION_VARIABLE: credential.to_json()}
-            command = (*_CHILD, self.source.uri, self.destination.uri)
+            ends = (self.source, self.destination)
+            command = (*_CHILD, *(word for end in ends for word in (end.uri, end.machine or "")))
             self._child = ChildProcess(command, self.source.credential, given)
         return self._child
 

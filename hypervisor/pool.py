@@ -20,9 +20,13 @@ class _Idle:
     connection: HostConnection
     since: float = field(default_factory=time.monotonic)
 
+    @property
+    def opens(self) -> tuple[str, Credential | None, str | None]:
+        return (self.connection.uri, self.connection.credential, self.connection.machine)
+
 
 class HostConnections:
-    """Lends connections by URI and credential; those given back are kept for the next who asks.
+    """Lends connections by URI, credential and machine; those given back are kept for the next.
 
     Parameters
     ----------
@@ -44,9 +48,11 @@ class HostConnections:
         self._lent = 0
 
     @contextmanager
-    def use(self, uri: str, credential: Credential | None = None) -> Iterator[HostConnection]:
-        """Lend a connection that nobody else uses meanwhile."""
-        connection = self._take(uri, credential)
+    def use(
+        self, uri: str, credential: Credential | None = None, machine: str | None = None
+    ) -> Iterator[HostConnection]:
+        """Lend a connection that nobody else uses meanwhile; see `HostConnection`."""
+        connection = self._take(uri, credential, machine)
         try:
             yield connection
         finally:
@@ -62,21 +68,15 @@ class HostConnections:
         for idle in closing:
             idle.connection.close()
 
-    def _take(self, uri: str, credential: Credential | None) -> HostConnection:
+    def _take(self, uri: str, credential: Credential | None, machine: str | None) -> HostConnection:
+        wanted = (uri, credential, machine)
         deadline = time.monotonic() + self._deadline_s
         closing: list[_Idle] = []
         with self._changed:
             while True:
                 closing += self._outdated()
                 # The latest one used: its connection is the likeliest to be alive.
-                found = next(
-                    (
-                        idle
-                        for idle in reversed(self._idle)
-                        if idle.connection.uri == uri and idle.connection.credential == credential
-                    ),
-                    None,
-                )
+                found = next((each for each in self._idle[::-1] if each.opens == wanted), None)
                 if found is not None:
                     self._idle.remove(found)
                     break
@@ -92,7 +92,9 @@ class HostConnections:
             idle.connection.close()
         if found:
             return found.connection
-        return HostConnection(uri, credential=credential, deadline_s=self._deadline_s)
+        return HostConnection(
+            uri, credential=credential, machine=machine, deadline_s=self._deadline_s
+        )
 
     def _outdated(self) -> list[_Idle]:
         oldest = time.monotonic() - self._idle_s

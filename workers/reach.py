@@ -1,4 +1,4 @@
-"""How a worker reaches a host: its address and its credential on this machine."""
+"""How a worker reaches a host: its address, its machine, its credential on this machine."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ class OpenedHosts:
     def use(self, host: HostAccess) -> Iterator[HostDriver]:
         """Lend a driver to one thread."""
         self._movers.end_idle()
-        with self._connections.use(host.uri, self._credential(host)) as driver:
+        with self._connections.use(host.uri, self._credential(host), host.machine) as driver:
             yield driver
 
     @contextmanager
     def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Mover]:
         """Lend what moves VMs from one host to another, to one thread."""
-        ends = [HostEnd(each.uri, self._credential(each)) for each in (source, destination)]
+        ends = [
+            HostEnd(each.uri, self._credential(each), each.machine)
+            for each in (source, destination)
+        ]
         with self._movers.use(*ends) as mover:
             yield mover
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import libvirt
@@ -62,11 +63,13 @@ def start_event_loop() -> None:
 class LibvirtHost:
     """One host. Opens its connection when first needed, and again after it was lost."""
 
-    def __init__(self, uri: str, credential: Credential | None = None) -> None:
+    def __init__(
+        self, uri: str, credential: Credential | None = None, machine: str | None = None
+    ) -> None:
         self._uri = uri
-        self._credential = credential
+        self._open: Callable[[], libvirt.virConnect] = partial(open_host, uri, credential, machine)
         self._opened: libvirt.virConnect | None = None
-        self._surveyor = Surveyor(lambda: open_host(uri, credential))
+        self._surveyor = Surveyor(self._open)
         self._uploads = Uploads(uri)
         self._consoles = Consoles(uri)
         self._operations: Mapping[str, Callable[..., Any]] = {
@@ -125,7 +128,7 @@ class LibvirtHost:
         if self._opened is not None and not _alive(self._opened):
             self.close()
         if self._opened is None:
-            self._opened = open_host(self._uri, self._credential)
+            self._opened = self._open()
             with contextlib.suppress(libvirt.libvirtError):  # the test driver has none
                 self._opened.setKeepAlive(*_KEEPALIVE)
         return self._opened

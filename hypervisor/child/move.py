@@ -88,10 +88,14 @@ def _read(
     os._exit(1)
 
 
-def _end(uri: str, variable: str) -> HostEnd:
+def _end(uri: str, machine: str, variable: str) -> HostEnd:
     given = os.environ.pop(variable, None)
-    return HostEnd(uri, Credential.from_json(given) if given else None)
+    return HostEnd(uri, Credential.from_json(given) if given else None, machine or None)
 
 
 if __name__ == "__main__":
-    main(_end(sys.argv[1], CREDENTIAL_VARIABLE), _end(sys.argv[2], DESTINATION_VARIABLE))
+    source, source_machine, destination, destination_machine = sys.argv[1:]
+    main(
+        _end(source, source_machine, CREDENTIAL_VARIABLE),
+        _end(destination, destination_machine, DESTINATION_VARIABLE),
+    )

@@ -72,7 +72,7 @@ class End:
         if known is not None and _alive(known):
             return known
         try:
-            opened = open_host(self._end.uri, self._end.credential)
+            opened = open_host(self._end.uri, self._end.credential, self._end.machine)
             with contextlib.suppress(libvirt.libvirtError):  # the test driver has none
                 opened.setKeepAlive(*_KEEPALIVE)
         except libvirt.libvirtError as error:

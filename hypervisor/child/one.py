@@ -1,7 +1,8 @@
 """The child process of a host: reads a request per line, answers a line.
 
-Usage: ``python -m hypervisor.child.one URI``, by `hypervisor.connection` alone. The URI is the
-one that may be shown: what opens the host comes by the environment.
+Usage: ``python -m hypervisor.child.one URI [MACHINE]``, by `hypervisor.connection` alone. The URI
+is the one that may be shown: what opens the host comes by the environment. A machine of another
+UUID than ``MACHINE`` is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOST_MEMORY_BYTES = 1 << 30
 _GOODBYE_S = 2.0  #: for the call in hand, once the parent has gone
 
 
-def main(uri: str, credential: Credential | None) -> None:
+def main(uri: str, credential: Credential | None, machine: str | None = None) -> None:
     """Serve one parent until it has gone."""
     # What a host says is taken apart here: however much it is, it is no other process's memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
@@ -34,7 +35,7 @@ def main(uri: str, credential: Credential | None) -> None:
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     start_event_loop()
-    host = LibvirtHost(uri, credential)
+    host = LibvirtHost(uri, credential, machine)
     while (line := requests.get()) is not None:
         answers.write(wire.encode(_answer(host, line)))
     host.close()
@@ -67,4 +68,8 @@ def _read(requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None]) -
 
 if __name__ == "__main__":
     given = os.environ.pop(CREDENTIAL_VARIABLE, None)
-    main(sys.argv[1], Credential.from_json(given) if given else None)
+    main(
+        sys.argv[1],
+        Credential.from_json(given) if given else None,
+        sys.argv[2] if len(sys.argv) > 2 else None,
+    )

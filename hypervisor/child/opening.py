@@ -20,6 +20,7 @@ import libvirt
 
 from hypervisor.credential import NO_FILE, Credential, is_ssh, known_hosts, ssh_uri, tls_uri
 from hypervisor.errors import HostUnreachableError
+from hypervisor.xml import domain as domain_xml
 
 #: Whose private half nobody has: its 32 bytes are a hash.
 _NOBODYS_KEY: Final = (
@@ -32,16 +33,34 @@ _LOGGED: Final = re.compile(r"Certificate check failed (.*)")
 _LOG_READ_BYTES: Final = 4096
 
 
-def open_host(uri: str, credential: Credential | None) -> libvirt.virConnect:
-    """Return a connection.
+def open_host(
+    uri: str, credential: Credential | None, machine: str | None = None
+) -> libvirt.virConnect:
+    """Return a connection to a machine, that of this UUID if one is given.
 
     Raises
     ------
     HostUnreachableError
-        With a reason that says what to do, where it is the credential's or the host key's.
+        With a reason that says what to do: the credential or the host key does not open it, or
+        another machine answers at its address.
     libvirt.libvirtError
         Whatever else.
     """
+    conn = _open(uri, credential)
+    if machine is not None:
+        found = domain_xml.machine_uuid(conn.getCapabilities())
+        if found is not None and found != machine:
+            with contextlib.suppress(libvirt.libvirtError):
+                conn.close()
+            raise HostUnreachableError(
+                uri,
+                f"machine {found} answers at its address, and its own is {machine}: fuga doctor"
+                " --hosts says what to do",
+            )
+    return conn
+
+
+def _open(uri: str, credential: Credential | None) -> libvirt.virConnect:
     if credential is None:
         return libvirt.open(uri)
     if is_ssh(uri):

@@ -21,6 +21,7 @@ HOST_COLUMNS = (
     hosts.c.network,
     hosts.c.base_volume,
     hosts.c.memory_backing_mib,
+    hosts.c.machine_uuid,
     hosts.c.pool_silent_since,
 )
 
@@ -38,5 +39,6 @@ def to_access(row: Row[Any]) -> HostAccess:
         memory_backing_mib=row.memory_backing_mib,
         credential=row.credential,
         ssh_host_keys=tuple(row.ssh_host_keys),
+        machine=row.machine_uuid,
         pool_silent=row.pool_silent_since is not None,
     )

@@ -272,4 +272,5 @@ class HostAccess:
     memory_backing_mib: int | None
     credential: str | None = None
     ssh_host_keys: tuple[str, ...] = ()
+    machine: str | None = None  #: UUID of the machine, once it answered
     pool_silent: bool = False  #: only what needs no storage can be done there

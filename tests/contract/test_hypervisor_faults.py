@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor import DomainState, HostConnection, HostUnreachableError
+from hypervisor import (
+    DomainState,
+    HostConnection,
+    HostEnd,
+    HostUnreachableError,
+    Mover,
+    MoveSpec,
+)
 from lab.cluster import LabHost
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.servers.lab_hosts import LabCluster
@@ -119,6 +126,42 @@ def test_a_paused_start_outlives_whoever_asked_for_it(first: Ground, two_hosts: 
 
     first.host.start_paused(spec.mark.vm_id)
     first.host.resume(spec.mark.vm_id)
+
+    assert first.find(spec).state is DomainState.RUNNING
+
+
+@pytest.mark.qemu
+def test_a_machine_that_is_not_the_one_meant_is_asked_nothing(
+    first: Ground, two_hosts: LabCluster
+) -> None:
+    spec = first.spec()
+    first.run(spec)
+    uri, vm_id = two_hosts.uris[0], spec.mark.vm_id
+    own = first.host.report("default").machine_uuid
+    another = "4c4c4544-0044-4b10-8051-b4c04f4e5931"
+
+    with HostConnection(uri, machine=own, deadline_s=DEADLINE_S) as known:
+        assert known.find(vm_id) is not None
+    with HostConnection(uri, machine=another, deadline_s=DEADLINE_S) as mistaken:
+        for act in (mistaken.find, mistaken.destroy):
+            with pytest.raises(HostUnreachableError, match=f"machine {own} answers.*{another}"):
+                act(vm_id)
+    ends = [HostEnd(each, machine=another) for each in two_hosts.uris]
+    with (
+        Mover(*ends, deadline_s=DEADLINE_S) as mover,
+        pytest.raises(HostUnreachableError, match=f"machine {own} answers"),
+    ):
+        mover.check(
+            MoveSpec(
+                vm_id=vm_id,
+                mark=spec.mark,
+                pool=first.pool,
+                volume=spec.volume,
+                seed_volume=None,
+                network="default",
+                network_kind="network",
+            )
+        )
 
     assert first.find(spec).state is DomainState.RUNNING
 

@@ -28,6 +28,7 @@ from tests.register import (
     add_host,
     add_request,
     place,
+    run_vm,
     running,
     take_lease,
 )
@@ -314,3 +315,18 @@ def test_what_was_sent_before_the_clock_stepped_back_is_sent_again(
     raw.run(f"UPDATE assignments SET sent_at = '{ahead}'")
 
     assert len(register.assignments.due(resend_after_s=60)) == 1
+
+
+def test_a_worker_is_told_the_machine_that_has_the_vm_not_the_one_that_answers(
+    register: Registry, first: Host
+) -> None:
+    (key,) = place(register, add_request(register), first).assignment_ids
+    run_vm(register, key)
+    with pytest.raises(AnotherMachineError):
+        look(register, "h1", machine=OTHER)
+    register.vms.delete(register.vms.list().items[0].id, actor=ACTOR)
+
+    removal = register.assignments.claim_removal(key, "w1", 60.0)
+
+    assert removal is not None
+    assert removal.host.machine == MACHINE

@@ -39,6 +39,16 @@ def test_hosts_do_not_share_one() -> None:
         assert second.uri == "x:///b"
 
 
+def test_a_machine_that_was_taken_for_another_is_asked_by_no_connection_of_that_one() -> None:
+    pool = HostConnections()
+    with pool.use("x:///a", None, "one") as first:
+        pass
+    with pool.use("x:///a", None, "other") as second, pool.use("x:///a", None, "one") as third:
+        assert second is not first
+        assert second.machine == "other"
+        assert third is first
+
+
 def test_a_full_pool_gives_up_the_connection_idle_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
     monkeypatch.setattr(HostConnection, "close", lambda self: closed.append(self.uri))
