@@ -142,6 +142,7 @@ def test_the_guest_finds_what_it_wrote(real: Grounds) -> None:
     assert real.order(real.destination, wanted, "head -c4 /dev/vdb; echo") == ["seed"]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.qemu
 @pytest.mark.parametrize("base", ["image", "base.qcow2", "none"])
 def test_a_disk_has_the_same_content_there_whatever_it_rests_on(real: Grounds, base: str) -> None:

@@ -176,6 +176,7 @@ def attack(site: Site, *, filtered: bool, kind: str = "network", mac: bool = Fal
     return attacker
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["network", "bridge"])
 def test_a_guest_that_takes_anothers_address_receives_nothing(site: Site, kind: str) -> None:
     attacker = attack(site, filtered=True, kind=kind)
@@ -186,6 +187,7 @@ def test_a_guest_that_takes_anothers_address_receives_nothing(site: Site, kind: 
     assert attacker.reaches(GATEWAY)  # what is its own still works
 
 
+@pytest.mark.long
 def test_a_guest_that_takes_anothers_address_and_mac_receives_nothing(site: Site) -> None:
     attacker = attack(site, filtered=True, mac=True)
 
@@ -193,6 +195,7 @@ def test_a_guest_that_takes_anothers_address_and_mac_receives_nothing(site: Site
     assert not attacker.reaches(GATEWAY)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mac", [False, True])
 def test_without_a_filter_the_attack_works(site: Site, mac: bool) -> None:
     attacker = attack(site, filtered=False, mac=mac)
@@ -283,6 +286,7 @@ def on_route(site: Site, guard: Guard) -> Guest:
     return guest
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["fixed", "apart"])
 def test_a_guest_reaches_services_of_its_gateway_and_no_other_port_of_a_host(
     site: Site, listening: Callable[[], set[str]], kind: str
@@ -299,6 +303,7 @@ def test_a_guest_reaches_services_of_its_gateway_and_no_other_port_of_a_host(
     assert not guest.reaches(HOST)
 
 
+@pytest.mark.long
 def test_where_no_addresses_of_hosts_are_closed_a_guest_reaches_all_ports(
     site: Site, listening: Callable[[], set[str]]
 ) -> None:
@@ -405,6 +410,7 @@ def sent_to(site: Site, card: str) -> int:
     return int(link["stats64"]["tx"]["packets"])
 
 
+@pytest.mark.long
 def test_what_guests_of_other_hosts_send_does_not_reach_an_isolated_guest(wire: Site) -> None:
     fixed, _ = guards(filtered=True)
     everything = {**MEETINGS, **NEVER, **ROUTED}
@@ -464,6 +470,7 @@ SENDINGS = {
 }
 
 
+@pytest.mark.long
 def test_an_isolated_guest_sends_nothing_that_guests_of_other_hosts_hear(wire: Site) -> None:
     fixed, other = guards(filtered=True)
     free = wire.guest(ATTACKER_MAC, ATTACKER, other)
@@ -478,6 +485,7 @@ def test_an_isolated_guest_sends_nothing_that_guests_of_other_hosts_hear(wire: S
     assert guest.reaches(GATEWAY)
 
 
+@pytest.mark.long
 def test_isolated_guests_do_not_reach_those_on_other_hosts_either(site: Site) -> None:
     """A card that is not isolated stands for one that is beyond this bridge."""
     of_one, of_other = guards(filtered=True)
@@ -489,6 +497,7 @@ def test_isolated_guests_do_not_reach_those_on_other_hosts_either(site: Site) ->
     assert other.reaches(GATEWAY)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("subnet_known", [False, True])
 def test_isolated_guests_do_not_meet_by_way_of_their_router(site: Site, subnet_known: bool) -> None:
     cards_of = guards(filtered=True, isolated=True)
@@ -503,6 +512,7 @@ def test_isolated_guests_do_not_meet_by_way_of_their_router(site: Site, subnet_k
     assert one.reaches(GATEWAY)
 
 
+@pytest.mark.long
 def test_a_guest_that_asks_by_dhcp_has_what_it_was_given_and_nothing_else(
     site: Site, tmp_path: Path
 ) -> None:
@@ -536,6 +546,7 @@ def test_a_guest_that_asks_by_dhcp_has_what_it_was_given_and_nothing_else(
         server.wait()
 
 
+@pytest.mark.long
 def test_no_ipv6_passes_between_guests(site: Site) -> None:
     ask = f"{BOX} ping -6 -c 3 -W 2 fe80::ff:fe00:7803%eth0; {BOX} true"  # made of its MAC
     answers = {}
@@ -567,6 +578,7 @@ def test_a_domain_from_before_filters_has_its_own_when_it_is_started(site: Site)
     assert f"--arp-ip-src {VICTIM}" in rules
 
 
+@pytest.mark.long
 def test_filters_that_somebody_edited_or_removed_are_made_anew(site: Site, tmp_path: Path) -> None:
     of_one, of_other = guards(filtered=True)
     site.guest(VICTIM_MAC, VICTIM, of_one)

@@ -237,6 +237,7 @@ def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
     assert grounds.states(spec) == (None, RUNNING)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.qemu
 @pytest.mark.parametrize("base", ["image", "base.qcow2"])
 def test_the_guest_lives_on_in_the_same_boot_with_what_it_wrote(real: Grounds, base: str) -> None:

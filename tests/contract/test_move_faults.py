@@ -32,6 +32,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]
         cluster.stop(directory, purge=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("moment", MOMENTS[1::3])
 @pytest.mark.parametrize(
     "name", ["mover killed", "destination's libvirtd killed", "source's libvirtd killed"]
@@ -46,6 +47,7 @@ def test_what_dies_leaves_the_guest_running_once(
     assert not trial.ran_on_both, trial
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",
     [

@@ -172,6 +172,7 @@ def secrets(context: ssl.SSLContext) -> Callable[[socket.socket], bytes]:
     return ask
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("who", ["nobody", "another authority"])
 def test_a_stranger_finds_no_disk_and_no_memory_while_a_guest_moves(
     real: Grounds, other_authority: Path, who: str
@@ -227,6 +228,7 @@ def knocking(address: str, ports: Iterable[int], words: bytes = b"") -> Iterator
     assert connected.is_set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", [b"", b"QEVM\0\0\0\3" * 512], ids=["silent", "talking"])
 def test_a_stranger_who_is_always_first_holds_no_move_up(real: Grounds, words: bytes) -> None:
     with knocking(address_of(real), PORTS[:2], words):
@@ -256,6 +258,7 @@ def test_a_stranger_at_every_port_leaves_the_guest_where_it_runs(
     assert real.states(spec) == (None, RUNNING)
 
 
+@pytest.mark.long
 def test_a_guest_that_a_stranger_has_stand_still_runs_at_its_source_again(real: Grounds) -> None:
     spec = real.running()
     address = address_of(real)

@@ -62,6 +62,7 @@ def to_move(shared: Grounds, *, off: bool = False, image: bool = False) -> MoveS
     return shared.arriving(spec, copy_disk=False, volume=spec.volume)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("image", [False, True])
 def test_a_guest_moves_and_its_disk_stays_where_it_is(shared: Grounds, image: bool) -> None:
     wanted = to_move(shared, image=image)

@@ -77,6 +77,7 @@ def removed(real: Grounds, spec: DomainSpec) -> bool:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", RUNNING)
 def test_a_vm_that_ran_goes_with_the_files_of_its_snapshots(real: Grounds, what: str) -> None:
     real.rest_on("image")
@@ -92,6 +93,7 @@ def test_a_vm_that_ran_goes_with_the_files_of_its_snapshots(real: Grounds, what:
     assert real.states(spec)[0] is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", OFF)
 def test_a_vm_that_is_off_goes_with_the_files_of_its_snapshots(real: Grounds, what: str) -> None:
     with left_as_found(real):

@@ -90,6 +90,7 @@ def test_the_first_steps_are_done_from_the_link_to_a_guests_answer_and_deletion(
     expect(page.get_by_text("No VMs.")).to_be_visible()
 
 
+@pytest.mark.long
 def test_an_operator_drains_a_host_carries_a_plan_out_and_changes_a_weight(
     tab: tuple[RunningFuga, Tab],
 ) -> None:

@@ -89,6 +89,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", ["qemu", "test"])
 def test_nobody_reads_writes_or_reaches_anything_of_an_embedded_cluster(
     open_folder: Path, driver: str

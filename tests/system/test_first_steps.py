@@ -85,6 +85,7 @@ def test_the_first_steps_work_as_printed_and_the_guests_really_boot(fuga):
         assert client.get("/v1/vms").json()["items"] == []
 
 
+@pytest.mark.long
 def test_guests_run_on_while_each_host_is_worked_on_and_vms_are_levelled(fuga, tmp_path):
     shell = Shell(fuga, tmp_path)
     update = program(tmp_path / "update-host", UPDATE, fuga.state_dir / "lab")

@@ -89,6 +89,7 @@ def folder(lab, tmp_path):
         virsh(host.uri, "pool-undefine", "nfs1")
 
 
+@pytest.mark.long
 def test_hosts_come_to_share_a_pool_and_a_vm_outlives_each_of_them(lab, fuga, shell, folder):
     fuga.cli("request", "tiny", "--name", "web", "--tenant", "a", "--wait")
     vm = the_vm(fuga)

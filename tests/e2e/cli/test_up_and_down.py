@@ -94,6 +94,7 @@ def test_a_second_up_is_refused_and_disturbs_nothing(fuga: RunningFuga) -> None:
     assert all(each.alive for each in before.values())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["api", "control", "monitor", "worker"])
 def test_a_process_that_dies_is_started_again(fuga: RunningFuga, name: str) -> None:
     before = children(fuga)[name]

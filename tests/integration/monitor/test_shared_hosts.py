@@ -64,6 +64,7 @@ def all_are_looked_at_since(site: Site, moment: datetime, names: set[str]) -> bo
     return all((site.registry.hosts.get(name).last_polled_at or moment) > moment for name in names)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_hosts_of_a_monitor_that_ends_or_hangs_are_taken_over(
     site: Site, hosts: list[LabHost], how: signal.Signals

@@ -81,6 +81,7 @@ def holds_room_there_alone(site: Site, lab: LabCluster, number: int) -> bool:
     return there == {lab.hosts[number - 1].name}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["cold", "live"])
 def test_a_vm_made_from_an_image_moves_there_and_back_and_boots(
     site: Site, lab: LabCluster, kind: str
@@ -160,6 +161,7 @@ def test_a_guest_moves_there_and_back_and_never_boots_again(site: Site, lab: Lab
     assert site.registry.check() == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_worker_that_dies_over_a_move_leaves_the_guest_running_once(
     site: Site, lab: LabCluster, number: signal.Signals

@@ -211,6 +211,7 @@ def test_what_backups_of_other_names_left_is_named(tmp_path: Path) -> None:
     assert parts_left(tmp_path) == [left]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("command", "ending"),
     [("backup", signal.SIGTERM), ("backup", signal.SIGHUP), ("restore", signal.SIGTERM)],

@@ -9,6 +9,8 @@ from registry.networks import NetworkSource, Subnet
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
 
+pytestmark = pytest.mark.sampled(3)
+
 PLANTED = {
     "committed drifted": (
         "UPDATE inventories SET committed = committed + 1 WHERE resource = 'vcpus'",

@@ -64,6 +64,7 @@ def units(register: Registry, raw: RawSql) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 def test_what_is_done_daily_reads_no_more_where_much_is_gone(
     register: Registry, raw: RawSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def test_what_is_done_daily_reads_no_more_where_much_is_gone(
     assert register.check() == []
 
 
+@pytest.mark.long
 def test_the_vms_of_a_host_are_found_without_those_of_others(
     register: Registry, raw: RawSql
 ) -> None:

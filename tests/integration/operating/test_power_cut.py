@@ -38,6 +38,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.long
 def test_every_request_that_was_answered_is_there_after_a_power_cut(
     upgraded_database: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_what_cannot_be_simulated_is_refused(words: list[str], says: str) -> Non
     assert says in refused.stderr
 
 
+@pytest.mark.long
 @pytest.mark.sqlite
 def test_the_live_system_is_simulated_and_handed_on(
     tmp_path: Path, upgraded_database: Path
@@ -123,6 +124,7 @@ def test_the_live_system_is_simulated_and_handed_on(
     assert "tenant-1" in (saved / "trace.csv").read_text()
 
 
+@pytest.mark.long
 def test_a_study_that_is_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
     base = RunSpec(
         name="", trace=TraceSpec(path=str(a_trace(tmp_path))), hosts="3:8c", slot_length_s=10

@@ -39,6 +39,8 @@ CHECKPOINTS = [
     "create.after_activate",
 ]
 
+pytestmark = pytest.mark.sampled(4)
+
 
 @pytest.fixture
 def world(register: Registry) -> World:

@@ -56,6 +56,7 @@ def trouble(site: Site, name: str) -> str:
     return site.registry.hosts.get(name).last_error or ""
 
 
+@pytest.mark.long
 def test_vms_are_built_over_tls_and_ssh_and_no_secret_is_told(
     site: Site, lab: OpenedLab, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_guest_is_stopped_started_and_rebooted(site: Site, lab: LabCluster) ->
     assert site.registry.check() == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("point", BUILD_POINTS)
 def test_a_vm_whose_worker_was_killed_runs_once_and_leaves_nothing(
     site: Site, lab: LabCluster, point: str, tmp_path: Path
@@ -172,6 +173,7 @@ def stopping_at(point: str, folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["create.after_define", "create.before_resume"])
 def test_a_worker_stopped_past_its_lease_and_continued_starts_nothing_twice(
     site: Site, lab: LabCluster, point: str, tmp_path: Path
