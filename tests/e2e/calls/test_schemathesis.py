@@ -15,6 +15,7 @@ from schemathesis import Case
 
 from registry import Registry
 from tests.fuzzing import SCHEMA, Served, served_with_content
+from tests.sample import examples
 
 pytestmark = [pytest.mark.sqlite, pytest.mark.slow]
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.sqlite, pytest.mark.slow]
 def generated(most: int, *, each_bound: bool = True) -> settings:
     """Make ``most`` drawn calls an operation, after one beyond each bound of each parameter."""
     return settings(
-        max_examples=most,
+        max_examples=examples(most),
         deadline=None,
         derandomize=True,
         database=None,

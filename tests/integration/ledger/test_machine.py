@@ -54,6 +54,7 @@ from tests.register import (
     now,
     take_lease,
 )
+from tests.sample import examples
 from tests.servers.postgres import TEMPLATE, PostgresServer
 
 HOSTS = ("h1", "h2", "h3")
@@ -348,9 +349,9 @@ class Cluster(RuleBasedStateMachine):
                 assert all(each.committed == 0 for each in host.inventories)
 
 
-def settings_for(examples: int) -> settings:
+def settings_for(most: int) -> settings:
     return settings(
-        max_examples=examples,
+        max_examples=most,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),
@@ -365,7 +366,7 @@ def test_anything_may_happen_on_sqlite(upgraded_database: Path) -> None:
             shutil.copy(upgraded_database, f"{folder}/fuga.db")
             yield f"sqlite:///{folder}/fuga.db"
 
-    run_state_machine_as_test(with_database(database), settings=settings_for(12))
+    run_state_machine_as_test(with_database(database), settings=settings_for(examples(12)))
 
 
 @pytest.mark.postgresql
@@ -373,7 +374,7 @@ def test_anything_may_happen_on_postgresql(postgres: PostgresServer) -> None:
     def database() -> AbstractContextManager[str]:
         return postgres.database(template=TEMPLATE)
 
-    run_state_machine_as_test(with_database(database), settings=settings_for(6))
+    run_state_machine_as_test(with_database(database), settings=settings_for(examples(6)))
 
 
 def with_database(given: Callable[[], AbstractContextManager[str]]) -> type[Cluster]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sample import DATABASES, ON_ONE_DATABASE, left_out
+from tests.sample import DATABASES, ON_ONE_DATABASE, SAMPLE, examples, left_out
 
 
 def item(nodeid: str, *, database: str | None = None, **marks: Any) -> Any:
@@ -75,3 +75,14 @@ def test_what_is_long_is_left_out() -> None:
     items = [item("a.py::test_a", long=()), item("a.py::test_b")]
 
     assert left_out(items) == {"a.py::test_a"}
+
+
+@pytest.mark.parametrize(("most", "drawn"), [(200, 50), (3, 1), (1, 1)])
+def test_of_a_property_a_quarter_of_its_examples_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, most: int, drawn: int
+) -> None:
+    monkeypatch.setenv(SAMPLE, "1")
+    assert examples(most) == drawn
+
+    monkeypatch.delenv(SAMPLE)
+    assert examples(most) == most
