@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import codecs
 from pathlib import Path
 from typing import Annotated
 
@@ -20,17 +19,6 @@ app = typer.Typer(name="key", no_args_is_help=True, help="SSH keys that open a t
 
 MAX_USER_DATA_BYTES = 65536
 _MAX_KEY_FILE_BYTES = 262_144
-#: What user-data of cloud-init begins with ("User-data formats" of its documentation).
-_FORMS = (
-    "#cloud-config",
-    "#!",
-    "#include",
-    "#cloud-boothook",
-    "#part-handler",
-    "## template:",
-)
-_MIME = b"mime-version:"
-_GZIP = b"\x1f\x8b"
 
 
 def read_public_keys(path: Path) -> list[str]:
@@ -47,22 +35,13 @@ def read_public_keys(path: Path) -> list[str]:
 
 def read_user_data(path: Path) -> str:
     """Read user-data as the API takes it; warn of what cloud-init will ignore."""
+    from controller.cli.vms.cloud_init import why_ignored  # noqa: PLC0415 - YAML, seldom needed
+
     content = _read(path, MAX_USER_DATA_BYTES)
-    if content.startswith(codecs.BOM_UTF8) and _has_form(content.removeprefix(codecs.BOM_UTF8)):
-        why = "begins with a byte order mark: save it as UTF-8 without one"
-    elif not _has_form(content):
-        why = f"has none of the first lines that it knows, such as {_FORMS[0]} or #!/bin/sh"
-    else:
-        why = None
+    why = why_ignored(content)
     if why is not None:
         echo(f"warning: cloud-init will ignore {plain(str(path))}, which {why}", err=True)
     return base64.b64encode(content).decode()
-
-
-def _has_form(content: bytes) -> bool:
-    """Whether cloud-init knows what it is: by its first line, as MIME, or compressed."""
-    text = content.lstrip().lower()
-    return text.startswith((_GZIP, *map(str.encode, _FORMS))) or _MIME in text[:4096]
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -1,0 +1,58 @@
+"""What cloud-init ignores of user-data: it says so nowhere but in the guest."""
+
+from __future__ import annotations
+
+import codecs
+
+import yaml
+
+#: What user-data begins with ("User-data formats" of cloud-init's documentation).
+_FORMS = (
+    "#cloud-config",
+    "#!",
+    "#include",
+    "#cloud-boothook",
+    "#part-handler",
+    "## template:",
+)
+_CONFIG = "#cloud-config"
+_MIME = b"mime-version:"
+_GZIP = b"\x1f\x8b"
+#: libyaml where PyYAML has it: the same grammar, and 64 KiB take no time.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def why_ignored(content: bytes) -> str | None:
+    """Return why cloud-init will ignore user-data, as the end of a sentence; None: it will not."""
+    if content.startswith(codecs.BOM_UTF8) and _has_form(content.removeprefix(codecs.BOM_UTF8)):
+        return "begins with a byte order mark: save it as UTF-8 without one"
+    if not _has_form(content):
+        return f"has none of the first lines that it knows, such as {_CONFIG} or #!/bin/sh"
+    first, _, _ = content.lstrip().partition(b"\n")
+    if first.strip().decode(errors="replace").lower() == _CONFIG:
+        return _why_no_config(content)
+    return None
+
+
+def _has_form(content: bytes) -> bool:
+    """Whether cloud-init knows what it is: by its first line, as MIME, or compressed."""
+    text = content.lstrip().lower()
+    return text.startswith((_GZIP, *map(str.encode, _FORMS))) or _MIME in text[:4096]
+
+
+def _why_no_config(content: bytes) -> str | None:
+    """Parse YAML without making anything of it: a name of a tenant's may stand for much."""
+    try:
+        events = list(yaml.parse(content.decode(), Loader=_LOADER))
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 at byte {error.start}"
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark
+        where = "" if at is None else f" in line {at.line + 1}, column {at.column + 1}"
+        return f"is no YAML{where}: {error.problem}"
+    except yaml.YAMLError as error:
+        return f"is no YAML: {str(error).splitlines()[0]}"
+    starts = [at for at, each in enumerate(events) if isinstance(each, yaml.DocumentStartEvent)]
+    if starts and not isinstance(events[starts[0] + 1], yaml.MappingStartEvent):
+        return "has no settings at its first level, such as packages: or users:"
+    return None
