@@ -17,7 +17,7 @@ from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError, SettingsError
 from service import Check, ProcessMetrics, beating, database_check, listening
-from service.logs import configure_logging
+from service.process_log import begin_log
 from service.settings_names import load
 
 BAD_SETTINGS: Final = 2
@@ -31,9 +31,7 @@ def main() -> int:
         sys.stderr.write(f"fuga monitor: {error}\n")
         return BAD_SETTINGS
     metrics = ProcessMetrics("monitor")
-    configure_logging(
-        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
-    )
+    begin_log(settings, metrics)
     log = structlog.get_logger(__name__)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

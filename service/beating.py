@@ -15,6 +15,7 @@ import structlog
 from registry import Registry
 from registry.operating import BEAT_S
 from service.health import Readiness
+from service.version import release
 
 log: Final = structlog.get_logger(__name__)
 _GOODBYE_S: Final = 2.0
@@ -69,7 +70,12 @@ class _Beat:
     def _tell(self) -> None:
         if not self._known:
             self._registry.processes.begin(
-                self._kind, self._name, socket.gethostname(), os.getpid(), lives=_lives
+                self._kind,
+                self._name,
+                socket.gethostname(),
+                os.getpid(),
+                lives=_lives,
+                release=release(),
             )
             self._known = True
         lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]

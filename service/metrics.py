@@ -14,7 +14,7 @@ from prometheus_client import (
 from prometheus_client import ProcessCollector as ResourceUse
 from prometheus_client import generate_latest as as_text
 
-from service.version import engine_version
+from service.version import commit, engine_version
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -29,10 +29,10 @@ class ProcessMetrics:
         ResourceUse(registry=self.registry)
         Gauge(
             "fuga_build_info",
-            "Always 1; kind and version of this process.",
-            ["process", "version"],
+            "Always 1; kind, version and commit of this process.",
+            ["process", "version", "commit"],
             registry=self.registry,
-        ).labels(process, engine_version()).set(1)
+        ).labels(process, engine_version(), commit() or "").set(1)
         self._problems = Counter(
             "fuga_problems",
             "Warnings and errors logged, by event (of libraries: by logger).",

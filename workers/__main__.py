@@ -12,7 +12,7 @@ from celery.exceptions import SecurityWarning
 
 from registry import RegistryError, SettingsError
 from service import ProcessMetrics
-from service.logs import configure_logging
+from service.process_log import begin_log
 from service.settings_names import load
 from workers.app import run
 from workers.settings import WorkerSettings
@@ -28,9 +28,7 @@ def main() -> int:
         sys.stderr.write(f"fuga worker: {error}\n")
         return BAD_SETTINGS
     metrics = ProcessMetrics("worker")
-    configure_logging(
-        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
-    )
+    begin_log(settings, metrics)
     _quiet_libraries()
     try:
         return run(settings, metrics)

@@ -42,7 +42,7 @@ from registry.ground import checkpoint
 from registry.hosts import OnFailure
 from registry.rounds import Lease
 from service import Check, ProcessMetrics, beating, database_check, listening
-from service.logs import configure_logging
+from service.process_log import begin_log
 
 log = structlog.get_logger()
 
@@ -270,9 +270,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     settings = settings or ControllerSettings()
     check_policies(settings)
     metrics = ProcessMetrics("control")
-    configure_logging(
-        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
-    )
+    begin_log(settings, metrics)
     slot_metrics = SlotMetrics(metrics)
     choice = policy_choice(settings)
     registry = Registry.connect(settings.resolved_database_url())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -27,12 +27,24 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from service.version import release  # noqa: PLC0415 - seldom needed
+
+        echo_lines(f"fuga {release()}")
+        raise typer.Exit
+
+
 @app.callback()
 def fuga(
     ctx: typer.Context,
     output: OutputOption = None,
     as_tenant: AsOption = None,
     url: UrlOption = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show version and commit", is_eager=True, callback=_version),
+    ] = False,
 ) -> None:
     """Keep the options that may stand before or after a command's name."""
     ctx.obj = Common(output, as_tenant, url)

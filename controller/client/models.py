@@ -946,6 +946,7 @@ class ProcessHeard(TypedDict):
     kind: str
     late: bool
     name: str
+    release: str | None
     started_at: str
     trouble: str | None
 
@@ -1630,6 +1631,7 @@ class Status(TypedDict):
     oldest_unbuilt_at: str | None
     paused: bool
     processes: list[ProcessHeard]
+    release: str | None
     slot_length_s: float | None
     well: bool
 

@@ -40,7 +40,7 @@ from registry import Registry, RegistryError, SettingsError
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore, remove_files_of_removed
 from service import ProcessMetrics, database_check, listening
-from service.logs import configure_logging
+from service.process_log import begin_log
 
 GRACE_S: Final = 10
 DEADLINES: Final = Deadlines()
@@ -57,9 +57,7 @@ def main() -> int:
     """Serve by the settings found; return the exit status, 1 if it could not start."""
     settings = ControllerSettings()
     metrics = ProcessMetrics("api")
-    configure_logging(
-        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
-    )
+    begin_log(settings, metrics)
     try:
         check_policies(settings)
         serve(settings, metrics)

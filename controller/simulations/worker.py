@@ -25,7 +25,7 @@ from service import Check, ProcessMetrics, listening
 from service.broker.inbox import Inbox
 from service.broker.messages import Known, is_text
 from service.broker.redis_inbox import reading_redis
-from service.logs import configure_logging
+from service.process_log import begin_log
 from service.settings import SharedSettings
 from simulation import JobFiles, SimulationError, run_job
 
@@ -63,9 +63,7 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
     app = build_app(settings)
     inbox = Inbox([Known(QUEUE, {TASK: _folder_and_name}, jobs)], metrics)
     app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
-    configure_logging(
-        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
-    )
+    begin_log(settings, metrics)
     _quiet_libraries()
     # Celery would set up logging of its own; ours is in place already.
     signals.setup_logging.connect(_keep_our_logging, weak=False)

@@ -1177,6 +1177,7 @@ processes = Table(
     Column("started_at", UtcDateTime, nullable=False),
     Column("heard_at", UtcDateTime, nullable=False),
     Column("trouble", Text),
+    Column("release", Text),
 )
 
 # Each has a lease of its own, and hosts are shared out among those whose leases are live.

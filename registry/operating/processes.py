@@ -33,7 +33,14 @@ class Processes:
 
     @retried
     def begin(
-        self, kind: str, name: str, machine: str, pid: int, *, lives: Callable[[int], bool]
+        self,
+        kind: str,
+        name: str,
+        machine: str,
+        pid: int,
+        *,
+        lives: Callable[[int], bool],
+        release: str | None = None,
     ) -> None:
         """Note a process that starts, and forget those of its kind that ended on its machine.
 
@@ -41,6 +48,8 @@ class Processes:
         ----------
         lives : Callable[[int], bool]
             Whether a process of that id is on this machine: one that is frozen is.
+        release : str, optional
+            Version and commit of its code.
         """
         with self._database.write() as connection:
             now = db_now(connection)
@@ -60,6 +69,7 @@ class Processes:
                 name=name,
                 machine=machine,
                 pid=pid,
+                release=release,
                 started_at=now,
                 heard_at=now,
                 trouble="it starts",

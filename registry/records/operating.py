@@ -17,6 +17,7 @@ class HeardProcess:
     started_at: datetime
     heard_at: datetime
     trouble: str | None
+    release: str | None  #: version and commit; None: a process of before these were noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

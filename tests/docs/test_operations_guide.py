@@ -136,6 +136,7 @@ def typed() -> Iterator[str]:
             yield told.replace("--wait", "--wait --timeout 1200")
 
 
+@pytest.mark.long
 @pytest.mark.qemu
 @pytest.mark.postgresql
 @pytest.mark.slow

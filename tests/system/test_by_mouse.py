@@ -50,6 +50,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningFuga,
             expect.set_options(timeout=5_000)
 
 
+@pytest.mark.long
 def test_the_first_steps_are_done_from_the_link_to_a_guests_answer_and_deletion(
     tab: tuple[RunningFuga, Tab],
 ) -> None:
@@ -146,6 +147,7 @@ def test_an_operator_drains_a_host_carries_a_plan_out_and_changes_a_weight(
         assert client.get("/v1/tenants/a").json()["weight"] == 3
 
 
+@pytest.mark.long
 def test_an_operator_reads_round_1_as_theatre(tab: tuple[RunningFuga, Tab]) -> None:
     fuga, found = tab
     page = found.page

@@ -130,6 +130,7 @@ def test_guests_run_on_while_each_host_is_worked_on_and_vms_are_levelled(fuga, t
     fuga.cli("rm", "stays", "--wait")
 
 
+@pytest.mark.long
 def test_a_request_that_starves_is_let_in_by_a_move(fuga, tmp_path):
     """The example of docs/mechanisms.md: three hosts, two VMs on each; one fits on none."""
     shell, three = Shell(fuga, tmp_path), ("host-2", "host-3", "host-4")

@@ -102,6 +102,7 @@ def test_guests_boot_from_an_image_that_was_added_and_it_goes_when_they_are_gone
     assert list((fuga.state_dir / "images").iterdir()) == []
 
 
+@pytest.mark.long
 def test_an_image_whose_file_is_lost_holds_nobody_up_and_says_why(
     lab: LabCluster, fuga: RunningFuga
 ) -> None:
@@ -121,6 +122,7 @@ def test_an_image_whose_file_is_lost_holds_nobody_up_and_says_why(
         fuga.cli("image", "remove", name)
 
 
+@pytest.mark.long
 def test_an_image_is_fetched_by_a_worker_and_from_nowhere_else(
     site: str, fuga: RunningFuga
 ) -> None:

@@ -9,7 +9,7 @@ from tests.kill_nine import run_seed
 pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "point"),
     [

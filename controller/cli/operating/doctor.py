@@ -25,7 +25,12 @@ from controller.cli.operating.doctor_moves import move_findings
 from controller.cli.operating.doctor_register import Finding, register_findings
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import paused
-from controller.cli.operating.status import clock_sentence, late_sentence, well_sentence
+from controller.cli.operating.status import (
+    clock_sentence,
+    late_sentence,
+    release_sentence,
+    well_sentence,
+)
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
@@ -246,6 +251,10 @@ def _liveness(session: Session) -> Iterator[Finding]:
         return
     if sentence := clock_sentence(found):
         yield Finding("clock", False, sentence)
+    if sentence := release_sentence(found):
+        yield Finding("release", False, sentence)
+    elif found.get("release"):
+        yield Finding("release", True, f"all processes run {found['release']}")
     for late in found["late"]:
         yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
     if found["well"] and found["leader"]:

@@ -59,6 +59,16 @@ def clock_sentence(found: Mapping[str, Any]) -> str | None:
     )
 
 
+def release_sentence(found: Mapping[str, Any]) -> str | None:
+    """Return which processes run another release than the API; None: none does."""
+    ours = found.get("release")
+    others = [each for each in found["processes"] if each.get("release") != ours]
+    if ours is None or not others:
+        return None
+    named = ", ".join(f"{each['name']} {each.get('release') or 'an older one'}" for each in others)
+    return f"the API runs {ours}, and others another release: {named}. Start these anew"
+
+
 def _tell(found: Mapping[str, Any]) -> None:
     leader = found["leader"] or ("somebody" if found["leads_since"] else "nobody")
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
@@ -75,6 +85,8 @@ def _tell(found: Mapping[str, Any]) -> None:
         )
     if sentence := clock_sentence(found):
         echo(f"{'clock':12}{sentence}")
+    if found.get("release"):
+        echo(f"{'release':12}{release_sentence(found) or found['release']}")
     if found["processes"]:
         echo()
         columns = (

@@ -17,6 +17,7 @@ from controller.rest.schemas.operating import (
 )
 from registry import SlotLoopState
 from registry.operating import is_late
+from service.version import release
 
 router = APIRouter(
     prefix="/status", tags=["rounds"], dependencies=[Security(bearer)], route_class=BoundedRoute
@@ -40,6 +41,7 @@ def show_status(caller: AnyCaller, registry: GivenRegistry) -> Status:
     leads = lease is not None and lease.expires_at > found.now
     return Status(
         at=found.now,
+        release=release() if exact else None,
         well=not late,
         late=[_told(each, exact=exact) for each in late if exact or each.nobody],
         leader=lease.holder if lease is not None and leads and exact else None,
@@ -57,6 +59,7 @@ def show_status(caller: AnyCaller, registry: GivenRegistry) -> Status:
                 heard_at=each.heard_at,
                 late=is_late(each, found.now),
                 trouble=each.trouble,
+                release=each.release,
             )
             for each in found.processes
             if exact

@@ -300,6 +300,7 @@ class ProcessHeard(BaseModel):
     heard_at: datetime
     late: bool
     trouble: str | None = Field(description="Why it was not ready at its last heartbeat.")
+    release: str | None = Field(description="Version and commit. Null: it is older than that.")
 
 
 class HostsInView(BaseModel):
@@ -323,6 +324,9 @@ class Status(BaseModel):
     """Whether control centre, workers and monitors do their work."""
 
     at: datetime
+    release: str | None = Field(
+        description="Version and commit of the API that answers. Operators only."
+    )
     well: bool = Field(description="Whether nothing is late.")
     late: list[LateThing]
     leader: str | None = Field(description="Operators only; null: no leader.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from controller.questions.fleet_metrics import FleetCollector
 from registry import Registry
 from registry.operating import HeardProcess
 from service import Check, beating
+from service.version import release
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place, take_lease
@@ -28,7 +30,9 @@ def all_heard(registry: Registry) -> Iterator[None]:
     take_lease(registry, "cc:1")
     registry.slot_loop.decided(registry.now(), 5)
     for kind in KINDS:
-        registry.processes.begin(kind, f"{kind}:1", "m1", 1, lives=lambda _: True)
+        registry.processes.begin(
+            kind, f"{kind}:1", "m1", 1, lives=lambda _: True, release=release()
+        )
         registry.processes.beat(kind, f"{kind}:1", None)
     yield
 
@@ -79,7 +83,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
     assert told["late"][0]["since"] is not None
     assert [each["what"] for each in to_tenant["late"]] == [what]
     assert f"{kind}:1" not in str(to_tenant)
-    assert to_tenant["leader"] is None
+    assert (to_tenant["leader"], to_tenant["release"]) == (None, None)
     assert (ready.status_code, ready.json()["nobody"]) == (200, [what])
     assert metrics == {each: float(each == what) for each in ("decide", "build", "look")}
 
@@ -95,6 +99,29 @@ def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: Ra
         (False, "worker worker:1 does not respond"),
         (False, "worker worker:2: broker: it does not answer"),
     ]
+
+
+def test_processes_of_another_release_than_the_apis_are_named(
+    register: Registry, raw: RawSql, fuga: Fuga
+) -> None:
+    with all_heard(register):
+        alike = fuga("status"), fuga("doctor", status=1)
+        raw.run("UPDATE processes SET release = '0.0.9 (abc)' WHERE kind = 'worker'")
+        raw.run("UPDATE processes SET release = NULL WHERE kind = 'monitor'")
+        told = json.loads(fuga("status", "-o", "json"))
+        unlike = fuga("status"), fuga("doctor", status=1)
+
+    assert told["release"] == release()
+    assert {each["name"]: each["release"] for each in told["processes"]} == {
+        "control:1": release(),
+        "monitor:1": None,
+        "worker:1": "0.0.9 (abc)",
+    }
+    for said in alike:
+        assert release() in said
+        assert "another release" not in said
+    for said in (" ".join(each.split()) for each in unlike):
+        assert "monitor:1 an older one, worker:1 0.0.9 (abc)" in said
 
 
 def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(

@@ -155,6 +155,7 @@ def test_doctor_finds_all_well_and_shows_what_is_in_force(fuga: RunningFuga) -> 
     assert fuga.credentials()["operator"] not in json.dumps(told)
 
 
+@pytest.mark.long
 def test_doctor_deletes_what_is_no_images_file_when_it_is_told_to(fuga: RunningFuga) -> None:
     stray = fuga.state_dir / "images" / "00000000-0000-7000-8000-000000000000.qcow2"
     stray.parent.mkdir(exist_ok=True)
@@ -169,6 +170,7 @@ def test_doctor_deletes_what_is_no_images_file_when_it_is_told_to(fuga: RunningF
     assert fuga.cli("doctor", "--hosts", "--hashes", check=False).returncode == 2
 
 
+@pytest.mark.long
 def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> None:
     fuga = RunningFuga(tmp_path / "state", arguments=("--driver", "test"))
     try:
@@ -211,6 +213,7 @@ def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> No
     assert not (fuga.state_dir / "credentials.json").exists()
 
 
+@pytest.mark.long
 def test_hosts_that_are_found_elsewhere_after_an_upgrade_keep_their_vms(tmp_path: Path) -> None:
     fuga = RunningFuga(tmp_path / "state", arguments=("--driver", "test"))
     try:

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from service import Check, Listener, ListenerError, ProcessMetrics, listening
 from service.listener import _Handler, _Server
+from service.version import commit, engine_version
 
 WELL = Check("database", True, "it answers")
 ILL = Check("broker", False, "it does not answer")
@@ -46,7 +47,9 @@ def test_a_process_tells_that_it_lives_is_ready_and_how_it_is(where: str, tmp_pa
     assert ready.status_code == 200
     assert ready.json()["checks"] == {"database": {"ok": True, "message": "it answers"}}
     assert metrics.headers["content-type"].startswith("text/plain; version=")
-    assert 'fuga_build_info{process="worker",version="' in metrics.text
+    [info] = [each for each in metrics.text.splitlines() if each.startswith("fuga_build_info{")]
+    for label in ('process="worker"', f'version="{engine_version()}"', f'commit="{commit()}"'):
+        assert label in info
     assert other.status_code == 404
     assert not (tmp_path / "m.sock").exists()
 

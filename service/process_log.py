@@ -1,0 +1,18 @@
+"""How a process begins its log: as its settings say, and with the release that it runs."""
+
+from __future__ import annotations
+
+import structlog
+
+from service.logs import configure_logging
+from service.metrics import ProcessMetrics
+from service.settings import SharedSettings
+from service.version import release
+
+
+def begin_log(settings: SharedSettings, metrics: ProcessMetrics) -> None:
+    """Log from now on; warnings and errors count in the metrics. Once, in the entry point."""
+    configure_logging(
+        settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
+    )
+    structlog.get_logger(__name__).info("process_starts", release=release())
