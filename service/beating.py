@@ -21,6 +21,7 @@ log: Final = structlog.get_logger(__name__)
 _GOODBYE_S: Final = 2.0
 #: Until a process that is not ready looks again: what it lacks at its start it has a moment later.
 _NOT_READY_S: Final = 1.0
+_START_TICK: Final = 18  #: among what `/proc/PID/stat` says after the state
 
 
 @contextmanager
@@ -74,7 +75,7 @@ class _Beat:
                 self._name,
                 socket.gethostname(),
                 os.getpid(),
-                lives=_lives,
+                stamp_of=start_stamp,
                 release=release(),
             )
             self._known = True
@@ -85,5 +86,14 @@ class _Beat:
         )
 
 
-def _lives(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+def start_stamp(pid: int) -> str | None:
+    """Return the tick since the machine's boot in which a process started; None: it has ended.
+
+    An id alone is soon another program's. A process that has ended stays in `/proc` until its
+    parent asks for its exit status. Units see nothing of `/proc` but processes (ProcSubset=pid).
+    """
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in {"Z", "X"} else fields[_START_TICK]

@@ -1,4 +1,4 @@
-"""Note the release of each process.
+"""Note the release of each process, and what tells it from others that get its id.
 
 Revision ID: 0062
 Revises: 0061
@@ -16,4 +16,5 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.add_column("processes", sa.Column("start_stamp", sa.Text(), nullable=True))
     op.add_column("processes", sa.Column("release", sa.Text(), nullable=True))

@@ -1177,6 +1177,7 @@ processes = Table(
     Column("started_at", UtcDateTime, nullable=False),
     Column("heard_at", UtcDateTime, nullable=False),
     Column("trouble", Text),
+    Column("start_stamp", Text),
     Column("release", Text),
 )
 

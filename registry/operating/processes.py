@@ -39,23 +39,30 @@ class Processes:
         machine: str,
         pid: int,
         *,
-        lives: Callable[[int], bool],
+        stamp_of: Callable[[int], str | None],
         release: str | None = None,
     ) -> None:
         """Note a process that starts, and forget those of its kind that ended on its machine.
 
         Parameters
         ----------
-        lives : Callable[[int], bool]
-            Whether a process of that id is on this machine: one that is frozen is.
+        stamp_of : Callable[[int], str | None]
+            What tells the process that has an id on this machine from others that had it before
+            or will; None if there is none. One that is frozen has its own.
         release : str, optional
             Version and commit of its code.
         """
         with self._database.write() as connection:
             now = db_now(connection)
             alike = (processes.c.kind == kind) & (processes.c.machine == machine)
-            before = connection.execute(select(processes.c.name, processes.c.pid).where(alike))
-            ended = [row.name for row in before if row.pid == pid or not lives(row.pid)]
+            known = select(processes.c.name, processes.c.pid, processes.c.start_stamp).where(alike)
+            ended = [
+                row.name
+                for row in connection.execute(known)
+                if row.pid == pid
+                or (found := stamp_of(row.pid)) is None
+                or row.start_stamp not in {None, found}
+            ]
             connection.execute(
                 delete(processes).where(
                     ((processes.c.kind == kind) & processes.c.name.in_(ended))
@@ -69,6 +76,7 @@ class Processes:
                 name=name,
                 machine=machine,
                 pid=pid,
+                start_stamp=stamp_of(pid),
                 release=release,
                 started_at=now,
                 heard_at=now,

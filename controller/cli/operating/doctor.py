@@ -33,7 +33,7 @@ from controller.cli.operating.status import (
 )
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.output import echo, field, print_json, print_table
 from controller.terminal.times import clock
 
 if TYPE_CHECKING:
@@ -105,7 +105,12 @@ def doctor(
             {
                 "settings": rows,
                 "findings": [
-                    {"about": each.about, "well": each.well, "message": each.message}
+                    {
+                        "about": each.about,
+                        "well": each.well,
+                        "note": each.well and each.note,
+                        "message": each.message,
+                    }
                     for each in findings
                 ],
             }
@@ -121,11 +126,11 @@ def doctor(
         echo("")
         print_table(
             (
-                Column("", lambda row: "ok" if row["well"] else "WRONG"),
+                field("level", ""),
                 field("about"),
                 field("message", "finding", prose=True),
             ),
-            [{"about": f.about, "well": f.well, "message": f.message} for f in findings],
+            [{"level": f.level, "about": f.about, "message": f.message} for f in findings],
             empty="",
         )
     wrong = sum(not each.well for each in findings)

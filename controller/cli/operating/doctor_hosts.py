@@ -26,10 +26,14 @@ def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
                 # Emulated guests are those of a lab: no tenant's work is on them.
                 host["domain_type"] != "kvm",
                 "nothing confines its guests: its libvirt has neither AppArmor nor SELinux",
+                note=True,
             )
         if host.get("shares_kept") is False:
             yield Finding(
-                f"host {host['name']}", True, "processor time is not shared by vCPUs: no cgroup"
+                f"host {host['name']}",
+                True,
+                "processor time is not shared by vCPUs: no cgroup",
+                note=True,
             )
     models = Counter(str(host["security_model"]) for host in told)
     shown = ", ".join(f"{model} on {count}" for model, count in sorted(models.items()))

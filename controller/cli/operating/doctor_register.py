@@ -26,6 +26,14 @@ class Finding:
     about: str
     well: bool
     message: str
+    note: bool = False  #: well, and something that an operator may want otherwise
+
+    @property
+    def level(self) -> str:
+        """How it stands before the finding: ok, note or WRONG."""
+        if not self.well:
+            return "WRONG"
+        return "note" if self.note else "ok"
 
 
 def register_findings(
@@ -124,7 +132,9 @@ def _tokens(registry: Registry) -> Iterator[Finding]:
             "tokens", False, f"expire soon: {_some(soon)}; renew with `fuga token renew NAME`"
         )
     if endless:
-        yield Finding("tokens", True, f"operators' tokens that never expire: {_some(endless)}")
+        yield Finding(
+            "tokens", True, f"operators' tokens that never expire: {_some(endless)}", note=True
+        )
 
 
 def _some(names: list[str]) -> str:
@@ -139,7 +149,8 @@ def _signatures(registry: Registry, keys: int) -> Finding:
         if image.signed_by is None and image.removed_at is None
     ]
     older = f"; older unsigned images: {_some(unsigned)}" if unsigned else ""
-    return Finding("images", True, f"must be signed by one of {keys} keys{older}")
+    message = f"must be signed by one of {keys} keys{older}"
+    return Finding("images", True, message, note=bool(unsigned))
 
 
 def _images(
@@ -153,7 +164,7 @@ def _images(
         message = (
             "qemu-img (qemu-utils) is not installed here: an API here leaves checks to workers"
         )
-        yield Finding("images", True, message)
+        yield Finding("images", True, message, note=True)
     try:
         store = settings.resolved_image_store()
     except SettingsError as error:
@@ -190,4 +201,4 @@ def _without_quota(registry: Registry) -> Iterator[Finding]:
     if names:
         some = ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
         message = f"{len(names)} tenants have no limits: {some}; set them with `fuga quota set`"
-        yield Finding("quotas", True, message)
+        yield Finding("quotas", True, message, note=True)

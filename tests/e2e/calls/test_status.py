@@ -31,7 +31,7 @@ def all_heard(registry: Registry) -> Iterator[None]:
     registry.slot_loop.decided(registry.now(), 5)
     for kind in KINDS:
         registry.processes.begin(
-            kind, f"{kind}:1", "m1", 1, lives=lambda _: True, release=release()
+            kind, f"{kind}:1", "m1", 1, stamp_of=lambda _: "s", release=release()
         )
         registry.processes.beat(kind, f"{kind}:1", None)
     yield
@@ -91,7 +91,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
 def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: RawSql) -> None:
     with all_heard(api.registry):
         silence(raw, "worker")
-        api.registry.processes.begin("worker", "worker:2", "m2", 2, lives=lambda _: True)
+        api.registry.processes.begin("worker", "worker:2", "m2", 2, stamp_of=lambda _: "s")
         api.registry.processes.beat("worker", "worker:2", "broker: it does not answer")
         told = api.operator.get("/v1/status").json()
 
@@ -194,11 +194,13 @@ def test_a_killed_process_is_forgotten_when_its_like_starts_and_a_frozen_one_is_
     register: Registry,
 ) -> None:
     for name, pid in (("killed", 11), ("frozen", 12)):
-        register.processes.begin("worker", name, "m1", pid, lives=lambda _: True)
-    register.processes.begin("monitor", "other kind", "m1", 11, lives=lambda _: True)
-    register.processes.begin("worker", "elsewhere", "m2", 11, lives=lambda _: True)
+        register.processes.begin("worker", name, "m1", pid, stamp_of=lambda _: "s")
+    register.processes.begin("monitor", "other kind", "m1", 11, stamp_of=lambda _: "s")
+    register.processes.begin("worker", "elsewhere", "m2", 11, stamp_of=lambda _: "s")
 
-    register.processes.begin("worker", "new", "m1", os.getpid(), lives=lambda pid: pid != 11)
+    register.processes.begin(
+        "worker", "new", "m1", os.getpid(), stamp_of=lambda pid: None if pid == 11 else "s"
+    )
 
     assert {each.name for each in register.liveness().processes} == {
         "frozen",
@@ -206,6 +208,14 @@ def test_a_killed_process_is_forgotten_when_its_like_starts_and_a_frozen_one_is_
         "elsewhere",
         "new",
     }
+
+
+def test_a_killed_process_whose_id_another_program_has_is_forgotten(register: Registry) -> None:
+    register.processes.begin("worker", "killed", "m1", 11, stamp_of=lambda _: "boot 5")
+
+    register.processes.begin("worker", "new", "m1", 12, stamp_of=lambda pid: f"boot {pid - 2}")
+
+    assert [each.name for each in register.liveness().processes] == ["new"]
 
 
 def test_the_leader_is_known_since_it_took_the_lease_not_since_it_renewed_it(

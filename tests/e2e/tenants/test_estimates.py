@@ -51,7 +51,7 @@ def process(api: Api, decider: PolicyProcess) -> Kept:
 
 def live(api: Api, raw: RawSql, decider: PolicyProcess, number: int) -> None:
     """Let VMs of so many requests live nine minutes each; then VMs of tenant b fill the host."""
-    api.registry.processes.begin("control", "cc-1", "m", 1, lives=lambda _: True)
+    api.registry.processes.begin("control", "cc-1", "m", 1, stamp_of=lambda _: "s")
     api.registry.processes.beat("control", "cc-1", None)
     add_host(api.registry, "h1", vcpus=LIVES, memory_mib=10**6, disk_gib=10**5)
     for _ in range(number):

@@ -58,6 +58,7 @@ def test_what_was_committed_comes_back_and_nothing_later(
     (host,) = a_cluster(register)
     run_vm(register, place(register, add_request(register), host).assignment_ids[0])
     before = content(register_url)
+    register.processes.begin("worker", "runs now", "m1", 1, stamp_of=lambda _: "s")
     file = tmp_path / "fuga.backup"
 
     backup(register_url, file)
@@ -67,6 +68,7 @@ def test_what_was_committed_comes_back_and_nothing_later(
     assert file.stat().st_mode & 0o777 == 0o600
     assert content(empty_url) == before
     restored = Registry.connect(empty_url)
+    assert restored.liveness().processes == ()
     assert restored.check() == []
     add_tenant(restored, "after")
     add_request(restored, name="after")

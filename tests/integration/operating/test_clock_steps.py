@@ -105,7 +105,7 @@ def lived(register: Registry) -> Registry:
     first, _ = register.assignments.due(resend_after_s=60)
     assert register.assignments.claim_build(first.id, "w1", 60) is not None
     register.monitors.beat(uuid4(), "m1", lease_s=15, watched=1, late=0)
-    register.processes.begin("worker", "w1", "kvm7", 1, lives=lambda _: True)
+    register.processes.begin("worker", "w1", "kvm7", 1, stamp_of=lambda _: "s")
     return register
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import cast
 
 from registry import Registry
 from service import Check, beating
+from service.beating import start_stamp
 from tests.servers.running import eventually
 
 
@@ -45,3 +49,20 @@ def test_who_is_not_ready_looks_again_soon_and_then_at_each_beat() -> None:
         eventually(lambda: len(register.processes.troubles) == 2, within_s=60)
 
     assert register.processes.troubles == ["lease: not requested yet", None]
+
+
+def test_a_process_has_a_stamp_of_its_own_until_it_ends() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        own, its = start_stamp(os.getpid()), start_stamp(child.pid)
+        again = start_stamp(child.pid)
+    finally:
+        child.kill()
+    eventually(lambda: start_stamp(child.pid) is None, within_s=60)  # nobody has waited for it
+    child.wait()
+
+    assert own is not None
+    assert its is not None
+    assert own != its
+    assert again == its
+    assert start_stamp(child.pid) is None

@@ -50,8 +50,15 @@ def test_models_are_counted_and_what_cannot_be_seen_is_said() -> None:
 def test_a_host_that_shares_no_processors_out_is_told() -> None:
     [told, _] = confinement([a_host(shares_kept=False)])
 
-    assert (told.about, told.well) == ("host h1", True)
+    assert (told.about, told.level) == ("host h1", "note")
     assert "no cgroup" in told.message
+
+
+def test_guests_that_nothing_confines_are_noted_even_where_it_is_not_wrong() -> None:
+    [lab, _] = confinement([a_host(security_model="none", domain_type="qemu")])
+    [real, _] = confinement([a_host(security_model="none")])
+
+    assert (lab.level, real.level) == ("note", "WRONG")
 
 
 @pytest.mark.parametrize(
