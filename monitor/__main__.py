@@ -48,9 +48,10 @@ def main() -> int:
         def ready() -> list[Check]:
             return [database_check(registry), monitor.check()]
 
+        name = f"{socket.gethostname()}:{os.getpid()}"
         with (
             listening(settings.metrics_address("monitor"), metrics, ready=ready),
-            beating(registry, "monitor", f"{socket.gethostname()}:{os.getpid()}", ready=ready),
+            beating(registry, "monitor", name, ready=ready, settings=settings),
         ):
             log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
             monitor.run(stop)

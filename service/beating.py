@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+from pydantic_settings import BaseSettings
 
 from registry import Registry
 from registry.operating import BEAT_S
 from service.health import Readiness
+from service.settings_in_force import settings_in_force
 from service.version import release
 
 log: Final = structlog.get_logger(__name__)
@@ -26,14 +28,22 @@ _START_TICK: Final = 18  #: among what `/proc/PID/stat` says after the state
 
 @contextmanager
 def beating(
-    registry: Registry, kind: str, name: str, *, ready: Readiness, interval_s: float = BEAT_S
+    registry: Registry,
+    kind: str,
+    name: str,
+    *,
+    ready: Readiness,
+    settings: BaseSettings | None = None,
+    interval_s: float = BEAT_S,
 ) -> Iterator[None]:
     """Send a heartbeat every few seconds, with what this process is not ready for.
+
+    The first one has the release and the settings as well.
 
     A check that hangs delays the heartbeat, so that the process is rightly late.
     """
     over = threading.Event()
-    beat = _Beat(registry, kind, name, ready)
+    beat = _Beat(registry, kind, name, ready, settings)
     thread = threading.Thread(target=beat.run, args=(over, interval_s), name="beat", daemon=True)
     thread.start()
     try:
@@ -46,11 +56,21 @@ def beating(
 
 
 class _Beat:
-    def __init__(self, registry: Registry, kind: str, name: str, ready: Readiness) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        kind: str,
+        name: str,
+        ready: Readiness,
+        settings: BaseSettings | None,
+    ) -> None:
         self._registry = registry
         self._kind = kind
         self._name = name
         self._ready = ready
+        self._settings = None
+        if settings is not None:
+            self._settings = {each.name: each.value for each in settings_in_force(settings)}
         self._known = False
         self._is_ready = False
 
@@ -77,6 +97,7 @@ class _Beat:
                 os.getpid(),
                 stamp_of=start_stamp,
                 release=release(),
+                settings=self._settings,
             )
             self._known = True
         lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]

@@ -157,7 +157,7 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
 
         with (
             listening(settings.metrics_address("worker"), metrics, ready=ready),
-            beating(context.registry, "worker", context.owner, ready=ready),
+            beating(context.registry, "worker", context.owner, ready=ready, settings=settings),
         ):
             log.info("worker_started", owner=context.owner, threads=threads)
             worker.start()

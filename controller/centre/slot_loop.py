@@ -371,7 +371,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     try:
         with (
             listening(settings.metrics_address("control"), metrics, ready=ready),
-            beating(registry, "control", holder, ready=ready),
+            beating(registry, "control", holder, ready=ready, settings=settings),
         ):
             loop.run(stop)
     finally:

@@ -951,6 +951,14 @@ class ProcessHeard(TypedDict):
     trouble: str | None
 
 
+class ProcessSettings(TypedDict):
+    """The settings of a process that lives."""
+
+    kind: str
+    name: str
+    settings: dict[str, str | None]
+
+
 class ProofHeader(TypedDict):
     """What everybody may know of a round."""
 

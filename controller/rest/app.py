@@ -15,7 +15,6 @@ from starlette.routing import BaseRoute
 
 from controller.host_names import HostNames, HostNaming
 from controller.questions.consoles import WAIT_S
-from controller.questions.settings_in_force import SettingInForce
 from controller.questions.when import WaitingTimes
 from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
@@ -78,6 +77,7 @@ from registry.images import ImageStore
 from registry.ledger import SHUTDOWN_TIMEOUT_S
 from registry.tenancy import OverQuota
 from service import ProcessMetrics
+from service.settings_in_force import SettingInForce
 
 
 def create_app(

@@ -11,7 +11,6 @@ from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
 from controller.host_names import HostNames, Reader
-from controller.questions.settings_in_force import SettingInForce
 from controller.questions.when import WaitingTimes
 from controller.queue import TaskQueue
 from controller.rest.callers.auth import caller_of
@@ -28,6 +27,7 @@ from registry.requests import Asking, Request
 from registry.tenancy import OverQuota
 from service import ProcessMetrics
 from service.fair_places import FairPlaces
+from service.settings_in_force import SettingInForce
 
 LOGIN_LIFE_S: Final = 12 * 3600
 #: Previews and replays of plans, and reckonings of room: seconds each.

@@ -19,7 +19,6 @@ from fastapi import FastAPI
 from controller.plans.deciding import move_limits_of
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
-from controller.questions.settings_in_force import settings_in_force
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app, what_ifs_of
 from controller.rest.callers.connections import (
@@ -41,6 +40,7 @@ from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore, remove_files_of_removed
 from service import ProcessMetrics, database_check, listening
 from service.process_log import begin_log
+from service.settings_in_force import settings_in_force
 
 GRACE_S: Final = 10
 DEADLINES: Final = Deadlines()

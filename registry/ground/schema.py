@@ -1178,6 +1178,7 @@ processes = Table(
     Column("heard_at", UtcDateTime, nullable=False),
     Column("trouble", Text),
     Column("start_stamp", Text),
+    Column("settings", Json),
     Column("release", Text),
 )
 

@@ -7,7 +7,13 @@ from registry.operating.history import HostChange, Past, PastDecision, PastHost,
 from registry.operating.past_tenants import PastQuota, PastTenant, Standing
 from registry.operating.processes import BEAT_S, LATE_S, is_late
 from registry.operating.retention import Periods, Purged
-from registry.records.operating import ClockStep, HeardProcess, HostsHeard, Liveness
+from registry.records.operating import (
+    ClockStep,
+    HeardProcess,
+    HostsHeard,
+    Liveness,
+    ProcessSettings,
+)
 from registry.records.what_ifs import WhatIf, WhatIfDone
 
 __all__ = [
@@ -30,6 +36,7 @@ __all__ = [
     "PastTenant",
     "PastVm",
     "Periods",
+    "ProcessSettings",
     "Purged",
     "Standing",
     "WhatIf",

@@ -6,7 +6,7 @@ no word of anybody to be late.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,7 +16,7 @@ from registry.ground.bulk import insert_if_absent
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.schema import processes
-from registry.records.operating import HeardProcess
+from registry.records.operating import HeardProcess, ProcessSettings
 
 BEAT_S: Final = 5.0
 #: Six beats: a machine under load is not a dead one.
@@ -41,6 +41,7 @@ class Processes:
         *,
         stamp_of: Callable[[int], str | None],
         release: str | None = None,
+        settings: Mapping[str, str | None] | None = None,
     ) -> None:
         """Note a process that starts, and forget those of its kind that ended on its machine.
 
@@ -51,6 +52,8 @@ class Processes:
             or will; None if there is none. One that is frozen has its own.
         release : str, optional
             Version and commit of its code.
+        settings : Mapping[str, str | None], optional
+            Those in force, in words; nothing secret.
         """
         with self._database.write() as connection:
             now = db_now(connection)
@@ -78,6 +81,7 @@ class Processes:
                 pid=pid,
                 start_stamp=stamp_of(pid),
                 release=release,
+                settings=None if settings is None else dict(settings),
                 started_at=now,
                 heard_at=now,
                 trouble="it starts",
@@ -101,6 +105,16 @@ class Processes:
             connection.execute(
                 delete(processes).where(processes.c.kind == kind, processes.c.name == name)
             )
+
+    @retried
+    def settings(self) -> tuple[ProcessSettings, ...]:
+        """Return the settings of those that are not late, those of a kind together."""
+        columns = (processes.c[name] for name in ProcessSettings.__dataclass_fields__)
+        query = select(*columns).order_by(processes.c.kind, processes.c.name)
+        with self._database.read() as connection:
+            since = db_now(connection) - timedelta(seconds=LATE_S)
+            query = query.where(processes.c.settings.is_not(None), processes.c.heard_at >= since)
+            return tuple(ProcessSettings(**row._mapping) for row in connection.execute(query))
 
 
 def heard_processes(connection: Connection) -> tuple[HeardProcess, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +19,15 @@ class HeardProcess:
     heard_at: datetime
     trouble: str | None
     release: str | None  #: version and commit; None: a process of before these were noted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """The settings of a process that lives."""
+
+    kind: str  #: control, monitor or worker
+    name: str
+    settings: Mapping[str, str | None]  #: in words, by name; of a secret only that it is set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from controller.cli.operating.doctor_hosts import confinement, openness
 from controller.cli.operating.doctor_logins import login_findings
 from controller.cli.operating.doctor_moves import move_findings
 from controller.cli.operating.doctor_register import Finding, register_findings
+from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import paused
 from controller.cli.operating.status import (
@@ -93,6 +94,7 @@ def doctor(
     findings = [
         *_misspelt(os.environ),
         *_policies(settings),
+        *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
@@ -142,7 +144,7 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
     """Give every setting of every process with its value, secrets masked, and where it is from."""
     from controller.embedded.environment import embedded_settings  # noqa: PLC0415
     from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
-    from controller.questions.settings_in_force import said  # noqa: PLC0415
+    from service.settings_in_force import said  # noqa: PLC0415
     from service.settings_names import settings_classes  # noqa: PLC0415
 
     memory = Memory.load(StateDir(settings.state_dir))

@@ -210,6 +210,20 @@ def test_a_killed_process_is_forgotten_when_its_like_starts_and_a_frozen_one_is_
     }
 
 
+def test_operators_read_the_settings_of_processes_that_live(api: Api, raw: RawSql) -> None:
+    begin, stamp = api.registry.processes.begin, lambda _: "s"
+    for name, settings in (("c1", {"FUGA_POLICY": "drf"}), ("dead", {}), ("old", None)):
+        begin("control", name, name, 1, stamp_of=stamp, settings=settings)
+    raw.run("UPDATE processes SET heard_at = " + raw.before("now", "60 seconds")
+            + " WHERE name = 'dead'")  # fmt: skip
+
+    told = api.operator.get("/v1/settings/processes").json()
+    refused = api.tenant_a.get("/v1/settings/processes")
+
+    assert told["items"] == [{"kind": "control", "name": "c1", "settings": {"FUGA_POLICY": "drf"}}]
+    assert refused.status_code == 403
+
+
 def test_a_killed_process_whose_id_another_program_has_is_forgotten(register: Registry) -> None:
     register.processes.begin("worker", "killed", "m1", 11, stamp_of=lambda _: "boot 5")
 

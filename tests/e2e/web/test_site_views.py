@@ -16,12 +16,12 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
-from controller.questions.settings_in_force import settings_in_force
 from controller.rest import create_app
 from controller.settings import ControllerSettings
 from placement.moving.model import MoveLimits
 from registry import HostAdmin, Registry
 from registry.moves import PlanKind, PlanState
+from service.settings_in_force import settings_in_force
 from tests.e2e.conftest import a_token
 from tests.e2e.moving import a_host_of_guests, a_running_vm
 from tests.e2e.web.conftest import PATIENCE_MS, Tab, a_tab

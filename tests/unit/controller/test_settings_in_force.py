@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from controller.identities import OidcRule
-from controller.questions.settings_in_force import SET, said, settings_in_force
 from controller.settings import ControllerSettings
+from service.settings_in_force import SET, said, settings_in_force
 
 
 def test_secrets_are_told_to_be_set_and_nothing_else_of_them() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.questions.settings_in_force import SettingInForce
 from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.values import PageOf
 from registry.ground import Page
+from registry.operating import ProcessSettings
+from service.settings_in_force import SettingInForce
 
 router = APIRouter(
     prefix="/settings",
@@ -18,6 +19,15 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
+
+
+@router.get("/processes", response_model=PageOf[ProcessSettings], responses=problems(403))
+def list_process_settings(caller: Operator, registry: GivenRegistry) -> Page[ProcessSettings]:
+    """List the settings in force in each control centre, worker and monitor that lives.
+
+    Secrets are masked. Those of an API are what it answers itself.
+    """
+    return Page(registry.processes.settings(), None)
 
 
 @router.get("", response_model=PageOf[SettingInForce], responses=problems(403))

@@ -1,0 +1,66 @@
+"""Whether the processes of a site run with the same settings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from controller.calling.session import Session
+from controller.cli.operating.doctor_register import Finding
+from controller.client.errors import ApiError
+from controller.terminal.errors import CliError
+
+#: Of one process by their nature: addresses, folders, what a worker is for.
+_OF_ONE: Final = frozenset(
+    {
+        "FUGA_CONCURRENCY",
+        "FUGA_HOST_CREDENTIALS",
+        "FUGA_LISTEN",
+        "FUGA_METRICS_LISTEN",
+        "FUGA_QUEUES",
+        "FUGA_STATE_DIR",
+    }
+)
+_API: Final = "the API"
+_CONTROL: Final = "control"
+_NAMED: Final = 3
+
+
+def settings_of_processes(session: Session) -> Iterator[Finding]:
+    """Compare what the processes that live, and the API that answers, were started with."""
+    try:
+        ours = {each["name"]: each["value"] for each in session.api.items("settings")}
+        others = list(session.api.items("settings/processes"))
+    except (ApiError, CliError):  # an older API, or none: another finding reports that
+        return
+    api = {"kind": "api", "name": _API, "settings": ours}
+    yield from differences([api, *others])
+
+
+def differences(processes: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Name the settings in which processes differ.
+
+    Between control centres that is wrong: what is decided would depend on which of them leads.
+    """
+    names = sorted({name for each in processes for name in each["settings"]} - _OF_ONE)
+    for name in names:
+        who: defaultdict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
+        for each in processes:
+            if name in each["settings"]:
+                who[each["settings"][name]].append(each)
+        if len(who) > 1:
+            deciding = [
+                value for value, some in who.items() if any(p["kind"] == _CONTROL for p in some)
+            ]
+            told = "; ".join(f"{value or 'not set'}: {_some(some)}" for value, some in who.items())
+            well = len(deciding) < 2
+            yield Finding("settings", well, f"{name} differs: {told}", note=True)
+    if len(processes) > 1:
+        yield Finding("settings", True, f"of the API and {len(processes) - 1} processes compared")
+
+
+def _some(processes: list[Mapping[str, Any]]) -> str:
+    names = [each["name"] for each in processes]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
