@@ -4,6 +4,7 @@
 # make test-all  the same, with all tests: all cases, both databases, and what takes minutes
 # make test-fast  in two minutes: the tests that need neither server nor host, and are not slow
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
+# make wheel   dist/: the wheel, with web console, licences and commit
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
@@ -16,7 +17,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test test-all test-fast distribution audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-all test-fast distribution wheel audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -50,6 +51,9 @@ test-fast: install-tests
 distribution: install-tests
 	@lab/scripts/build-distribution build/distribution
 	@FUGA_TEST_DISTRIBUTION=build/distribution $(PY) -m pytest -q tests/distribution $(ARGS)
+
+wheel: install
+	@scripts/build-wheel dist
 
 audit: install
 	@scripts/audit $(ARGS)
