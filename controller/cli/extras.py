@@ -11,15 +11,17 @@ from controller.terminal.errors import CliError
 
 #: What the extra `simulation` of pyproject.toml installs.
 SIMULATION: Final = ("matplotlib", "pyarrow")
+#: What the extra `host` installs, as it is imported and as it is installed.
+HOST: Final = ("libvirt", "libvirt-python")
 
 
 class MissingExtraError(CliError):
     """A command needs packages that are not installed."""
 
-    def __init__(self, command: str, missing: Sequence[str], extra: str) -> None:
+    def __init__(self, command: str, missing: Sequence[str], extra: str, lock: str) -> None:
         super().__init__(
             f"{command} needs {' and '.join(missing)}: pip install 'fuga-controller[{extra}]', "
-            f"or -r requirements/{extra}.lock for the locked versions"
+            f"or -r requirements/{lock}.lock for the locked versions"
         )
         self.missing = tuple(missing)
 
@@ -28,4 +30,14 @@ def need_simulation(command: str, find: Callable[[str], ModuleSpec | None] = fin
     """Refuse to simulate without the packages that write results."""
     missing = [name for name in SIMULATION if find(name) is None]
     if missing:
-        raise MissingExtraError(command, missing, "simulation")
+        raise MissingExtraError(command, missing, "simulation", "simulation")
+
+
+def need_hosts(command: str, find: Callable[[str], ModuleSpec | None] = find_spec) -> None:
+    """Refuse to run what reaches hosts without libvirt's binding.
+
+    It is imported by child processes alone, which would die of that one after another.
+    """
+    module, package = HOST
+    if find(module) is None:
+        raise MissingExtraError(command, [package], "host", "runtime")

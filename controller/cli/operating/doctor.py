@@ -16,6 +16,7 @@ from controller.calling.config import ConfigOption
 from controller.calling.credentials import FILE_NAME
 from controller.calling.session import Session, with_session
 from controller.calling.settings import load_as, load_settings
+from controller.cli.extras import MissingExtraError, need_hosts
 from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_failures import failure_findings
 from controller.cli.operating.doctor_guests import guest_findings
@@ -98,6 +99,7 @@ def doctor(
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
+        *_extras(),
         *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
         *_hosts(session, OnFailure(settings.on_failure)),
         *_logins(session, settings),
@@ -194,6 +196,13 @@ def _policies(settings: ControllerSettings) -> Iterator[Finding]:
         check_policies(settings)
     except SettingsError as error:
         yield Finding("policies", False, f"{error}; neither API nor control centre starts")
+
+
+def _extras() -> Iterator[Finding]:
+    try:
+        need_hosts("what reaches hosts (`fuga monitor`, `fuga worker`) on this machine")
+    except MissingExtraError as error:
+        yield Finding("packages", True, str(error), note=True)
 
 
 def _state(folder: Path) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import typer
 
 from controller.calling.config import ConfigOption
 from controller.calling.settings import load_settings
-from controller.cli.extras import need_simulation
+from controller.cli.extras import need_hosts, need_simulation
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo
 
@@ -40,11 +40,13 @@ def control(config: ConfigOption = None) -> None:
 
 def monitor(config: ConfigOption = None) -> None:
     """Poll the hosts (one process)."""
+    need_hosts("fuga monitor")
     _become("monitor")
 
 
 def worker(config: ConfigOption = None) -> None:
     """Create and delete VMs (one process)."""
+    need_hosts("fuga worker")
     _become("workers")
 
 
@@ -239,6 +241,7 @@ def up(
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
 ) -> None:
     """Start API, control centre, monitor, worker and hosts on this machine."""
+    need_hosts("fuga up")
     if detach:
         from controller.embedded.detached import run_detached, up_arguments  # noqa: PLC0415
 

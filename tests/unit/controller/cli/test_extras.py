@@ -67,6 +67,17 @@ def test_who_simulates_is_told_in_one_line_what_to_install(
     )
 
 
+@pytest.mark.parametrize("command", ["monitor", "worker", "up", "up --detach"])
+def test_what_reaches_hosts_says_in_one_line_what_to_install(command: str, tmp_path: Path) -> None:
+    done = python("sys.modules['libvirt'] = None\n" + RUN, *command.split(), folder=tmp_path)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"fuga: fuga {command.split(maxsplit=1)[0]} needs libvirt-python: pip install"
+        " 'fuga-controller[host]', or -r requirements/runtime.lock for the locked versions\n"
+    )
+
+
 @pytest.mark.parametrize("words", [("simulate", "--help"), ("reproduce", "--list"), ("--help",)])
 def test_who_only_asks_about_simulations_is_answered(
     words: tuple[str, ...], tmp_path: Path
