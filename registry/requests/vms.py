@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from registry.errors import NotFoundError
+from registry.errors import InvalidError, NotFoundError
 from registry.ground.bulk import among
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
@@ -63,6 +65,7 @@ from registry.tenancy.tree import key_of
 
 _UNBUILT = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 
+_MAC: Final = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _ARRIVING = assignments.alias("arriving")
 _TO = hosts.alias("to_host")
 _SELECT = (
@@ -134,6 +137,30 @@ def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     return among(connection, vms.c.id, connection.scalars(there).all())
 
 
+def _with_address(connection: Connection, address: str) -> ColumnElement[bool]:
+    """Return the condition: VMs with an address, one on each network that has it."""
+    try:
+        number = int(ipaddress.IPv4Address(address))
+    except ValueError:
+        raise InvalidError("address", address, "an IPv4 address such as 10.0.0.7") from None
+    # By way of the networks, whose key begins the index: their addresses are many.
+    given = (
+        select(network_addresses.c.vm_id)
+        .select_from(networks)
+        .join(network_addresses, network_addresses.c.network_id == networks.c.id)
+        .where(network_addresses.c.address == number, network_addresses.c.vm_id.is_not(None))
+    )
+    return among(connection, vms.c.id, connection.scalars(given).all())
+
+
+def _with_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
+    spelled = mac.strip().lower().replace("-", ":")
+    if _MAC.fullmatch(spelled) is None:
+        raise InvalidError("mac", mac, "a MAC address such as 02:00:5e:10:00:07")
+    found = select(interfaces.c.vm_id).where(interfaces.c.mac == spelled)
+    return among(connection, vms.c.id, connection.scalars(found).all())
+
+
 class Vms:
     """Reads and deletes VMs; requests make them."""
 
@@ -149,6 +176,8 @@ class Vms:
         name: str | None = None,
         search: str | None = None,
         state: VmState | None = None,
+        address: str | None = None,
+        mac: str | None = None,
         labels: Sequence[str] = (),
         include_deleted: bool = False,
         limit: int = DEFAULT_LIMIT,
@@ -156,7 +185,8 @@ class Vms:
     ) -> Page[Vm]:
         """Return a page, oldest first. Without ``include_deleted``: those that are not gone.
 
-        ``search`` is a part of the name.
+        ``search`` is a part of the name. Addresses of VMs that are gone are free, their MACs are
+        known for ever.
         """
         query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
@@ -172,6 +202,10 @@ class Vms:
         with self._database.read() as connection:
             if host is not None:
                 query = query.where(_on_host(connection, host))
+            if address is not None:
+                query = query.where(_with_address(connection, address))
+            if mac is not None:
+                query = query.where(_with_mac(connection, mac))
             if state is not None:
                 query = query.where(in_state(connection, state))
             found = [_to_vm(row) for row in connection.execute(query)]

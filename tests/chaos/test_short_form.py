@@ -52,6 +52,14 @@ BATCHES = (
     ),
 )
 IN_THE_SAMPLE = 2
+#: Without these a run would have tried nothing. Guests boot slowly: two batches may end before any
+#: of them counts.
+TRIED_IN_THE_SAMPLE = ("accepted", "moves accepted", "spot VMs asked for")
+TRIED = (
+    *TRIED_IN_THE_SAMPLE,
+    *("live moves moved", "reservations asked for"),
+    *("counts heard of guests", "disks with counts"),
+)
 SEED = 1
 
 
@@ -68,9 +76,5 @@ def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
     print(outcome.table())
     assert [str(finding) for finding in outcome.findings] == []
     assert len(outcome.struck) == sum(map(len, batches))
-    assert outcome.counts["accepted"] > 0
-    assert outcome.counts["live moves moved"] > 0
-    assert outcome.counts["reservations asked for"] > 0
-    assert outcome.counts["spot VMs asked for"] > 0
-    assert outcome.counts["counts heard of guests"] > 0
-    assert outcome.counts["disks with counts"] > 0
+    tried = TRIED_IN_THE_SAMPLE if sample.wanted() else TRIED
+    assert [what for what in tried if not outcome.counts[what]] == []

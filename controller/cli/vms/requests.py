@@ -354,17 +354,32 @@ def vms(
     state: Annotated[
         str | None, typer.Option(help="Show only running, stopped, absent, lost or unknown VMs")
     ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Show only VMs with this IPv4 address")
+    ] = None,
+    mac: Annotated[str | None, typer.Option(help="Show only the VM with this MAC address")] = None,
     search: SearchOption = None,
     label: WithLabelOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Include VMs that are gone")
+    ] = False,
 ) -> None:
     """List VMs and where they run."""
     request_id = None
     if request is not None:
         request_id = find_request(session.api, request)["id"]
     rows = session.api.vms.list(
-        tenant=tenant, request=request_id, host=host, state=state, search=search, label=label
+        tenant=tenant,
+        request=request_id,
+        host=host,
+        state=state,
+        address=address,
+        mac=mac,
+        search=search,
+        label=label,
+        include_deleted=everything or None,
     )
-    narrowed = any((tenant, request, host, state, search, label))
+    narrowed = any((tenant, request, host, state, address, mac, search, label))
     asks = "no such VMs." if narrowed else "no VMs. Request some with `fuga request small -n 4`."
     session.show(rows, VM_COLUMNS, empty=asks)
 

@@ -44,6 +44,8 @@ def list_vms(
         name=query.name,
         search=query.search,
         state=query.state,
+        address=query.address,
+        mac=query.mac,
         labels=query.label,
         include_deleted=query.include_deleted,
         limit=query.limit,

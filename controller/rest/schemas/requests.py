@@ -222,6 +222,10 @@ class VmsQuery(SearchQuery):
     state: VmState | None = Field(
         None, description="Observed state; unknown: its host does not answer."
     )
+    address: Annotated[str, Field(max_length=15)] | None = Field(
+        None, description="IPv4 address that fuga gave to it."
+    )
+    mac: Annotated[str, Field(max_length=17)] | None = None
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False
 

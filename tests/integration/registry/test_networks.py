@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.register import (
     add_tenant,
     place,
     remove_vm,
+    run_vm,
     take_lease,
 )
 
@@ -432,3 +434,31 @@ def test_overlaps_and_special_ranges_of_earlier_releases_are_found(register: Reg
     assert "10.1.0.0/24 of network a overlaps 10.1.0.0/25 of network b on bridge br0" in overlap
     assert "network c is in 127.0.0.0/8 (loopback)" in special
     assert "address 10.1.0.9 of network a is that of its name server, and a VM may" in server
+
+
+def test_a_vm_is_found_by_its_address_and_by_its_mac(register: Registry):
+    (host,) = a_cluster(register)
+    add_lan(register)
+    request = add_request(register, 2, network="lan")
+    lease = take_lease(register)
+    for key in place(register, request, host, 2, lease).assignment_ids:
+        run_vm(register, key)
+    one, other = vms_of(register, request)
+    assert one.address is not None
+    assert one.mac is not None
+
+    def names(**query: Any) -> list[str]:
+        return [vm.name for vm in register.vms.list(**query).items]
+
+    assert names(address=one.address) == [one.name]
+    assert names(mac=one.mac) == names(mac=one.mac.upper().replace(":", "-")) == [one.name]
+    assert names(address="10.9.9.9") == names(mac="02:00:00:00:00:00") == []
+    assert names(address=one.address, tenant="nobody's") == []
+    assert names(address=one.address, mac=other.mac) == []
+    register.vms.delete(one.id, actor=ACTOR)
+    remove_vm(register, one.assignment_id)
+    assert names(address=one.address) == names(mac=one.mac) == []
+    assert names(mac=one.mac, include_deleted=True) == [one.name]
+    for wrong in ({"address": "10.0.0"}, {"address": "::1"}, {"mac": "02:00"}, {"mac": ""}):
+        with pytest.raises(InvalidError, match="such as"):
+            names(**wrong)
