@@ -4,7 +4,7 @@ Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
 Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
 processes and keep both cores of the smallest machine busy. Those with hosts often wait for
-guests: three more processes run them beside, a module at a time, the long ones first (ADR 0073).
+guests: three processes run them afterwards, a module at a time, the long ones first (ADR 0073).
 With CI=true a skipped test on real guests or PostgreSQL fails. A test on real processes that
 fails runs once more, alone (ADR 0049).
 """
@@ -67,8 +67,8 @@ class Group:
 #: What runs side by side, one line after the other. A test that is "alone" takes both cores.
 GROUPS = (
     (Group("alone", ("-n", "0", "-m", "alone"), ("tests/chaos",)),),
+    (Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),),
     (
-        Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),
         Group(
             "with hosts",
             # A module is one process's: its hosts, and the fuga that it shares, are started once.
