@@ -43,7 +43,7 @@ def test_doctor_names_operators_tokens_that_end_soon_and_those_that_never_do(
         pass_days(raw, "alice", 80)
     after = told(register_url, tmp_path)
 
-    endless = Finding("tokens", True, "operators' tokens that never expire: old")
+    endless = Finding("tokens", True, "operators' tokens that never expire: old", note=True)
     assert before == [endless]
     assert after == [
         Finding("tokens", False, "expire soon: alice; renew with `fuga token renew NAME`"),
