@@ -26,7 +26,7 @@ __all__ = [
 ]  # fixtures for every test
 
 # Hypothesis: the same examples everywhere, no verdict by the clock.
-settings.register_profile("fuga", derandomize=True, deadline=None, max_examples=sample.examples(60))
+settings.register_profile("fuga", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("fuga")
 
 

@@ -17,7 +17,6 @@ from tests.properties.strategies import (
     place,
 )
 from tests.properties.subjects import about, contains
-from tests.sample import examples
 
 
 def bound_by_a_rule(constraints):
@@ -28,7 +27,7 @@ def bound_by_a_rule(constraints):
 
 @every_policy
 @about("VMs that a hard rule binds", least=0.15)  # of three slots on a host few are given
-@settings(max_examples=examples(25))
+@settings(max_examples=25)
 @given(snapshot=constrained_snapshots(), seed=SEEDS)
 def test_hard_constraints_hold(policy, snapshot, seed):
     policy, parameters = policy
@@ -44,7 +43,7 @@ def test_hard_constraints_hold(policy, snapshot, seed):
 
 
 @every_policy
-@settings(max_examples=examples(8))
+@settings(max_examples=8)
 @given(snapshot=contended_snapshots(gangs=True), seed=SEEDS)
 def test_constraints_of_nobody_change_nothing(policy, snapshot, seed):
     policy, _ = policy
@@ -57,7 +56,7 @@ def test_constraints_of_nobody_change_nothing(policy, snapshot, seed):
 
 
 @every_policy
-@settings(max_examples=examples(12))
+@settings(max_examples=12)
 @given(snapshot=constrained_snapshots())
 def test_a_constraint_is_told_only_where_there_is_room_without_it(policy, snapshot):
     policy, _ = policy

@@ -28,7 +28,6 @@ from tests.claims import (
 from tests.properties.strategies import contended_snapshots
 from tests.properties.subjects import about, contains
 from tests.round_inputs import some_snapshot
-from tests.sample import examples
 
 TYPES = np.array([[1, 1024, 5], [1, 3072, 15], [2, 6144, 30], [4, 12288, 60], [8, 24576, 60]])
 HOSTS = np.array([[16, 32768, 300], [4, 8192, 500], [4, 4096, 200], [1, 1024, 10]])
@@ -95,7 +94,7 @@ def decided(inputs: RoundInputs) -> StoredRound:
 
 
 @about("an exchange")
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(inputs=contended_rounds())
 def test_no_exchange_would_have_been_fairer(inputs):
     stored = decided(inputs)
@@ -106,13 +105,13 @@ def test_no_exchange_would_have_been_fairer(inputs):
     assert wrong_holding(stored) == []
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(inputs=rounds())
 def test_every_utility_that_is_told_is_right(inputs):
     assert wrong_utilities(decided(inputs)) == []
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(inputs=rounds())
 def test_a_replay_gives_the_same_bytes(inputs):
     first, second = (answer("decide", inputs.encode()).document for _ in range(2))

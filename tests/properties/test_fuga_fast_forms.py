@@ -22,11 +22,10 @@ from tests.plain.plain_exchange import plain_exchange
 from tests.plain.plain_targets import plain_targets
 from tests.properties.strategies import contended_snapshots, snapshots
 from tests.properties.subjects import about, contains
-from tests.sample import examples
 
 
 @about("a tenant who is stopped short of what it asks for")
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(snapshot=snapshots(max_requests=8, max_count=12) | contended_snapshots())
 def test_fair_targets_by_events_are_those_step_by_step(snapshot):
     fast, plain = fair_targets(snapshot), plain_targets(snapshot)
@@ -51,7 +50,7 @@ def filled_at_random(snapshot, seed):
 
 
 @about("an exchange")
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 @given(snapshot=contended_snapshots(max_requests=9), seed=st.integers(0, 1000))
 def test_exchanges_found_step_by_step_are_those_found_anew_each_time(snapshot, seed):
     fast, plain = filled_at_random(snapshot, seed), filled_at_random(snapshot, seed)
@@ -65,7 +64,7 @@ def test_exchanges_found_step_by_step_are_those_found_anew_each_time(snapshot, s
 
 
 @about("an exchange")
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(
     snapshot=contended_snapshots(max_requests=9),
     seed=st.integers(0, 1000),
@@ -121,7 +120,7 @@ def all_combinations(room, demand, most):
 
 
 @about("more combinations than are asked for")
-@settings(max_examples=examples(400))
+@settings(max_examples=400)
 @given(
     case=rooms_and_kinds(),
     eta=st.integers(1, 6),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from placement import Reason, check_allocation
 from tests.properties.strategies import contended_snapshots, place, policies
 from tests.properties.subjects import about, contains
-from tests.sample import examples
 
 
 def room_for(snapshot, request, free):
@@ -33,7 +32,7 @@ def begun(snapshot, allocation):
 
 
 @about("a gang that is placed")
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 @given(policy=policies, snapshot=GANGS, seed=st.integers(0, 100))
 def test_a_gang_is_placed_whole_or_not_at_all(policy, snapshot, seed):
     policy, parameters = policy
@@ -45,7 +44,7 @@ def test_a_gang_is_placed_whole_or_not_at_all(policy, snapshot, seed):
 
 
 @about("a gang that is left out")
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 @given(policy=policies, snapshot=GANGS)
 def test_no_gang_is_left_out_that_still_fits_whole(policy, snapshot):
     policy, parameters = policy

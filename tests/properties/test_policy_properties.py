@@ -37,7 +37,6 @@ from tests.properties.strategies import (
     snapshots,
 )
 from tests.properties.subjects import about, contains
-from tests.sample import examples
 
 
 @every_policy
@@ -124,7 +123,7 @@ def test_a_small_budget_cuts_the_search_never_the_rules(name, most_units, snapsh
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
-@settings(max_examples=examples(40))
+@settings(max_examples=40)
 @given(snapshot=contended_snapshots(), seed=SEEDS, unit=st.sampled_from([2.0**-30, 2.0**20]))
 def test_the_unit_of_weights_changes_nothing(name, snapshot, seed, unit):
     other = dataclasses.replace(snapshot, weight=snapshot.weight * unit)
@@ -259,7 +258,7 @@ def test_the_unit_of_a_resource_changes_nothing(name, snapshot, seed):
 
 
 @about("an exchange")
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 @given(snapshot=contended_snapshots(min_hosts=8, max_hosts=16), seed=SEEDS)
 def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snapshot, seed):
     """Levels differ by at most one VM, or no VM of the richer could have been the poorer's."""
@@ -294,7 +293,7 @@ def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snaps
 
 
 @about("an exchange where there are quotas")
-@settings(max_examples=examples(30))
+@settings(max_examples=30)
 @given(snapshot=contended_snapshots(min_hosts=8, max_hosts=16), seed=SEEDS)
 def test_without_quotas_nothing_is_exchanged(snapshot, seed):
     with_quotas = place(policy_by_name("fuga", {}), snapshot, seed)

@@ -19,7 +19,6 @@ from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_unt
 from placement.mechanisms.psdsf.water import WaterFilling
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
 from tests.plain.plain_psdsf import PlainPsdsf
-from tests.sample import examples
 
 #: Units of resources: cores, bytes, and something counted in billionths.
 UNITS = ((1.0, 1.0, 1.0), (1.0, 2.0**40, 2.0**-30), (2.0**-20, 1.0, 2.0**50))
@@ -77,7 +76,7 @@ def servers_with_tasks(draw):
     return problem, tasks
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(drawn=servers_with_tasks())
 def test_a_step_is_the_plain_step(drawn):
     problem, tasks = drawn
@@ -95,7 +94,7 @@ def test_a_step_is_the_plain_step(drawn):
         )
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(drawn=servers_with_tasks())
 def test_the_published_procedure_ends_where_water_filling_does(drawn):
     problem, tasks = drawn
@@ -125,7 +124,7 @@ def test_a_step_does_not_depend_on_where_the_search_begins(drawn, guesses):
         )
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 @given(problem=problems())
 def test_every_division_fits_and_passes_theorem_1(problem):
     division = psdsf(problem)
@@ -135,7 +134,7 @@ def test_every_division_fits_and_passes_theorem_1(problem):
     assert division.details["residual"] < 1e-6
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(problem=problems())
 def test_the_published_procedure_passes_theorem_1(problem):
     division = psdsf(problem, procedure="published")
@@ -144,7 +143,7 @@ def test_the_published_procedure_passes_theorem_1(problem):
     assert division.details["residual"] < 1e-6
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(problem=problems(bounded=False, used=False))
 def test_nobody_envies_another_on_the_servers_it_may_use(problem):
     division = psdsf(problem)
@@ -161,7 +160,7 @@ def test_nobody_envies_another_on_the_servers_it_may_use(problem):
             assert totals[i] >= gain * (1 - 1e-6) - 1e-12
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(problem=problems(bounded=False, used=False))
 def test_everybody_has_at_least_its_part_of_every_server(problem):
     totals = psdsf(problem).totals
@@ -209,7 +208,7 @@ def test_whatever_the_order_of_servers_tenants_and_resources_it_passes(problem, 
     assert theorem1_residual(problem, back) < 1e-6
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=40)
 @given(problem=problems(), random=st.randoms(use_true_random=False))
 def test_servers_on_their_own_schedules_settle_while_users_come_and_go(problem, random):
     tenants, classes = problem.eligible.shape
@@ -232,7 +231,7 @@ def test_servers_on_their_own_schedules_settle_while_users_come_and_go(problem, 
     assert theorem1_residual(remaining, steps[-1]) < 1e-3
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(problem=problems())
 def test_the_last_step_leaves_nobody_with_less(problem):
     before = psdsf(problem)
@@ -272,7 +271,7 @@ def test_theorem_1_notices_what_was_not_divided(problem, part):
     assert theorem1_residual(problem, tasks * 2) == np.inf
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=20)
 @given(problem=problems(max_tenants=4, max_classes=3, bounded=False))
 def test_sweeps_are_the_plain_sweeps(problem):
     plain = np.array([[float(each) for each in row] for row in PlainPsdsf(problem).sweeps(6)])

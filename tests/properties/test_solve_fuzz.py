@@ -18,16 +18,13 @@ from hypothesis import strategies as st
 import placement
 from controller.cli.problems import solve
 from placement.mechanisms import MECHANISMS
-from tests.sample import examples
 
 #: Placed in milliseconds whatever the problem; `optimal` searches.
 POLICIES = tuple(name for name in placement.POLICIES if name != "optimal")
 
 policies = st.sampled_from(POLICIES)
 anything = st.sampled_from([*placement.POLICIES, *MECHANISMS])
-bounded = settings(
-    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+bounded = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Ended(NamedTuple):

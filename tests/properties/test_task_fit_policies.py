@@ -13,7 +13,6 @@ from placement.policies.tsf_fit import tsf_fit
 from tests.builders import a_snapshot
 from tests.plain import task_fits as plain
 from tests.properties.strategies import snapshots
-from tests.sample import examples
 
 POLICIES = pytest.mark.parametrize("name", ["psdsf_fit", "tsf_fit"])
 
@@ -24,7 +23,7 @@ def place(snapshot, name):
 
 
 @POLICIES
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(snapshot=snapshots(max_hosts=6, max_requests=6, max_count=12))
 def test_what_a_policy_places_is_what_its_rule_says(name, snapshot):
     expected = getattr(plain, name)(snapshot)

@@ -11,7 +11,6 @@ from placement import Budget, check_allocation, policy_by_name
 from tests.plain import whole_vms as plain
 from tests.properties.strategies import contended_snapshots, snapshots
 from tests.properties.subjects import about, contains
-from tests.sample import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 CLUSTERS = snapshots(max_hosts=6, max_requests=6, max_count=12)
@@ -23,7 +22,7 @@ def place(snapshot, name, seed=0, **parameters):
 
 
 @pytest.mark.parametrize("name", ["first_fit_drfh", "drf_pool", "best_fit"])
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(snapshot=CLUSTERS)
 def test_what_a_policy_places_is_what_its_rule_says(name, snapshot):
     expected = getattr(plain, name)(snapshot)
@@ -32,7 +31,7 @@ def test_what_a_policy_places_is_what_its_rule_says(name, snapshot):
 
 
 @pytest.mark.parametrize("name", ["two_choices_drfh", "random_fit"])
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(snapshot=CLUSTERS, seed=SEEDS)
 def test_what_a_random_policy_places_is_what_its_rule_says(name, snapshot, seed):
     expected = getattr(plain, name)(snapshot, np.random.default_rng(seed))
@@ -40,7 +39,7 @@ def test_what_a_random_policy_places_is_what_its_rule_says(name, snapshot, seed)
     assert place(snapshot, name, seed).placed.tolist() == expected
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=200)
 @given(snapshot=CLUSTERS, slots=st.integers(1, 20))
 def test_slots_are_counted_as_fractions_of_the_largest_host(snapshot, slots):
     expected = plain.slots(snapshot, slots)
@@ -54,7 +53,7 @@ def gains(snapshot, objective):
 
 
 @pytest.mark.parametrize("objective", ["first_resource", "vms"])
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 @given(snapshot=snapshots(max_hosts=3, max_requests=3, max_count=3, gangs=True))
 def test_the_optimum_is_what_trying_everything_finds(objective, snapshot):
     value = gains(snapshot, objective)
@@ -72,7 +71,7 @@ def test_the_optimum_is_what_trying_everything_finds(objective, snapshot):
 
 
 @about("a search that was cut")
-@settings(max_examples=examples(40))
+@settings(max_examples=40)
 @given(snapshot=contended_snapshots(max_hosts=8))
 def test_an_optimum_that_was_cut_is_no_worse_than_placing_in_order(snapshot):
     value = gains(snapshot, "first_resource")
@@ -88,7 +87,7 @@ def test_an_optimum_that_was_cut_is_no_worse_than_placing_in_order(snapshot):
 
 
 @pytest.mark.parametrize("objective", ["first_resource", "vms"])
-@settings(max_examples=examples(40))
+@settings(max_examples=40)
 @given(snapshot=snapshots(max_hosts=8, max_requests=6, max_count=20, gangs=True))
 def test_nobody_gives_out_more_than_the_optimum(objective, snapshot):
     value = gains(snapshot, objective)

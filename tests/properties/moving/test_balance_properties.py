@@ -18,7 +18,6 @@ from placement.moving.model import MoveLimits, Plan
 from placement.moving.pack import PACK_WORTH, pack
 from tests.properties.moving.uneven_clusters import may_move, moved, uneven_clusters
 from tests.properties.subjects import about, contains
-from tests.sample import examples
 
 LIMITS = st.builds(
     MoveLimits,
@@ -135,7 +134,7 @@ def test_balancing_ends_even_if_nobody_rests(running, skewness):
 
 @pytest.mark.parametrize("ruled", [False, True])
 @about("moves that balance", least=0.3)
-@settings(max_examples=examples(80))
+@settings(max_examples=80)
 @given(data=st.data(), price=PRICES, skewness=SKEWNESS)
 def test_without_second_thoughts_it_is_the_steepest_response_each_time(
     ruled, data, price, skewness
@@ -238,7 +237,7 @@ def test_shares_stand_still_and_the_same_plan_is_made_again(running, limits):
 
 
 @about("hosts that are emptied", least=0.1)
-@settings(max_examples=examples(120))
+@settings(max_examples=120)
 @given(running=uneven_clusters(), price=PRICES, limits=LIMITS)
 def test_packing_empties_each_host_that_it_takes_vms_from(running, price, limits):
     worth = dataclasses.replace(PACK_WORTH, price_per_gib=price)

@@ -28,7 +28,6 @@ from placement.rules.within_allowances import WithinAllowances
 from placement.rules.zones import InZones, Zone
 from tests.builders import a_snapshot
 from tests.properties.strategies import snapshots
-from tests.sample import examples
 
 
 def within(snapshot: Snapshot, *limits: tuple[Sequence[int], int | None, int]) -> Snapshot:
@@ -239,7 +238,7 @@ def limited_snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @pytest.mark.parametrize("policy", ["fuga", "best_fit_drfh", "best_fit_hdrf", "first_fit"])
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(snapshot=limited_snapshots())
 def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
     policy: str, snapshot: Snapshot
@@ -259,7 +258,7 @@ def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
 
 
 @pytest.mark.parametrize("policy", ["fuga", "best_fit_drfh", "random_fit"])
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(snapshot=snapshots(gangs=True))
 def test_limits_with_room_for_everything_change_nothing(policy: str, snapshot: Snapshot) -> None:
     everybody = tuple(range(len(snapshot.weight)))

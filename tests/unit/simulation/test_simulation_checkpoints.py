@@ -23,7 +23,6 @@ from simulation.sites.hosts import Happening, HostEvent, SimHost
 from simulation.slots.engine import Engine
 from simulation.slots.moving.asked import Balance, MovePrice, Moving, Roll, Room
 from simulation.traces.wishes import Wishes
-from tests.sample import examples
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 pytestmark = pytest.mark.slow
@@ -211,7 +210,7 @@ def test_a_damaged_checkpoint_is_refused_wherever_it_is_cut_or_changed(
                 assert str(path) in problem
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=300))
 def test_no_bytes_do_harm(content: bytes) -> None:
     for body in (content, len(content).to_bytes(8, "little") + content):
