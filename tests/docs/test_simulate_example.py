@@ -42,6 +42,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
+@pytest.mark.long
 def test_the_example_prints_the_table_of_the_guide(results: tuple[Path, str]) -> None:
     guide, _ = split((ROOT / "docs" / "simulate.md").read_text("utf-8"))
     (shown,) = (block.text for block in guide if "VMs requested" in block.text)

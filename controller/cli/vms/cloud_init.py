@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from typing import Final
 
 import yaml
 
@@ -18,6 +19,7 @@ _FORMS = (
 _CONFIG = "#cloud-config"
 _MIME = b"mime-version:"
 _GZIP = b"\x1f\x8b"
+_DEEPEST: Final = 100  #: each level costs a parser as much as all above it
 #: libyaml where PyYAML has it: the same grammar, and 64 KiB take no time.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -42,8 +44,16 @@ def _has_form(content: bytes) -> bool:
 
 def _why_no_config(content: bytes) -> str | None:
     """Parse YAML without making anything of it: a name of a tenant's may stand for much."""
+    events, depth = [], 0
     try:
-        events = list(yaml.parse(content.decode(), Loader=_LOADER))
+        for event in yaml.parse(content.decode(), Loader=_LOADER):
+            events.append(event)
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > _DEEPEST:
+                return f"is nested more than {_DEEPEST} deep"
     except UnicodeDecodeError as error:
         return f"is not UTF-8 at byte {error.start}"
     except yaml.MarkedYAMLError as error:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case
 
 from registry import Registry
+from tests import sample
 from tests.fuzzing import SCHEMA, Served, served_with_content
 from tests.sample import examples
 
@@ -27,7 +28,7 @@ def generated(most: int, *, each_bound: bool = True) -> settings:
         deadline=None,
         derandomize=True,
         database=None,
-        phases=[Phase.explicit, Phase.generate] if each_bound else [Phase.generate],
+        phases=[Phase.explicit] * (each_bound and not sample.wanted()) + [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
 

@@ -129,6 +129,7 @@ def files_of(runs: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_a_fleet_writes_what_one_machine_writes_though_a_worker_dies(fleet: Fleet) -> None:
     mark = fleet.shared.parent / "stopped"
     study = fleet.start(

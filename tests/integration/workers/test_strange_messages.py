@@ -262,6 +262,7 @@ def test_a_flood_of_well_formed_messages_is_bounded(on_redis: OnRedis, tmp_path:
         found.works()
 
 
+@pytest.mark.long
 def test_10_000_strange_files_in_the_broker_s_folder(in_folder: Attacked) -> None:
     in_folder.works()
     before = in_folder.most_memory_kib()

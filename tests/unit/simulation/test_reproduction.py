@@ -106,6 +106,7 @@ def test_only_a_number_that_must_agree_makes_an_item_wrong(number: Number, is_wr
     assert Finished(told=found, seconds=0.0).is_wrong == is_wrong
 
 
+@pytest.mark.long
 def test_all_quick_has_data_plots_and_verdicts_and_is_the_same_again(tmp_path: Path) -> None:
     """One test, so that what takes longest runs once, whoever runs the tests side by side."""
     out, again = tmp_path / "out", tmp_path / "again"

@@ -31,7 +31,7 @@ CONFIG = b"#cloud-config\npackages: [nginx]\n"
         (b"#cloud-config\nnginx\n", "no settings"),
         (b"#cloud-config\na: \xff\n", "not UTF-8 at byte 17"),
         (b"#cloud-config\na: \x07\n", "no YAML"),
-        (b"#cloud-config\n" + b"[" * 60000, "no YAML"),
+        (b"#cloud-config\n" + b"[" * 60000, "nested more than 100 deep"),
         (b"packages: [nginx]\n", "first lines"),
         (b"# cloud-config\n", "first lines"),
         (b"", "first lines"),
