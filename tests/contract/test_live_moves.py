@@ -71,6 +71,7 @@ def test_the_volumes_of_the_source_stay_until_they_are_removed_there(grounds: Gr
     assert not grounds.destination.volumes() & {wanted.volume, str(wanted.seed_volume)}
 
 
+@pytest.mark.long
 def test_what_moved_is_defined_at_the_destination_and_starts_there(grounds: Grounds) -> None:
     spec = grounds.running(seed=True)
     wanted = grounds.arriving(spec)
@@ -108,6 +109,7 @@ def test_what_arrives_is_seen_with_its_own_mark_from_the_first_moment(grounds: G
     assert (here.mark, here.state, here.paused_by_move) == (spec.mark, RUNNING, False)
 
 
+@pytest.mark.long
 def test_what_a_teller_raises_aborts_the_move_and_is_raised(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
@@ -123,6 +125,7 @@ def test_what_a_teller_raises_aborts_the_move_and_is_raised(grounds: Grounds) ->
     assert grounds.states(spec) == (None, RUNNING)
 
 
+@pytest.mark.long
 def test_a_move_past_its_deadline_is_aborted(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=4)
@@ -222,6 +225,7 @@ def test_what_is_missing_at_the_destination_leaves_the_guest_alone(
     assert grounds.states(spec) == (RUNNING, None)
 
 
+@pytest.mark.long
 def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
@@ -318,6 +322,7 @@ def test_a_move_is_cancelled_with_the_process_that_asked_for_it(real: Grounds) -
     mover.close()
 
 
+@pytest.mark.long
 @pytest.mark.qemu
 def test_an_address_that_leads_nowhere_leaves_the_guest_alone(real: Grounds) -> None:
     spec = real.running()
@@ -345,6 +350,7 @@ def test_a_host_that_is_not_there_is_told_by_its_uri(real: Grounds) -> None:
     assert real.states(spec) == (RUNNING, None)
 
 
+@pytest.mark.long
 def test_a_seed_goes_by_the_name_of_the_assignment(grounds: Grounds) -> None:
     spec = grounds.running(seed=True)
     wanted = grounds.arriving(spec)

@@ -156,6 +156,7 @@ def test_a_request_that_starves_is_let_in_by_a_move(fuga, tmp_path):
     fuga.cli("rm", "on", "db", "--wait")
 
 
+@pytest.mark.long
 def test_a_browser_types_on_a_real_guests_console(fuga):
     fuga.cli("request", "small", "--tenant", "a", "--name", "typed", "--wait")
     with fuga.client() as client:

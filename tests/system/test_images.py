@@ -68,6 +68,7 @@ def fuga(lab, site, tmp_path_factory):
         yield fuga
 
 
+@pytest.mark.long
 def test_guests_boot_from_an_image_that_was_added_and_it_goes_when_they_are_gone(
     lab: LabCluster, fuga: RunningFuga
 ) -> None:

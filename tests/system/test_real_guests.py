@@ -122,6 +122,7 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
     fuga.cli("key", "remove", "laptop")
 
 
+@pytest.mark.long
 def test_the_guests_of_a_drained_host_move_while_they_run(lab, fuga):
     fuga.cli("request", "tiny", "-n", "4", "--name", "stay", "--tenant", "a", "--wait")
     with fuga.client() as operator:

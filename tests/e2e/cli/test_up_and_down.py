@@ -122,6 +122,7 @@ def test_what_does_not_fit_ends_a_wait_with_3_and_the_reason(fuga: RunningFuga) 
     assert "hosts" in explained.stdout
 
 
+@pytest.mark.long
 def test_room_is_reserved_and_drawn_on(fuga: RunningFuga) -> None:
     asked = ("reserve", "small", "-n", "2", "--for", "2h", "--name", "launch", "--tenant", "a")
     assert "there will be room" in fuga.cli(*asked).stdout
@@ -259,6 +260,7 @@ def test_processes_end_when_up_is_killed_and_up_goes_on(tmp_path: Path) -> None:
         fuga.down()
 
 
+@pytest.mark.long
 def test_own_hosts_that_do_not_answer_stay_enrolling_with_their_error(tmp_path: Path) -> None:
     file = tmp_path / "hosts.toml"
     file.write_text('[[host]]\nname = "kvm-1"\nuri = "qemu+tls://127.0.0.1:9/system"\n')
