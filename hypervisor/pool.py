@@ -51,7 +51,7 @@ class HostConnections:
     def use(
         self, uri: str, credential: Credential | None = None, machine: str | None = None
     ) -> Iterator[HostConnection]:
-        """Lend a connection that nobody else uses meanwhile; see `HostConnection`."""
+        """Lend a connection to one thread at a time; see `HostConnection`."""
         connection = self._take(uri, credential, machine)
         try:
             yield connection

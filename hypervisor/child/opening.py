@@ -48,16 +48,23 @@ def open_host(
     """
     conn = _open(uri, credential)
     if machine is not None:
-        found = domain_xml.machine_uuid(conn.getCapabilities())
-        if found is not None and found != machine:
+        try:
+            _refuse_another(conn, uri, machine)
+        except BaseException:
             with contextlib.suppress(libvirt.libvirtError):
                 conn.close()
-            raise HostUnreachableError(
-                uri,
-                f"machine {found} answers at its address, and its own is {machine}: fuga doctor"
-                " --hosts says what to do",
-            )
+            raise
     return conn
+
+
+def _refuse_another(conn: libvirt.virConnect, uri: str, machine: str) -> None:
+    found = domain_xml.machine_uuid(conn.getCapabilities())
+    if found is not None and found != machine:
+        raise HostUnreachableError(
+            uri,
+            f"machine {found} answers at its address, and its own is {machine}: fuga doctor"
+            " --hosts says what to do",
+        )
 
 
 def _open(uri: str, credential: Credential | None) -> libvirt.virConnect:

@@ -42,7 +42,7 @@ _OF_READING: Final = frozenset(
     }
 )
 #: The table of processes that run now: in a backup they would be dead ones, late for a day.
-_OF_NOW: Final = "processes"
+_LEFT_OUT: Final = "processes"
 _HAS_TABLE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 _PACKAGE: Final = "PostgreSQL's client programs of the server's version or newer"
 
@@ -66,7 +66,7 @@ def backup(database_url: str, file: Path) -> None:
         else:
             try:
                 options = ("--format=custom", "--no-owner", "--no-acl")
-                _run("pg_dump", url, *options, f"--exclude-table-data={_OF_NOW}", f"-f{beside}")
+                _run("pg_dump", url, *options, f"--exclude-table-data={_LEFT_OUT}", f"-f{beside}")
             except BackupError as error:
                 raise BackupError(f"{file} is not made: {error}") from error
 
@@ -190,8 +190,8 @@ def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:
         with closing(_opened_to_fill(beside, target)) as taken:
             try:
                 given.backup(taken)
-                if taken.execute(_HAS_TABLE, (_OF_NOW,)).fetchone():
-                    taken.execute(f"DELETE FROM {_OF_NOW}")  # noqa: S608 - a constant
+                if taken.execute(_HAS_TABLE, (_LEFT_OUT,)).fetchone():
+                    taken.execute(f"DELETE FROM {_LEFT_OUT}")  # noqa: S608 - a constant
                     taken.commit()
                 taken.execute("PRAGMA journal_mode = DELETE")
                 (found,) = taken.execute("PRAGMA integrity_check").fetchone()

@@ -53,9 +53,11 @@ def differences(processes: list[Mapping[str, Any]]) -> Iterator[Finding]:
             deciding = [
                 value for value, some in who.items() if any(p["kind"] == _CONTROL for p in some)
             ]
-            told = "; ".join(f"{value or 'not set'}: {_some(some)}" for value, some in who.items())
+            values = "; ".join(
+                f"{value or 'not set'}: {_some(some)}" for value, some in who.items()
+            )
             well = len(deciding) < 2
-            yield Finding("settings", well, f"{name} differs: {told}", note=True)
+            yield Finding("settings", well, f"{name} differs: {values}", note=True)
     if len(processes) > 1:
         yield Finding("settings", True, f"of the API and {len(processes) - 1} processes compared")
 

@@ -66,7 +66,7 @@ def release_sentence(found: Mapping[str, Any]) -> str | None:
     if ours is None or not others:
         return None
     named = ", ".join(f"{each['name']} {each.get('release') or 'an older one'}" for each in others)
-    return f"the API runs {ours}, and others another release: {named}. Start these anew"
+    return f"the API runs {ours}, and others another release: {named}. Restart them"
 
 
 def _tell(found: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ def _has_form(content: bytes) -> bool:
 
 
 def _why_no_config(content: bytes) -> str | None:
-    """Parse YAML without making anything of it: a name of a tenant's may stand for much."""
+    """Parse YAML, and resolve no alias: few bytes may stand for many."""
     events, depth = [], 0
     try:
         for event in yaml.parse(content.decode(), Loader=_LOADER):

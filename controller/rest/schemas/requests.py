@@ -225,7 +225,9 @@ class VmsQuery(SearchQuery):
     address: Annotated[str, Field(max_length=15)] | None = Field(
         None, description="IPv4 address that fuga gave to it."
     )
-    mac: Annotated[str, Field(max_length=17)] | None = None
+    mac: Annotated[str, Field(max_length=17)] | None = Field(
+        None, description="MAC of its card, also of a VM that is gone (with include_deleted)."
+    )
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False
 

@@ -48,7 +48,11 @@ def test_a_process_tells_that_it_lives_is_ready_and_how_it_is(where: str, tmp_pa
     assert ready.json()["checks"] == {"database": {"ok": True, "message": "it answers"}}
     assert metrics.headers["content-type"].startswith("text/plain; version=")
     [info] = [each for each in metrics.text.splitlines() if each.startswith("fuga_build_info{")]
-    for label in ('process="worker"', f'version="{engine_version()}"', f'commit="{commit()}"'):
+    for label in (
+        'process="worker"',
+        f'version="{engine_version()}"',
+        f'commit="{commit() or ""}"',
+    ):
         assert label in info
     assert other.status_code == 404
     assert not (tmp_path / "m.sock").exists()
