@@ -37,8 +37,9 @@ class KeepingSpare:
     Before the policy decides, what the VMs of each failure domain would need
     elsewhere is taken out of what is free (`placement.moving.spare.Spare.kept`);
     afterwards, of each domain that no longer holds because of what was placed on its
-    own hosts, VMs wait, the last request first, until it does. A domain that did not
-    hold before keeps nobody waiting. It goes around all other rules.
+    own hosts, or joined a group or a spread of its VMs, VMs wait, the last request
+    first, until it does. A domain that did not hold before keeps nobody waiting. It
+    goes around all other rules.
 
     Parameters
     ----------
@@ -90,11 +91,15 @@ class KeepingSpare:
     def _kept_to(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
         """Return what stays placed so that every domain that held still does."""
         dropped: set[int] = set()
+        domains_of = self._domains_of_rules()
         while True:
             after = with_placed(self._running, snapshot, placed)
-            touched = np.unique(self._domain[placed[:, 1]])
-            touched = touched[touched >= 0]
-            touched = touched[before.holds[touched]]
+            rows_of: dict[int, list[int]] = {}
+            for row, (request, host) in enumerate(placed[:, :2].tolist()):
+                for domain in {int(self._domain[host]), *domains_of.get(request, ())}:
+                    if domain >= 0 and before.holds[domain]:
+                        rows_of.setdefault(domain, []).append(row)
+            touched = np.array(sorted(rows_of), dtype=np.int64)
             now = spare(
                 after,
                 self._domain,
@@ -108,15 +113,11 @@ class KeepingSpare:
                 return placed
             # The last request first: it stands behind all others in line.
             counts = placed[:, 2].copy()
-            of_row = np.where(placed[:, 2] > 0, self._domain[placed[:, 1]], -1)
-            last = {
-                domain: int(placed[of_row == domain, 0].max(initial=-1))
-                for domain in failed.tolist()
-            }
+            last = {domain: int(placed[rows_of[domain], 0].max()) for domain in failed.tolist()}
             # Of those that fail half give way at a time: that may be room for the others.
             giving = sorted(last, key=lambda domain: (-last[domain], -domain))
             for domain in giving[: (len(giving) + 1) // 2]:
-                rows = np.flatnonzero(of_row == domain)
+                rows = np.array(rows_of[domain], dtype=np.int64)
                 rows = rows[np.argsort(-placed[rows, 0], kind="stable")]
                 # Half of what is left each time: a domain without new VMs holds as before.
                 drop = (int(counts[rows].sum()) + 1) // 2
@@ -130,6 +131,22 @@ class KeepingSpare:
             dropped.update(np.flatnonzero(short).tolist())
             counts[np.isin(placed[:, 0], list(dropped))] = 0
             placed = np.column_stack([placed[:, :2], counts])[counts > 0]
+
+    def _domains_of_rules(self) -> dict[int, set[int]]:
+        """Return the domains whose VMs share a hard group or a spread with each request."""
+        running = self._running
+        found: dict[int, set[int]] = {}
+        rules = [(group.vms, group.requests) for group in running.groups if group.hard]
+        rules += [
+            (spread.vms, (spread.request,))
+            for spread in running.spreads
+            if spread.request is not None
+        ]
+        for vms, requests in rules:
+            for request in requests:
+                domains = self._domain[running.host[list(vms)]]
+                found.setdefault(request, set()).update(domains.tolist())
+        return found
 
 
 def kept_spare(running: Running, domain: IntArray) -> IntArray:

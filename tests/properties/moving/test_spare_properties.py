@@ -170,6 +170,24 @@ def test_two_hosts_keep_each_others_vms_room() -> None:
     }
 
 
+def test_a_vm_that_takes_the_only_place_that_a_rule_leaves_waits() -> None:
+    """Host 1 fails by itself as far as spare goes, and has room; the rule leaves no other place."""
+    running = a_running(
+        host=[0],
+        capacity=[(4, 8192)] * 2,
+        requests=[(1, 1024)],
+        count=[1],
+        groups=[RunningGroup(apart=True, hard=True, vms=(0,), requests=(0,))],
+    )
+    running = as_of_a_round(running)
+    policy = KeepingSpare(policy_by_name("first_fit", {}), running, np.array([0, -1]))
+
+    allocation = policy.place(running.snapshot, np.random.default_rng(0), Budget(None))
+
+    assert not len(allocation.placed)
+    assert [(left.count, left.reason) for left in allocation.left_out] == [(1, Reason.KEPT_SPARE)]
+
+
 def test_a_host_that_could_not_fail_before_keeps_nobody_waiting() -> None:
     running = a_running(
         host=[0] * 3 + [1] * 3, capacity=[(4, 8192)] * 2, requests=[(1, 1024)], count=[2]
