@@ -173,12 +173,18 @@ def steepest(running, worth, skewness):
             price = state.carried_mib[vm] * (worth.price_per_gib / 1024)
             without = capacity[source] - state.room[source] - demand
             leaving = (cost[source] - term.of(without, capacity[source])) - price
-            for host in range(len(state.receives)):
-                if may_move(state, vm, host):
-                    used = capacity[host] - state.room[host] + demand
-                    net = (cost[host] - term.of(used, capacity[host])) + leaving
-                    if net > best[0] or (net == best[0] and not best[1]):
-                        best = (net, (vm, host))
+            # Hosts are compared before what leaving gains is added: that would round small
+            # differences of theirs away.
+            entering = [
+                (cost[host] - term.of(capacity[host] - state.room[host] + demand, capacity[host]))
+                if may_move(state, vm, host)
+                else -math.inf
+                for host in range(len(state.receives))
+            ]
+            host = int(np.argmax(entering))
+            net = entering[host] + leaving
+            if net > best[0] or (net == best[0] and not best[1]):
+                best = (net, (vm, host))
         if not best[1]:
             return made
         made.append(best[1])
