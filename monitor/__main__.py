@@ -17,6 +17,7 @@ from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError, SettingsError
 from service import Check, ProcessMetrics, beating, database_check, listening
+from service.certificates import watching_certificates
 from service.process_log import begin_log
 from service.settings_names import load
 
@@ -52,6 +53,7 @@ def main() -> int:
         with (
             listening(settings.metrics_address("monitor"), metrics, ready=ready),
             beating(registry, "monitor", name, ready=ready, settings=settings),
+            watching_certificates(settings, metrics, monitor.certificate_ends),
         ):
             log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
             monitor.run(stop)

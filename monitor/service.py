@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -24,6 +25,12 @@ from monitor.ways import Way, Ways, key_of, may_stay
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check
+from service.certificates import (
+    CertificateEnd,
+    ends_of_credentials,
+    ends_of_servers,
+    server_of_host,
+)
 
 log: Final = structlog.get_logger(__name__)
 
@@ -87,6 +94,15 @@ class Monitor:
             count = len(self._watches)
             return Check("polling", False, f"polls of {late} of {count} hosts are late")
         return Check("polling", True, f"{len(self._watches)} hosts are polled")
+
+    def certificate_ends(self) -> Iterator[CertificateEnd]:
+        """Yield when the certificates end that open this monitor's hosts, and those they show."""
+        yield from ends_of_credentials(self._settings.resolved_host_credentials())
+        servers = (
+            server_of_host(each.host.name, each.host.uri, each.way.folder)
+            for each in list(self._watches.values())
+        )
+        yield from ends_of_servers(each for each in servers if each is not None)
 
     def run(self, stop: threading.Event) -> None:
         """Watch until ``stop`` is set."""

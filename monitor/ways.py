@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hypervisor import Credential
 from monitor.translate import to_credential
@@ -21,6 +22,11 @@ class Way:
     ssh_host_keys: tuple[str, ...]
     credential: Credential | None
     locked_out: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the files that open the host, if any."""
+        return None if self.credential is None else Path(self.credential.folder)
 
 
 class Ways:

@@ -24,6 +24,7 @@ from registry.work import Due
 from service import Check, ProcessMetrics, beating, database_check, listening
 from service.broker.inbox import Inbox
 from service.broker.redis_inbox import reading_redis
+from service.certificates import ends_of_credentials, watching_certificates
 from service.settings import celery_config
 from workers.broker import reading_the_filesystem
 from workers.console_threads import ConsoleThreads
@@ -158,6 +159,11 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
         with (
             listening(settings.metrics_address("worker"), metrics, ready=ready),
             beating(context.registry, "worker", context.owner, ready=ready, settings=settings),
+            watching_certificates(
+                settings,
+                metrics,
+                lambda: ends_of_credentials(settings.resolved_host_credentials()),
+            ),
         ):
             log.info("worker_started", owner=context.owner, threads=threads)
             worker.start()

@@ -42,6 +42,7 @@ from registry.ground import checkpoint
 from registry.hosts import OnFailure
 from registry.rounds import Lease
 from service import Check, ProcessMetrics, beating, database_check, listening
+from service.certificates import watching_certificates
 from service.process_log import begin_log
 
 log = structlog.get_logger()
@@ -372,6 +373,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         with (
             listening(settings.metrics_address("control"), metrics, ready=ready),
             beating(registry, "control", holder, ready=ready, settings=settings),
+            watching_certificates(settings, metrics),
         ):
             loop.run(stop)
     finally:

@@ -39,6 +39,7 @@ from registry import Registry, RegistryError, SettingsError
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore, remove_files_of_removed
 from service import ProcessMetrics, database_check, listening
+from service.certificates import watching_certificates
 from service.process_log import begin_log
 from service.settings_in_force import settings_in_force
 
@@ -95,6 +96,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         with (
             listen_on(settings.listen) as listener,
             listening(address, metrics, ready=lambda: [database_check(registry)]),
+            watching_certificates(settings, metrics),
             ExitStack() as stack,
         ):
             app = _application(registry, settings, metrics)

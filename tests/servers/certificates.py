@@ -22,18 +22,19 @@ class Authority:
     """Vouches for servers and clients; files lie in its folder."""
 
     folder: Path
+    days: int = 30  #: of what it signs
 
     @property
     def certificate(self) -> Path:
         return self.folder / "ca.pem"
 
     @classmethod
-    def make(cls, folder: Path) -> Authority:
+    def make(cls, folder: Path, days: int = 30) -> Authority:
         folder.mkdir(parents=True)
-        made = cls(folder)
+        made = cls(folder, days)
         _openssl(
             "req", "-x509", *_KEY, "-keyout", str(folder / "ca.key"), "-out",
-            str(made.certificate), "-days", "30", "-subj", f"/CN={folder.name}",
+            str(made.certificate), "-days", str(days), "-subj", f"/CN={folder.name}",
             "-addext", "keyUsage=critical,keyCertSign,cRLSign",
         )  # fmt: skip
         return made
@@ -56,7 +57,7 @@ class Authority:
         _openssl("req", *_KEY, "-keyout", str(pair.key), "-out", str(request), *subject)
         _openssl(
             "x509", "-req", "-in", str(request), "-CA", str(self.certificate), "-CAkey",
-            str(self.folder / "ca.key"), "-CAcreateserial", "-days", "30", "-out",
+            str(self.folder / "ca.key"), "-CAcreateserial", "-days", str(self.days), "-out",
             str(pair.certificate), "-extfile", str(extensions),
         )  # fmt: skip
         pair.key.chmod(0o600)

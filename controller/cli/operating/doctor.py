@@ -6,7 +6,7 @@ import difflib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -18,6 +18,10 @@ from controller.calling.session import Session, with_session
 from controller.calling.settings import load_as, load_settings
 from controller.cli.extras import MissingExtraError, need_hosts
 from controller.cli.operating.differences import tell_differences
+from controller.cli.operating.doctor_certificates import (
+    certificate_findings,
+    credential_findings,
+)
 from controller.cli.operating.doctor_failures import failure_findings
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import confinement, openness
@@ -36,17 +40,14 @@ from controller.cli.operating.status import (
 from controller.client.errors import ApiError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, field, print_json, print_table
-from controller.terminal.times import clock
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
     from controller.settings import ControllerSettings
-    from registry.hosts import HostCredentials, OnFailure
+    from registry.hosts import OnFailure
 
 
-#: A certificate that ends sooner is to be replaced.
-_CERTIFICATES_LAST: Final = timedelta(days=30)
 #: What is late, as the doctor calls it.
 _DONE_BY: Final = {"decide": "control centre", "build": "workers", "look": "monitors"}
 _NO_ERROR: Final = "no error recorded; check that the monitor runs"
@@ -100,7 +101,8 @@ def doctor(
         *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
         *_state(settings.state_dir),
         *_extras(),
-        *_host_credentials(settings.resolved_host_credentials(), datetime.now(UTC)),
+        *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),
+        *certificate_findings(session, settings, datetime.now(UTC)),
         *_hosts(session, OnFailure(settings.on_failure)),
         *_logins(session, settings),
     ]
@@ -215,29 +217,6 @@ def _state(folder: Path) -> Iterator[Finding]:
         yield Finding("credentials", False, f"others may read {path}: chmod 600 {path}")
     else:
         yield Finding("credentials", True, f"{path} is readable by its owner alone")
-
-
-def _host_credentials(store: HostCredentials, now: datetime) -> Iterator[Finding]:
-    """Check the host credentials that lie on this machine."""
-    from registry import HostCredentialError  # noqa: PLC0415
-
-    for name in store.names():
-        about = f"credential {name}"
-        openings = store.openings(name)
-        if not openings:
-            yield Finding(about, False, "its folder holds no files for TLS or SSH")
-        for opening in openings:
-            try:
-                store.check(name, opening)
-                ends_at = store.end_of_validity(name) if opening == "tls" else None
-            except HostCredentialError as error:
-                yield Finding(about, False, f"{opening}: {error.reason}")
-                continue
-            if ends_at is None:
-                yield Finding(about, True, f"{opening}: valid")
-            else:
-                well = ends_at - now > _CERTIFICATES_LAST
-                yield Finding(about, well, f"{opening}: a certificate ends at {clock(ends_at)}")
 
 
 def _lab_uris() -> tuple[str, ...]:

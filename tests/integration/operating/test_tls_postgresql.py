@@ -8,12 +8,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from pydantic import SecretStr
 
 from registry import Registry, RegistryUnavailableError, upgrade
+from service.certificates import ends_by_settings
+from service.settings import SharedSettings
 from tests.raw_sql import raw_sql
 from tests.servers.certificates import Authority
 from tests.servers.ports import a_quiet_port
@@ -107,3 +111,15 @@ def test_a_client_without_a_certificate_is_refused(server: TlsServer) -> None:
 def test_a_plain_connection_is_refused(server: TlsServer) -> None:
     with pytest.raises(RegistryUnavailableError, match="no encryption"):
         Registry.connect(server.url(sslmode="disable"))
+
+
+def test_when_the_servers_certificate_ends_is_read_without_a_login(
+    server: TlsServer,
+) -> None:
+    settings = SharedSettings(database_url=SecretStr(server.url()))
+
+    found = {each.of: each for each in ends_by_settings(settings)}
+
+    assert sorted(found) == ["authority of the database", "client of the database", "database"]
+    assert found["database"].at == f"127.0.0.1:{server.port}"
+    assert all(each.ends_soon(datetime.now(UTC)) for each in found.values())

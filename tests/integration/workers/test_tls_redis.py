@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ import pytest
 from celery import Celery
 from pydantic import SecretStr
 
+from service.certificates import TlsServer, end_of_server
 from service.settings import SharedSettings, celery_config
 from tests.servers.certificates import Authority
 from tests.servers.ports import a_quiet_port
@@ -118,3 +120,19 @@ def test_who_has_no_password_is_refused(redis: TlsRedis, user: str) -> None:
 
 def test_the_system_s_authorities_do_not_vouch_for_ours(redis: TlsRedis, tmp_path: Path) -> None:
     assert "certificate verify failed" in why_not(redis.app(ssl_ca_certs=None)).lower()
+
+
+def test_when_the_servers_certificate_ends_is_read_without_a_login(redis: TlsRedis) -> None:
+    client = redis.ours.client("fuga")
+    server = TlsServer(
+        of="broker",
+        host="127.0.0.1",
+        port=redis.port,
+        certificate=client.certificate,
+        key=client.key,
+    )
+
+    found = end_of_server(server)
+
+    assert found is not None
+    assert found.ends_soon(datetime.now(UTC))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.operating.doctor import _host_credentials
+from controller.cli.operating.doctor_certificates import credential_findings
 from registry import HostCredentialError
 from registry.hosts import HostCredentials
 from registry.hosts.uris import Opening, opening_of
@@ -198,8 +198,8 @@ def test_the_doctor_looks_at_every_credential_here(tmp_path: Path) -> None:
         (store.folder / name / "id").chmod(mode)
     now = datetime.now(UTC)
 
-    found = {each.about: each for each in _host_credentials(store, now)}
-    earlier = {each.about: each for each in _host_credentials(store, now - timedelta(days=20))}
+    found = {each.about: each for each in credential_findings(store, now)}
+    earlier = {each.about: each for each in credential_findings(store, now - timedelta(days=20))}
 
     assert [name for name, each in sorted(found.items()) if each.well] == ["credential ssh"]
     assert "a certificate ends at 20" in found["credential site"].message

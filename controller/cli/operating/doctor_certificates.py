@@ -1,0 +1,119 @@
+"""What `fuga doctor` finds out about certificates: of processes, servers, hosts and credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from controller.calling.session import Session
+from controller.cli.operating.doctor_register import Finding
+from controller.client.errors import ApiError
+from controller.terminal.errors import CliError
+from controller.terminal.times import clock
+
+if TYPE_CHECKING:
+    from controller.settings import ControllerSettings
+    from registry.hosts import HostCredentials
+    from service.certificates import CertificateEnd, TlsServer
+
+_HTTPS_PORT: Final = 443
+_NAMED: Final = 10
+
+
+def credential_findings(store: HostCredentials, now: datetime) -> Iterator[Finding]:
+    """Check the host credentials that lie on this machine."""
+    from registry import HostCredentialError  # noqa: PLC0415 - slow; `--help` needs none
+    from service.certificates import CERTIFICATES_LAST  # noqa: PLC0415
+
+    for name in store.names():
+        about = f"credential {name}"
+        openings = store.openings(name)
+        if not openings:
+            yield Finding(about, False, "its folder holds no files for TLS or SSH")
+        for opening in openings:
+            try:
+                store.check(name, opening)
+                ends_at = store.end_of_validity(name) if opening == "tls" else None
+            except HostCredentialError as error:
+                yield Finding(about, False, f"{opening}: {error.reason}")
+                continue
+            if ends_at is None:
+                yield Finding(about, True, f"{opening}: valid")
+            else:
+                well = ends_at - now > CERTIFICATES_LAST
+                yield Finding(about, well, f"{opening}: a certificate ends at {clock(ends_at)}")
+
+
+def certificate_findings(
+    session: Session, settings: ControllerSettings, now: datetime
+) -> Iterator[Finding]:
+    """Check when certificates end: of the settings' files, of their servers, and of hosts."""
+    from service.certificates import end_of_server, ends_by_settings  # noqa: PLC0415
+
+    for found in ends_by_settings(settings):
+        yield _finding(found, now)
+    if (api := _api(session)) is not None and (shown := end_of_server(api)) is not None:
+        yield _finding(shown, now)
+    yield from _hosts(session, settings, now)
+
+
+def _finding(found: CertificateEnd, now: datetime) -> Finding:
+    about = f"certificate of {found.of}"
+    if found.ends_at is None:
+        # A server that does not answer is another finding's.
+        is_file = Path(found.at).is_absolute()
+        return Finding(about, not is_file, f"not read at {found.at}: {found.problem}", note=True)
+    return Finding(about, not found.ends_soon(now), f"{found.at}: ends at {clock(found.ends_at)}")
+
+
+def _api(session: Session) -> TlsServer | None:
+    from service.certificates import TlsServer  # noqa: PLC0415
+
+    parts = urlsplit(session.connection.url)
+    if parts.scheme != "https" or not parts.hostname:
+        return None
+    # The file may have been renewed without a reload.
+    return TlsServer(of="API (as served)", host=parts.hostname, port=parts.port or _HTTPS_PORT)
+
+
+def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Iterator[Finding]:
+    from service.certificates import ends_of_servers, server_of_host  # noqa: PLC0415
+
+    try:
+        hosts = list(session.api.items("hosts"))
+    except (ApiError, CliError):  # another finding reports that
+        return
+    store = settings.resolved_host_credentials()
+    servers = [
+        server_of_host(
+            each["name"],
+            each["uri"],
+            store.folder / each["credential"] if each.get("credential") else None,
+        )
+        for each in hosts
+        if each["admin"] != "retired"
+    ]
+    found = list(ends_of_servers(each for each in servers if each is not None))
+    for each in found:
+        if each.ends_soon(now):
+            yield _finding(each, now)
+    read = [each for each in found if each.ends_at is not None]
+    lasting = [each.ends_at for each in read if each.ends_at and not each.ends_soon(now)]
+    if lasting:
+        count = f"{len(lasting)} of {len(found)} hosts"
+        yield Finding(
+            "certificates of hosts", True, f"{count}: the first ends at {clock(min(lasting))}"
+        )
+    unread = [each.of.removeprefix("host ") for each in found if each.ends_at is None]
+    if unread:
+        named = ", ".join(unread[:_NAMED]) + (" …" if len(unread) > _NAMED else "")
+        yield Finding(
+            "certificates of hosts",
+            True,
+            f"not read from this machine of {len(unread)} hosts: {named}. Monitors read them, too"
+            " (fuga_certificate_ends_seconds)",
+            note=True,
+        )

@@ -1,0 +1,295 @@
+"""When certificates end: those in files of this process, and those that its servers show."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+from cryptography import x509
+from prometheus_client import Gauge
+
+from registry import HostCredentialError
+from registry.hosts import HostCredentials, Opening, opening_of
+from service.metrics import ProcessMetrics
+from service.settings import SharedSettings
+
+log: Final = structlog.get_logger(__name__)
+
+#: A certificate that ends sooner is to be replaced.
+CERTIFICATES_LAST: Final = timedelta(days=30)
+LIBVIRT_TLS_PORT: Final = 16514
+_POSTGRES_PORT: Final = 5432
+_REDIS_PORT: Final = 6379
+_TIMEOUT_S: Final = 3.0
+_EVERY_S: Final = 3600.0
+_AT_ONCE: Final = 16
+#: PostgreSQL's SSLRequest: its length and its code.
+_SSL_REQUEST: Final = struct.pack("!II", 8, 80877103)
+#: A file with more authorities is a public collection, some of which have always just ended.
+_MOST_AUTHORITIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateEnd:
+    """Whose certificate it is, where it was found, and when it ends or why that is unknown."""
+
+    of: str
+    at: str
+    ends_at: datetime | None = None
+    problem: str | None = None
+
+    def ends_soon(self, now: datetime) -> bool:
+        """Return whether it has to be replaced by now."""
+        return self.ends_at is not None and self.ends_at - now <= CERTIFICATES_LAST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsServer:
+    """A server whose certificate can be looked at, and what this process shows to it."""
+
+    of: str
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+    postgres: bool = False
+
+    @property
+    def at(self) -> str:
+        """Its address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def certificate_files(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
+    """Yield the certificate files that the settings of a process name, with what each is."""
+    for name, of in (
+        ("tls_cert", "API"),
+        ("ca", "authority of the API"),
+        ("oidc_ca", "authority of the provider"),
+    ):
+        if (path := getattr(settings, name, None)) is not None:
+            yield of, path
+    for of, given, names in (
+        ("database", settings.database_url, ("sslcert", "sslrootcert")),
+        ("broker", settings.broker_url, ("ssl_certfile", "ssl_ca_certs")),
+    ):
+        if given is None:
+            continue
+        query = _query(given.get_secret_value())
+        for name, whose in zip(names, ("client of the", "authority of the"), strict=True):
+            path = query.get(name)
+            if path and path != "system":
+                yield f"{whose} {of}", Path(path)
+
+
+def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
+    """Yield database and broker, where the settings reach them by TLS."""
+    if settings.database_url is not None:
+        url = settings.database_url.get_secret_value()
+        parts, query = urlsplit(url), _query(url)
+        host = parts.hostname or query.get("host", "")
+        by_tcp = host and not host.startswith("/") and "," not in host
+        if parts.scheme.startswith("postgres") and by_tcp and query.get("sslmode") != "disable":
+            yield TlsServer(
+                of="database",
+                host=host,
+                port=parts.port or int(query.get("port", _POSTGRES_PORT)),
+                certificate=_path(query.get("sslcert")),
+                key=_path(query.get("sslkey")),
+                postgres=True,
+            )
+    if settings.broker_url is not None:
+        url = settings.broker_url.get_secret_value()
+        parts, query = urlsplit(url), _query(url)
+        if parts.scheme == "rediss" and parts.hostname:
+            yield TlsServer(
+                of="broker",
+                host=parts.hostname,
+                port=parts.port or _REDIS_PORT,
+                certificate=_path(query.get("ssl_certfile")),
+                key=_path(query.get("ssl_keyfile")),
+            )
+
+
+def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None:
+    """Return libvirt's server on a host, opened by the files of a folder; None: it has no TLS."""
+    parts = urlsplit(uri)
+    if opening_of(uri) is not Opening.TLS or not parts.hostname:
+        return None
+    return TlsServer(
+        of=f"host {name}",
+        host=parts.hostname,
+        port=parts.port or LIBVIRT_TLS_PORT,
+        certificate=None if folder is None else folder / "clientcert.pem",
+        key=None if folder is None else folder / "clientkey.pem",
+    )
+
+
+def end_of_file(of: str, path: Path) -> CertificateEnd | None:
+    """Return when the first certificate of a PEM file ends; None of a public collection."""
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except OSError as error:
+        return CertificateEnd(of=of, at=str(path), problem=error.strerror or str(error))
+    except ValueError:
+        return CertificateEnd(of=of, at=str(path), problem="it holds no PEM certificate")
+    if len(found) > _MOST_AUTHORITIES:
+        return None
+    return CertificateEnd(
+        of=of, at=str(path), ends_at=min(each.not_valid_after_utc for each in found)
+    )
+
+
+def end_of_server(server: TlsServer) -> CertificateEnd | None:
+    """Return when the certificate ends that a server shows; None of one that speaks no TLS.
+
+    It is not verified: who connects in earnest does that, and one that has ended must be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if server.certificate is not None:
+        with suppress(OSError, ValueError):  # another finding says what is wrong with them
+            context.load_cert_chain(server.certificate, server.key)
+    try:
+        with socket.create_connection((server.host, server.port), _TIMEOUT_S) as plain:
+            if server.postgres:
+                plain.sendall(_SSL_REQUEST)
+                if plain.recv(1) != b"S":
+                    return None
+            with context.wrap_socket(plain, server_hostname=server.host) as shown:
+                der = shown.getpeercert(binary_form=True) or b""
+        ends_at = x509.load_der_x509_certificate(der).not_valid_after_utc
+    except (OSError, ValueError) as error:
+        return CertificateEnd(of=server.of, at=server.at, problem=str(error))
+    return CertificateEnd(of=server.of, at=server.at, ends_at=ends_at)
+
+
+def ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
+    """Yield the end of each certificate of a process and of its database and broker."""
+    for of, path in certificate_files(settings):
+        if (found := end_of_file(of, path)) is not None:
+            yield found
+    for server in servers_of(settings):
+        if (found := end_of_server(server)) is not None:
+            yield found
+
+
+def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
+    """Yield the end of each credential for TLS: its certificate or the authority in it."""
+    for name in store.names():
+        if Opening.TLS not in store.openings(name):
+            continue
+        of = f"credential {name}"
+        try:
+            yield CertificateEnd(of=of, at=name, ends_at=store.end_of_validity(name))
+        except (HostCredentialError, OSError) as error:
+            yield CertificateEnd(of=of, at=name, problem=str(error))
+
+
+def ends_of_servers(servers: Iterable[TlsServer]) -> Iterator[CertificateEnd]:
+    """Yield the ends of many servers' certificates, some of which may not answer."""
+    with ThreadPoolExecutor(_AT_ONCE, "certificates") as pool:
+        for found in pool.map(end_of_server, servers):
+            if found is not None:
+                yield found
+
+
+class CertificateWatch:
+    """Looks at all certificates of a process now and then, for its metrics and its log."""
+
+    def __init__(
+        self,
+        look: Callable[[], Iterable[CertificateEnd]],
+        metrics: ProcessMetrics,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._look = look
+        self._now = now
+        self._gauge = Gauge(
+            "fuga_certificate_ends_seconds",
+            "Time until a certificate ends; of all hosts', the first (the log names them).",
+            ["of"],
+            registry=metrics.registry,
+        )
+        self._ends: dict[tuple[str, str], datetime] = {}
+
+    def look(self) -> None:
+        """Look once: give the gauge one series for each kind, and log those that end soon.
+
+        A server that does not answer keeps the end that it had.
+        """
+        now = datetime.fromtimestamp(self._now(), UTC)
+        ends: dict[tuple[str, str], datetime] = {}
+        for found in self._look():
+            key = (found.of, found.at)
+            ends_at = found.ends_at or self._ends.get(key)
+            if ends_at is not None:
+                ends[key] = ends_at
+            if found.ends_at is not None and found.ends_soon(now):
+                said = found.ends_at.isoformat()
+                log.warning("certificate_ends_soon", of=found.of, at=found.at, ends_at=said)
+        self._ends = ends
+        first: dict[str, datetime] = {}
+        for (of, _), ends_at in ends.items():
+            # One series for all hosts: 12,500 would be too many.
+            kind = "hosts" if of.startswith("host ") else of
+            first[kind] = min(first.get(kind, ends_at), ends_at)
+        self._gauge.clear()
+        for kind, ends_at in first.items():
+            self._gauge.labels(kind).set_function(self._left_until(ends_at))
+
+    def run(self, over: threading.Event) -> None:
+        """Look every hour until it is over."""
+        while not over.is_set():
+            try:
+                self.look()
+            except Exception:
+                log.exception("certificates_not_read")
+            over.wait(_EVERY_S)
+
+    def _left_until(self, ends_at: datetime) -> Callable[[], float]:
+        end = ends_at.timestamp()
+        return lambda: end - self._now()
+
+
+@contextmanager
+def watching_certificates(
+    settings: SharedSettings,
+    metrics: ProcessMetrics,
+    more: Callable[[], Iterable[CertificateEnd]] = tuple,
+) -> Iterator[None]:
+    """Watch the certificates of a process for the length of a block."""
+
+    def look() -> Iterator[CertificateEnd]:
+        yield from ends_by_settings(settings)
+        yield from more()
+
+    over = threading.Event()
+    watch = CertificateWatch(look, metrics)
+    threading.Thread(target=watch.run, args=(over,), name="certificates", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _query(url: str) -> Mapping[str, str]:
+    return {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

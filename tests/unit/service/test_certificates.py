@@ -1,0 +1,211 @@
+"""When certificates end, read from files and from servers with certificates made here."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from controller.settings import ControllerSettings
+from registry.hosts import HostCredentials
+from service import ProcessMetrics
+from service.certificates import (
+    CertificateEnd,
+    CertificateWatch,
+    TlsServer,
+    end_of_file,
+    end_of_server,
+    ends_by_settings,
+    ends_of_credentials,
+    ends_of_servers,
+    server_of_host,
+)
+from tests.servers.certificates import Authority
+
+SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
+
+
+@contextmanager
+def tls_server(
+    authority: Authority, *, asks: bytes = b"", version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> Iterator[int]:
+    """Serve TLS on a free port to those who show a certificate of the authority."""
+    pair = authority.server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = version
+    context.load_cert_chain(pair.certificate, pair.key)
+    context.load_verify_locations(authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                plain, _ = listener.accept()
+            except OSError:
+                return
+            with plain, suppress(OSError):
+                if asks:
+                    assert plain.recv(64) == asks
+                    plain.sendall(b"S")
+                context.wrap_socket(plain, server_side=True).close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(60)
+
+
+def days_left(found: CertificateEnd | None) -> int | None:
+    assert found is not None
+    return None if found.ends_at is None else round((found.ends_at - datetime.now(UTC)).days)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("certificates") / "ours", days=20)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("asks", [b"", SSL_REQUEST], ids=["tls", "postgresql"])
+def test_a_server_that_demands_a_certificate_shows_when_its_own_ends(
+    ours: Authority, asks: bytes, version: ssl.TLSVersion
+) -> None:
+    client = ours.client("fuga")
+    with tls_server(ours, asks=asks, version=version) as port:
+        server = TlsServer(
+            of="x",
+            host="127.0.0.1",
+            port=port,
+            certificate=client.certificate,
+            key=client.key,
+            postgres=bool(asks),
+        )
+        assert days_left(end_of_server(server)) == 19
+
+
+def test_every_certificate_that_settings_name_is_looked_at(ours: Authority, tmp_path: Path) -> None:
+    long = Authority.make(tmp_path / "long", days=400)
+    client, api = ours.client("fuga"), long.server("api")
+    query = f"sslcert={client.certificate}&sslkey={client.key}&sslrootcert={ours.certificate}"
+    broker = f"ssl_certfile={client.certificate}&ssl_keyfile={client.key}"
+    with tls_server(ours, asks=SSL_REQUEST) as database, tls_server(ours) as redis:
+        settings = ControllerSettings(
+            tls_cert=api.certificate,
+            tls_key=api.key,
+            ca=long.certificate,
+            oidc_ca=ours.certificate,
+            database_url=SecretStr(f"postgresql://fuga@127.0.0.1:{database}/fuga?{query}"),
+            broker_url=SecretStr(
+                f"rediss://:secret@127.0.0.1:{redis}/0?ssl_ca_certs={ours.certificate}&{broker}"
+            ),
+        )
+        found = {each.of: each for each in ends_by_settings(settings)}
+
+    assert {of: days_left(each) for of, each in found.items()} == {
+        "API": 399,
+        "authority of the API": 399,
+        "authority of the provider": 19,
+        "client of the database": 19,
+        "authority of the database": 19,
+        "client of the broker": 19,
+        "authority of the broker": 19,
+        "database": 19,
+        "broker": 19,
+    }
+    soon = {of for of, each in found.items() if each.ends_soon(datetime.now(UTC))}
+    assert soon == found.keys() - {"API", "authority of the API"}
+    assert "secret" not in str(found)
+
+
+def test_of_an_authority_before_its_successor_in_one_file_the_first_end_counts(
+    ours: Authority, tmp_path: Path
+) -> None:
+    long = Authority.make(tmp_path / "long", days=400)
+    both, bundle, none = (tmp_path / name for name in ("both.pem", "bundle.pem", "none.pem"))
+    both.write_bytes(long.certificate.read_bytes() + ours.certificate.read_bytes())
+    bundle.write_bytes(ours.certificate.read_bytes() * 21)
+    none.write_text("hello")
+
+    assert days_left(end_of_file("x", both)) == 19
+    assert end_of_file("x", bundle) is None
+    for path, why in ((none, "no PEM certificate"), (tmp_path / "gone.pem", "No such file")):
+        found = end_of_file("x", path)
+        assert found is not None
+        assert found.problem is not None
+        assert why in found.problem
+
+
+def test_hosts_credentials_and_what_their_libvirt_shows_are_looked_at(
+    ours: Authority, tmp_path: Path
+) -> None:
+    store = HostCredentials(tmp_path / "credentials")
+    folder = store.folder / "site"
+    folder.mkdir(parents=True, mode=0o700)
+    client = ours.client("fuga")
+    for source, name in (
+        (ours.certificate, "cacert.pem"),
+        (client.certificate, "clientcert.pem"),
+        (client.key, "clientkey.pem"),
+    ):
+        shutil.copy(source, folder / name)
+    with tls_server(ours) as port, socket.create_server(("127.0.0.1", 0)) as silent:
+        closed = silent.getsockname()[1]
+        silent.close()
+        servers = [
+            server_of_host(name, uri, folder)
+            for name, uri in (
+                ("a", f"qemu+tls://127.0.0.1:{port}/system"),
+                ("off", f"qemu+tls://127.0.0.1:{closed}/system"),
+                ("ssh", "qemu+ssh://root@127.0.0.1/system"),
+            )
+        ]
+        found = list(ends_of_servers(each for each in servers if each is not None))
+
+    assert [(each.of, days_left(each)) for each in found] == [("host a", 19), ("host off", None)]
+    assert [(each.of, days_left(each)) for each in ends_of_credentials(store)] == [
+        ("credential site", 19)
+    ]
+
+
+def test_metrics_have_the_first_end_of_all_hosts_and_keep_what_a_silent_server_showed() -> None:
+    now = datetime.now(UTC)
+    shown: dict[str, int | None] = {"host a": 400, "host b": 20, "database": 300}
+
+    def look() -> Iterator[CertificateEnd]:
+        for of, days in shown.items():
+            ends_at = None if days is None else now + timedelta(days=days)
+            yield CertificateEnd(of=of, at="there", ends_at=ends_at)
+
+    metrics = ProcessMetrics("monitor")
+    watch = CertificateWatch(look, metrics, now=now.timestamp)
+
+    def series() -> dict[str, float]:
+        lines = metrics.text().decode().splitlines()
+        found = [each for each in lines if each.startswith("fuga_certificate_ends_seconds{")]
+        return {each.split('"')[1]: float(each.rpartition(" ")[2]) / 86400 for each in found}
+
+    with capture_logs() as logs:
+        watch.look()
+    assert series() == {"hosts": 20, "database": 300}
+    assert [(each["event"], each["of"]) for each in logs] == [("certificate_ends_soon", "host b")]
+
+    shown.update({"host b": None, "database": None})
+    watch.look()
+    assert series() == {"hosts": 20, "database": 300}
+    del shown["host b"]
+    watch.look()
+    assert series() == {"hosts": 400, "database": 300}
