@@ -28,12 +28,16 @@ which nothing excuses, are marked exact: if one of them is off, the command ends
 
 Tolerances of numbers were set before anything was run. Settings that the papers do not tell were
 chosen with first runs at hand: how loaded the day of DRFH's traces is and how long its slots are,
-that no hosts are held back (`patience` 0) in `fuga-fig4`, `fuga-fig5` and `fuga-fig7`, that use is
-compared in the slots in which VMs wait under every policy (`drfh-fig6`), and by resource
+that no hosts are held back (`patience` 0) in `fuga-fig5a`, `fuga-fig5b` and `fuga-fig7`, that use
+is compared in the slots in which VMs wait under every policy (`drfh-fig6`), and by resource
 (`fuga-fig7`). None of these turned a figure that differs into one that agrees.
 
-What shows inputs alone, as Google's table of servers, has no item. Where a figure shows the setting
-of an example, its item computes what the text says of it.
+The FUGA paper runs each experiment ten times. Numbers of its experiments are means of ten runs with
+their 95 % confidence interval (±), the lowest and the highest; such a number agrees only if its
+whole interval does.
+
+What shows inputs alone, as Google's table of servers or Fig. 4 of FUGA (what services require), has
+no item. Where a figure shows the setting of an example, its item computes what the text says of it.
 """
 
 
@@ -80,7 +84,7 @@ def _section(item: Mapping[str, Any]) -> str:
                     (
                         f"{each['what']}{_unit(each['unit'])}",
                         _number(each["paper"]),
-                        _number(each["ours"]),
+                        _ours(each),
                         _number(each["difference"], signed=True),
                         _number(each["within"]),
                         _mark(each),
@@ -97,9 +101,20 @@ def _section(item: Mapping[str, Any]) -> str:
                 for each in item["statements"]
             )
         )
+    if item["note"]:
+        parts.append(item["note"])
     if item["why"]:
         parts.append(f"Why: {item['why']}")
     return "\n\n".join(parts)
+
+
+def _ours(number: Mapping[str, Any]) -> str:
+    """Return our number, of several runs with the interval of their mean and their extremes."""
+    ours, runs = _number(number["ours"]), number["runs"]
+    if not runs:
+        return ours
+    extremes = f"{_number(min(runs))} to {_number(max(runs))}"
+    return f"{ours} ± {number['plus_minus']:.2g} ({extremes} in {len(runs)} runs)"
 
 
 def _mark(number: Mapping[str, Any]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
+
+import numpy as np
 
 from simulation.report.plots import Plot
+from simulation.reproduction.repeated import half_width
 
 Cell: TypeAlias = str | float | int | None
 Made = TypeVar("Made")
@@ -52,11 +55,25 @@ class Number:
     unit: str
     within: float  #: how far apart they may be, set before either was looked at
     exact: bool = False  #: there is no excuse for another: nothing in it was measured or replaced
+    runs: tuple[float, ...] = ()  #: one value per run, if there were several; ``ours`` is the mean
+
+    @classmethod
+    def of_runs(
+        cls, runs: Sequence[float], *, what: str, paper: float, unit: str, within: float
+    ) -> Self:
+        """Return the mean of several runs beside the paper's number."""
+        ours = float(np.mean(runs))
+        return cls(what=what, paper=paper, ours=ours, unit=unit, within=within, runs=tuple(runs))
+
+    @property
+    def plus_minus(self) -> float:
+        """Half of the 95 % confidence interval of the mean; 0 without several runs."""
+        return half_width(self.runs)
 
     @property
     def agrees(self) -> bool:
-        """Whether ours is near enough."""
-        return abs(self.ours - self.paper) <= self.within
+        """Whether ours is near enough, with its whole confidence interval."""
+        return abs(self.ours - self.paper) + self.plus_minus <= self.within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +102,7 @@ class Outcome:
     statements: tuple[Statement, ...] = ()
     tables: tuple[Table, ...] = ()
     draw: Callable[[], Plot]  #: called when the plot is wanted: matplotlib is slow to import
+    note: str = ""  #: how numbers are measured, and what else they show
     why: str = ""  #: why numbers or statements may differ, told where they do
 
     @property

@@ -125,6 +125,8 @@ def told_of(item: Item, outcome: Outcome, setup: Setup) -> dict[str, Any]:
                 "within": each.within,
                 "exact": each.exact,
                 "agrees": each.agrees,
+                "runs": list(each.runs),
+                "plus_minus": each.plus_minus,
             }
             for each in outcome.numbers
         ],
@@ -132,6 +134,7 @@ def told_of(item: Item, outcome: Outcome, setup: Setup) -> dict[str, Any]:
             {"says": each.says, "found": each.found, "holds": each.holds}
             for each in outcome.statements
         ],
+        "note": outcome.note,
         "why": "" if verdict is Verdict.AGREES else outcome.why,
     }
 

@@ -37,7 +37,7 @@ WORKED = (
 
 
 #: Run twice: one of each way to find numbers.
-AGAIN = ("fuga-fig4", "fuga-fig6", "drfh-fig5", "drfh-table2", "psdsf-fig6")
+AGAIN = ("fuga-fig5a", "fuga-fig6", "drfh-fig5", "drfh-table2", "psdsf-fig6")
 
 
 def run(

@@ -1,0 +1,62 @@
+"""Statements about figures, given numbers of which they hold and numbers of which they do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulation.reproduction.fuga_cluster import deviation, fairer_than_slots
+from simulation.reproduction.model import Number
+from simulation.reproduction.repeated import half_width, is_above_zero, seeds
+
+FUGA = (16.0, 17.0, 18.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "agrees"),
+    [
+        ((15.0, 15.5, 16.0), True),  # 2.5 away, give or take 1.2
+        ((10.0, 15.5, 21.0), False),  # as far away, give or take 14
+        ((18.5, 18.6, 18.7), False),
+    ],
+)
+def test_a_mean_agrees_with_its_whole_confidence_interval(
+    ours: tuple[float, ...], agrees: bool
+) -> None:
+    number = Number.of_runs(ours, what="x", paper=13.0, unit="%", within=5.0)
+
+    assert number.ours == pytest.approx(np.mean(ours))
+    assert number.agrees is agrees
+
+
+def test_the_confidence_interval_is_students() -> None:
+    assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.302653 / np.sqrt(3))
+    assert half_width([1.0]) == 0.0
+    assert is_above_zero([0.9, 1.0, 1.1])
+    assert not is_above_zero([-1.0, 1.0, 1.5])
+
+
+def test_no_two_seeds_share_a_run() -> None:
+    assert len(seeds(0)) == 10
+    assert not set(seeds(0)) & set(seeds(1))
+
+
+def test_the_deviation_is_the_mean_distance_from_the_mean_after_the_first_minute() -> None:
+    shares = np.array([[0.0, 1.0], [0.2, 0.2], [0.1, 0.3]])
+
+    assert deviation(shares, np.array([0.0, 60.0, 70.0])) == pytest.approx((0.0 + 0.5) / 2)
+
+
+@pytest.mark.parametrize(
+    ("slots", "holds"),
+    [
+        ({10: (26.0, 27.1, 28.0), 14: (40.0, 44.0, 41.0)}, True),
+        ({10: (26.0, 27.1, 28.0), 14: (12.0, 13.0, 11.0)}, False),
+        ({14: (16.0, 17.0, 18.0)}, False),
+        ({14: (10.0, 19.0, 25.0)}, False),  # nearer in the mean, by no more than noise
+    ],
+)
+def test_fuga_is_fairer_than_slots_only_if_it_is_for_each_number_of_slots(
+    slots: dict[int, tuple[float, ...]], holds: bool
+) -> None:
+    assert fairer_than_slots(FUGA, slots).holds is holds
