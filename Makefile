@@ -5,6 +5,7 @@
 # make test-fast  in two minutes: the tests that need neither server nor host, and are not slow
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
 # make wheel   dist/: the wheel, with web console, licences and commit
+# make release  dist/: sdist, wheel, bill of materials, CHANGELOG.md, SHA256SUMS, all checked
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
@@ -17,7 +18,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test test-all test-fast distribution wheel audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-all test-fast distribution wheel release audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -54,6 +55,9 @@ distribution: install-tests
 
 wheel: install
 	@scripts/build-wheel dist
+
+release: install
+	@scripts/build-release dist $(ARGS)
 
 audit: install
 	@scripts/audit $(ARGS)
