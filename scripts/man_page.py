@@ -23,7 +23,7 @@ FILES = {
     "/var/lib/fuga": "State of the processes, FUGA_STATE_DIR, and the images.",
 }
 VARIABLES = {
-    "FUGA_URL": "Addresses of the API, separated by commas.",
+    "FUGA_URL": "Address of the API.",
     "FUGA_TOKEN": "Token of the caller.",
     "FUGA_CA": "Certificate of the authority that signed the API's.",
     "FUGA_CONFIG": "File of settings. Each setting NAME is the variable FUGA_NAME as well.",
@@ -47,7 +47,7 @@ def manual(group: TyperGroup, released: str) -> Iterator[str]:
         for name, says in named.items():
             yield from (".TP", rf"\fB{_plain(name)}\fR", _plain(says))
     yield ".SH EXIT STATUS"
-    yield "0 if the command did what it says; 1 if not, with the reason; 2 if it was called wrongly."
+    yield "0: done. 1: not done, with the reason on standard error. 2: called wrongly."
 
 
 def _commands(group: TyperGroup, within: typer.Context) -> Iterator[str]:
@@ -72,7 +72,11 @@ def _parameters(command: Any, context: typer.Context) -> Iterator[str]:
         if record is None or getattr(parameter, "hidden", False):
             continue
         name, says = record
-        yield from (".TP", rf"\fB{_plain(name.strip())}\fR", _plain(" ".join(says.split())) or r"\&")
+        yield from (
+            ".TP",
+            rf"\fB{_plain(name.strip())}\fR",
+            _plain(" ".join(says.split())) or r"\&",
+        )
 
 
 def _text(text: str) -> Iterator[str]:
