@@ -26,7 +26,7 @@ BUDGET_UNITS: Final = 2_000_000
 #: For the process to start, and to answer.
 TIME_S: Final = 120.0
 #: As of estimates (`controller.questions.when`).
-_NICENESS: Final = 10
+NICENESS: Final = 10
 _DOMAINS_TOLD: Final = 50
 _VMS_TOLD: Final = 20
 
@@ -97,7 +97,7 @@ def survival_aside(
         If it took too long, and was ended, or failed.
     """
     asked = Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=_DOMAINS_TOLD)
-    process = process or PolicyProcess(niceness=_NICENESS)
+    process = process or PolicyProcess(niceness=NICENESS)
     try:
         found: Survival = process.survival(asked, deadline_s=within_s)
     except PolicyFailedError as error:

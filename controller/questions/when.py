@@ -18,6 +18,7 @@ from uuid import UUID
 import structlog
 
 from controller.errors import PolicyFailedError
+from controller.fork_server.children import StartChild, started
 from controller.questions.ahead import Estimates, Question
 from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
@@ -99,10 +100,14 @@ class WaitingTimes:
     """Makes estimates and keeps the last. Safe to share between threads."""
 
     def __init__(
-        self, registry: Registry, *, process: Callable[[], PolicyProcess] | None = None
+        self,
+        registry: Registry,
+        *,
+        process: Callable[[], PolicyProcess] | None = None,
+        start: StartChild = started,
     ) -> None:
         self._registry = registry
-        self._process = process or (lambda: PolicyProcess(niceness=NICENESS))
+        self._process = process or (lambda: PolicyProcess(niceness=NICENESS, start=start))
         self._lock = threading.Lock()
         self._made: _Made | None = None
         self._making: threading.Event | None = None

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
+from controller.fork_server.children import StartChild, started
 from controller.host_names import HostNames, HostNaming
 from controller.questions.consoles import WAIT_S
 from controller.questions.when import WaitingTimes
@@ -103,6 +104,7 @@ def create_app(
     settings: Sequence[SettingInForce] = (),
     event_streams: int = MOST_STREAMS,
     what_ifs: WhatIfs | None = None,
+    start_child: StartChild = started,
 ) -> FastAPI:
     """Return the application.
 
@@ -150,6 +152,8 @@ def create_app(
         How many streams of events are open at once.
     what_ifs : WhatIfs, optional
         Carries what-ifs; whoever gives it closes it.
+    start_child : StartChild
+        Starts the processes in which policies run.
     """
     host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
@@ -185,11 +189,12 @@ def create_app(
         console_wait_s=console_wait_s,
         metrics=metrics,
         move_limits=move_limits or MoveLimits(),
-        waiting_times=WaitingTimes(registry),
+        waiting_times=WaitingTimes(registry, start=start_child),
         settings=tuple(settings),
         feed=EventFeed(registry, host_names),
         streams=streams,
         what_ifs=what_ifs or what_ifs_of(registry, ControllerSettings.model_construct()),
+        start_child=start_child,
     )
     app.state.refusals = Refusals(registry)
     app.router.routes.extend(_routes())
@@ -210,14 +215,16 @@ def create_app(
     return app
 
 
-def what_ifs_of(registry: Registry, settings: ControllerSettings) -> WhatIfs:
+def what_ifs_of(
+    registry: Registry, settings: ControllerSettings, start_child: StartChild = started
+) -> WhatIfs:
     """Return what carries what-ifs within the bounds of the settings."""
     bounds = WhatIfBounds(
         time_s=settings.what_if_time_s,
         memory_mib=settings.what_if_memory_mib,
         most_vms=settings.what_if_most_vms,
     )
-    return WhatIfs(registry, bounds, decided_by_settings(settings))
+    return WhatIfs(registry, bounds, decided_by_settings(settings), start_child)
 
 
 @cache

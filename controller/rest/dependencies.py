@@ -10,6 +10,7 @@ from typing import Annotated, Final, cast
 from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
+from controller.fork_server.children import StartChild
 from controller.host_names import HostNames, Reader
 from controller.questions.when import WaitingTimes
 from controller.queue import TaskQueue
@@ -63,6 +64,7 @@ class Services:
     feed: EventFeed
     streams: StreamPlaces
     what_ifs: WhatIfs
+    start_child: StartChild  #: in which policies run
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None

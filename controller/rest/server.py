@@ -7,6 +7,7 @@ import ipaddress
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
@@ -16,6 +17,8 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from controller.fork_server.children import StartChild
+from controller.fork_server.client import ForkServer
 from controller.plans.deciding import move_limits_of
 from controller.policies import check_policies
 from controller.questions.fleet_metrics import FleetCollector
@@ -34,7 +37,9 @@ from controller.rest.callers.tls import Certificate, renewed_on_hangup
 from controller.rest.login.provider import Provider, ProviderSettings
 from controller.rest.metrics import count_refusals
 from controller.rest.problems.errors import CertificateError, ListenError
+from controller.rounds.policy_process import PRELOADED
 from controller.settings import ControllerSettings
+from controller.what_ifs.carrying import CHILD
 from registry import Registry, RegistryError, SettingsError
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore, remove_files_of_removed
@@ -49,6 +54,8 @@ DEADLINES: Final = Deadlines()
 STRANGERS: Final = Rate(per_s=20, burst=100)
 #: Who called too often is told so after this long: it is the next call that waits.
 REFUSED_AFTER_S: Final = 1.0
+#: An API that lives on imports what policies need while it has nothing better to do.
+PRELOAD_AFTER_S: Final = 30.0
 BACKLOG: Final = 2048
 
 log = structlog.get_logger(__name__)
@@ -99,7 +106,9 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             watching_certificates(settings, metrics),
             ExitStack() as stack,
         ):
-            app = _application(registry, settings, metrics)
+            children = ForkServer((*PRELOADED, CHILD))
+            stack.callback(children.close)
+            app = _application(registry, settings, metrics, children.fork)
             stack.callback(app.state.refusals.flush)
             stack.callback(app.state.services.what_ifs.close)
             server = bounded_server(app, trusted_proxies=settings.trusted_proxies)
@@ -117,6 +126,10 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             elif not _is_local(listener):
                 log.warning("api_without_tls", listen=settings.listen)
             _tidy(registry, settings.resolved_image_store())
+            preload = threading.Timer(PRELOAD_AFTER_S, children.warm_up)
+            preload.daemon = True
+            stack.callback(preload.cancel)
+            preload.start()
             _run(server, listener)
     finally:
         registry.close()
@@ -207,7 +220,10 @@ def _tidy(registry: Registry, store: ImageStore) -> None:
 
 
 def _application(
-    registry: Registry, settings: ControllerSettings, metrics: ProcessMetrics
+    registry: Registry,
+    settings: ControllerSettings,
+    metrics: ProcessMetrics,
+    start_child: StartChild,
 ) -> FastAPI:
     return create_app(
         registry,
@@ -229,7 +245,8 @@ def _application(
         move_limits=move_limits_of(settings),
         settings=settings_in_force(settings),
         event_streams=settings.api_event_streams,
-        what_ifs=what_ifs_of(registry, settings),
+        what_ifs=what_ifs_of(registry, settings, start_child),
+        start_child=start_child,
     )
 
 

@@ -1,36 +1,32 @@
 """Runs policies in a child process that is killed when it overruns its time.
 
-This is the parent's side; `controller.centre.policy_child` is the child's. Messages
-are frames: 8 bytes of length, then a pickle made at the other end of the pipe.
+The child is a new interpreter, or a fork of one that has imported everything
+(`controller.fork_server`). This is the parent's side; `controller.centre.policy_child` is the
+child's. Messages are frames: 8 bytes of length, then a pickle made at the other end of the pipe.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import select
-import signal
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from controller import debug
 from controller.errors import PolicyFailedError
+from controller.fork_server.children import Child, StartChild, started
 from placement.catalog.zone_policies import NamedPolicy
-from registry.ground.child_environ import child_environ
 
 HEADER = struct.Struct("!Q")
 #: For the child to import what it needs: who gives up on a starved machine begins anew for ever.
 _START_TIME_S = 600.0
 _CHUNK = 1 << 20
-#: What a policy sees of our environment besides what is plain: how numpy and numba are to run.
-_SEEN = (debug.VARIABLE, "FUGA_STATE_DIR", "LD_LIBRARY_PATH", "TMPDIR")
-_SEEN_PREFIXES = ("LC_", "MKL_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_")
+_CHILD = "controller.centre.policy_child"
+#: What a fork server imports for children that run policies.
+PRELOADED = (_CHILD, "scipy.optimize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +74,10 @@ def frame(message: object) -> bytes:
 class PolicyProcess:
     """One child process that decides; killed and replaced when it overruns."""
 
-    def __init__(self, *, niceness: int = 0) -> None:
-        self._child: subprocess.Popen[bytes] | None = None
+    def __init__(self, *, niceness: int = 0, start: StartChild = started) -> None:
+        self._child: Child | None = None
         self._niceness = niceness
+        self._start = start
 
     def warm_up(self) -> None:
         """Start the child and let it import everything before a round needs it."""
@@ -165,24 +162,18 @@ class PolicyProcess:
         """End the child at once, from another thread than the one that asks it."""
         child = self._child
         if child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+            child.kill()
 
     def close(self) -> None:
         """End the child."""
         if self._child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-            for pipe in (self._child.stdin, self._child.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self._child.wait()
+            self._child.close()
             self._child = None
 
     def _ask(self, operation: str, argument: object, deadline_s: float, *, policy: str) -> Any:
         deadline = time.monotonic() + deadline_s
-        child = self._running_child()
         try:
+            child = self._running_child(deadline)
             _send(child.stdin, frame((operation, argument)), deadline)
             (length,) = HEADER.unpack(_receive(child.stdout, HEADER.size, deadline))
             answer = pickle.loads(_receive(child.stdout, length, deadline))  # noqa: S301 our child
@@ -198,29 +189,18 @@ class PolicyProcess:
             raise PolicyFailedError(policy, f"failed: {answer.message}")
         return answer
 
-    def _running_child(self) -> subprocess.Popen[bytes]:
+    def _running_child(self, deadline: float) -> Child:
         if self._child is not None and self._child.poll() is not None:
             self.close()
         if self._child is None:
-            # A session of its own: Ctrl-C is the parent's to handle. It ends
-            # with the parent all the same, when its standard input does.
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "controller.centre.policy_child"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-                env=child_environ(_SEEN, _SEEN_PREFIXES),
-            )
-            assert self._child.stdin is not None  # noqa: S101 we asked for a pipe
+            self._child = self._start(_CHILD, deadline)
             os.set_blocking(self._child.stdin.fileno(), False)
             if self._niceness:
                 os.setpriority(os.PRIO_PROCESS, self._child.pid, self._niceness)
         return self._child
 
 
-def _send(pipe: IO[bytes] | None, data: bytes, deadline: float) -> None:
-    assert pipe is not None  # noqa: S101 we asked for a pipe
+def _send(pipe: IO[bytes], data: bytes, deadline: float) -> None:
     rest = memoryview(data)
     while rest:
         remaining = deadline - time.monotonic()
@@ -229,8 +209,7 @@ def _send(pipe: IO[bytes] | None, data: bytes, deadline: float) -> None:
         rest = rest[os.write(pipe.fileno(), rest[:_CHUNK]) :]
 
 
-def _receive(pipe: IO[bytes] | None, length: int, deadline: float) -> bytes:
-    assert pipe is not None  # noqa: S101 we asked for a pipe
+def _receive(pipe: IO[bytes], length: int, deadline: float) -> bytes:
     parts: list[bytes] = []
     while length > 0:
         remaining = deadline - time.monotonic()

@@ -6,9 +6,6 @@ import contextlib
 import json
 import os
 import select
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,11 +18,12 @@ from uuid import UUID, uuid4
 import structlog
 
 from controller.errors import ControllerError
+from controller.fork_server.children import Child, StartChild, started
 from registry import ClaimLostError, NotFoundError, Registry, RegistryError
-from registry.ground.child_environ import child_environ
 from registry.operating import WhatIfEvent, WhatIfState
 
 NICENESS: Final = 10
+CHILD: Final = "controller.what_ifs.child"
 #: The part of the progress that reading takes.
 _READING: Final = 0.05
 #: By the clock, than it may take of a processor.
@@ -35,8 +33,6 @@ _TELL_EVERY_S: Final = 1.0
 #: How long the register center may be away before nobody knows that it is carried.
 _SILENT_S: Final = 15.0
 _MOST_ANSWER: Final = 8 << 20
-_SEEN: Final = ("LD_LIBRARY_PATH", "TMPDIR", "FUGA_STATE_DIR", "FUGA_DEBUG")
-_SEEN_PREFIXES: Final = ("LC_", "MKL_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 log = structlog.get_logger(__name__)
@@ -63,9 +59,14 @@ class WhatIfs:
     """Carries what-ifs of one process. Safe to share between threads."""
 
     def __init__(
-        self, registry: Registry, bounds: WhatIfBounds, otherwise: Mapping[str, Any]
+        self,
+        registry: Registry,
+        bounds: WhatIfBounds,
+        otherwise: Mapping[str, Any],
+        start_child: StartChild = started,
     ) -> None:
         self._registry, self.bounds, self._otherwise = registry, bounds, otherwise
+        self._start_child = start_child
         self.carrier = uuid4()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
@@ -147,8 +148,7 @@ class WhatIfs:
         # A child of low priority on a busy machine gets a part of the time; one that hangs, none.
         deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
         part = 0.0
-        with _running(job) as child:
-            assert child.stdout is not None  # noqa: S101 we asked for a pipe
+        with self._running(job, deadline) as child:
             rest = b""
             while True:
                 heard.tell(progress(part))
@@ -156,7 +156,7 @@ class WhatIfs:
                     read = os.read(child.stdout.fileno(), 1 << 16)
                     if not read:
                         raise WhatIfFailedError(
-                            f"its process ended with status {child.wait()} and without an answer"
+                            f"its process ended with status {child.close()} and without an answer"
                         )
                     *lines, rest = (rest + read).split(b"\n")
                     if len(rest) > _MOST_ANSWER:
@@ -170,6 +170,22 @@ class WhatIfs:
                             return found
                         part = float(said["progress"])
                 self._check_bounds(child.pid, deadline)
+
+    @contextmanager
+    def _running(self, job: Mapping[str, Any], deadline: float) -> Iterator[Child]:
+        """Start a child with its job; it is gone, with all that it started, at the end."""
+        try:
+            child = self._start_child(CHILD, deadline)
+        except OSError as error:
+            raise WhatIfFailedError(f"its process was not started: {error}") from error
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(json.dumps(job).encode() + b"\n")
+            yield child
+        finally:
+            child.close()
 
     def _check_bounds(self, pid: int, deadline: float) -> None:
         if time.monotonic() > deadline:
@@ -223,33 +239,6 @@ class _Heard:
     def pause(self, seconds: float) -> None:
         """Wait, but not when the process is to end."""
         self._closing.wait(seconds)
-
-
-@contextmanager
-def _running(job: Mapping[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a child with its job; it is gone, with all that it started, at the end."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "controller.what_ifs.child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-        env=child_environ(_SEEN, _SEEN_PREFIXES),
-    )
-    try:
-        assert child.stdin is not None  # noqa: S101 we asked for a pipe
-        with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
-        with contextlib.suppress(BrokenPipeError):
-            child.stdin.write(json.dumps(job).encode() + b"\n")
-        yield child
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                pipe.close()
-        child.wait()
 
 
 def _memory_mib(pid: int) -> int:

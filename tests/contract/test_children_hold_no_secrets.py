@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.fork_server.children import started
+from controller.fork_server.client import ForkServer
 from controller.rounds.policy_process import PolicyProcess
 from hypervisor import HostConnection, SharedHosts
 from lab import cluster, driver_hosts
@@ -69,14 +71,18 @@ def test_the_child_that_reads_many_hosts_bytes() -> None:
         hosts.close()
 
 
-def test_the_process_that_policies_run_in() -> None:
-    process = PolicyProcess()
+@pytest.mark.parametrize("way", ["started", "forked"])
+def test_the_process_that_policies_run_in(way: str) -> None:
+    server = ForkServer([])
+    process = PolicyProcess(start=started if way == "started" else server.fork)
     process.warm_up()
     try:
         assert process._child is not None
         assert tells(environ(process._child.pid)) == []
+        assert server.pid is None or tells(environ(server.pid)) == []
     finally:
         process.close()
+        server.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 
+from controller.fork_server.children import StartChild, started
 from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 
@@ -29,6 +30,7 @@ async def attended(
     places: threading.Semaphore,
     work: Callable[[PolicyProcess], T],
     *,
+    start: StartChild = started,
     wait_s: float = WAIT_S,
 ) -> T:
     """Return what work in a thread comes to; its process is killed when the caller goes away.
@@ -40,7 +42,7 @@ async def attended(
     """
     await _place(request, places, wait_s)
     try:
-        process = PolicyProcess(niceness=NICENESS)
+        process = PolicyProcess(niceness=NICENESS, start=start)
         done = asyncio.ensure_future(run_in_threadpool(partial(_worked, process, work)))
         while not (await asyncio.wait({done}, timeout=_LOOK_EVERY_S))[0]:
             if await request.is_disconnected():

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query, Security
 
 from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
 from controller.questions.in_turn import capacity_in_turn
-from controller.questions.surviving import Survival, survival_aside
+from controller.questions.surviving import NICENESS, Survival, survival_aside
 from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenServices
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.requests import CapacityQuery, SurvivalQuery
+from controller.rounds.policy_process import PolicyProcess
 from registry import ConflictError
 
 router = APIRouter(
@@ -64,6 +65,7 @@ def show_survival(
     if not services.replays.acquire(blocking=False):
         raise ConflictError("other replays are running; try again later")
     try:
-        return survival_aside(services.registry, query.domain)
+        process = PolicyProcess(niceness=NICENESS, start=services.start_child)
+        return survival_aside(services.registry, query.domain, process=process)
     finally:
         services.replays.release()

@@ -98,7 +98,7 @@ async def replay_a_round(
 ) -> ReplayResult:
     """Recompute a stored round in a new process and compare bit for bit."""
     work = partial(replay_round, services.registry, number)
-    return await attended(http, services.games, work)
+    return await attended(http, services.games, work, start=services.start_child)
 
 
 @router.get("/{number}/game", response_model=RoundGame, responses=problems(403, 404, 409, 410, 503))
@@ -115,7 +115,8 @@ async def show_game(
     round did and a few seconds more. Of a large round the first steps are told, the rest in one.
     """
     work = partial(game_of_round, services.registry, number, query.steps)
-    return RoundGame.model_validate(await attended(http, services.games, work))
+    told = await attended(http, services.games, work, start=services.start_child)
+    return RoundGame.model_validate(told)
 
 
 @router.post(
@@ -138,7 +139,7 @@ async def decide_by_another_policy(
     check_policy(body.policy, body.parameters)
     work = partial(decide_again_by, services.registry, number, body.policy, body.parameters)
     try:
-        told = await attended(http, services.games, work)
+        told = await attended(http, services.games, work, start=services.start_child)
     except PolicyFailedError as error:
         raise ConflictError(str(error)) from error
     return SecondDecision.model_validate(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any, cast
 
 import pytest
@@ -27,11 +28,11 @@ def waiting_on(caller: Caller, pids: list[int]) -> Any:
     """Return work whose child never answers, and during which the caller goes away."""
 
     def work(process: PolicyProcess) -> None:
-        child = process._running_child()
+        child = process._running_child(time.monotonic() + 60)
         pids.append(child.pid)
         caller.gone = True
         process._ask("ready", None, 600.0, policy="test")
-        child.wait()
+        child.close()
         raise PolicyFailedError("test", "ended")
 
     return work

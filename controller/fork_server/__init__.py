@@ -1,0 +1,1 @@
+"""Child processes that have imported what they need: forked from one that has, or started."""

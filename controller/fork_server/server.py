@@ -1,0 +1,204 @@
+"""The process that imports what children need and forks one for each call.
+
+It runs nothing of what it imported, holds no secret and has one thread. It ends when its
+client has closed the control socket and all children are gone; each child ends when the client
+closes its line. Both happen when the client is killed. At SIGTERM it kills its children and ends,
+and the kernel kills them when this process dies in another way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module, invalidate_caches
+from types import FrameType
+from typing import Final, NoReturn
+
+from controller.fork_server.messages import DESCRIPTORS, MESSAGE, MOST_NAME, Said, status_of
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main() -> None:
+    """Import the modules that arguments name, then fork for the client at a descriptor."""
+    control, *modules = sys.argv[1:]
+    client = socket.socket(fileno=int(control))
+    for module in modules:
+        import_module(module)
+    # Pages that a search for cycles of objects would write are shared with all children.
+    gc.collect()
+    gc.freeze()
+    Server(client).run()
+
+
+@dataclass(slots=True)
+class _Forked:
+    pid: int
+    ended: int  #: descriptor that is readable once it has
+    line: socket.socket
+    wanted: bool = True  #: until the client closes the line
+    over: bool = False
+
+
+class Server:
+    """Forks for one client."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client: socket.socket | None = client
+        self._libc = ctypes.CDLL(None)
+        self._imported = _imported()
+        self._children: list[_Forked] = []
+        self._poll = select.poll()
+        self._poll.register(client, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve until the client has gone and no child is left, or until SIGTERM."""
+        signal.signal(signal.SIGTERM, partial(_end_server, os.getpid()))
+        try:
+            self._serve_all()
+        finally:
+            for child in self._children:
+                self._kill(child)
+            for child in self._children:
+                os.waitpid(child.pid, 0)
+
+    def _serve_all(self) -> None:
+        while self._client is not None or self._children:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            for child in [*self._children]:
+                if child.ended in ready:
+                    self._end(child)
+                if child.wanted and child.line.fileno() in ready:
+                    self._abandon(child)
+                if child.over and not child.wanted:
+                    self._bury(child)
+            if self._client is not None and self._client.fileno() in ready:
+                self._serve(self._client)
+
+    def _serve(self, client: socket.socket) -> None:
+        name, descriptors, _, _ = socket.recv_fds(client, MOST_NAME, DESCRIPTORS)
+        if not name:
+            self._poll.unregister(client)
+            client.close()
+            self._client = None
+            return
+        stdin, stdout, line = descriptors
+        self._fork(name.decode(), stdin, stdout, socket.socket(fileno=line))
+        os.close(stdin)
+        os.close(stdout)
+
+    def _fork(self, module: str, stdin: int, stdout: int, line: socket.socket) -> None:
+        if _imported() != self._imported:
+            _say(line, Said.STALE, 0)
+            line.close()
+            return
+        server, pid = os.getpid(), os.fork()
+        if pid == 0:
+            self._become(module, stdin, stdout, line, server)
+        ended = os.pidfd_open(pid)
+        self._children.append(_Forked(pid, ended, line))
+        self._poll.register(ended, select.POLLIN)
+        self._poll.register(line, select.POLLIN)
+
+    def _become(
+        self, module: str, stdin: int, stdout: int, line: socket.socket, server: int
+    ) -> NoReturn:
+        status = 1
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != server:  # it died before the kernel was asked
+                os._exit(status)
+            os.setsid()
+            os.dup2(stdin, 0)
+            os.dup2(stdout, 1)
+            # Not before it leads its group: the client may kill that from now on.
+            _say(line, Said.FORKED, os.getpid())
+            self._close_descriptors(stdin, stdout, line)
+            sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as an interpreter has them
+            sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+            invalidate_caches()
+            import_module(module).main()
+            status = 0
+        except BaseException as error:
+            if not isinstance(error, SystemExit):
+                traceback.print_exc()
+        finally:
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _close_descriptors(self, stdin: int, stdout: int, line: socket.socket) -> None:
+        """In a child: close what is the server's, the lines of other children among it."""
+        for descriptor in (stdin, stdout, *(child.ended for child in self._children)):
+            os.close(descriptor)
+        for each in (line, self._client, *(child.line for child in self._children)):
+            if each is not None:
+                each.close()
+
+    def _end(self, child: _Forked) -> None:
+        """Tell how a child ended, and leave its id to it as long as the client may use that."""
+        self._poll.unregister(child.ended)
+        child.over = True
+        found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert found is not None  # noqa: S101 - waited for
+        _say(child.line, Said.ENDED, status_of(found))
+
+    def _abandon(self, child: _Forked) -> None:
+        self._poll.unregister(child.line)
+        child.wanted = False
+        self._kill(child)
+
+    def _kill(self, child: _Forked) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+    def _bury(self, child: _Forked) -> None:
+        os.waitpid(child.pid, 0)
+        os.close(child.ended)
+        child.line.close()
+        self._children.remove(child)
+
+
+def _end_server(server: int, _number: int, _frame: FrameType | None) -> None:
+    if os.getpid() != server:  # a child that was forked a moment ago
+        os._exit(1)
+    sys.exit()
+
+
+def _say(line: socket.socket, said: Said, number: int) -> None:
+    with contextlib.suppress(OSError):  # who has gone needs to hear nothing
+        line.send(MESSAGE.pack(said, number))
+
+
+def _imported() -> dict[str, int]:
+    """Return when each file that was imported, and each folder of packages, changed."""
+    return dict(_changes())
+
+
+def _changes() -> Iterator[tuple[str, int]]:
+    folders = (path for path in sys.path if path.endswith("-packages"))
+    files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
+    for path in (*folders, *files):
+        if path:
+            try:
+                yield path, os.stat(path).st_mtime_ns  # noqa: PTH116 - a thousand in each call
+            except OSError:
+                yield path, 0
+
+
+if __name__ == "__main__":
+    main()
