@@ -20,6 +20,7 @@ from pydantic import (
 from controller.host_names import HostNaming
 from controller.identities import OidcRule, is_loopback, is_safe
 from controller.standing_rule import BalanceRule
+from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from registry.operating import Periods
 from service.settings import SharedSettings
@@ -341,6 +342,13 @@ class ControllerSettings(SharedSettings):
             rounds_days=self.keep_rounds_days,
             events_months=self.keep_events_months,
             audit_months=self.keep_audit_months,
+        )
+
+    def uri_policy(self) -> UriPolicy:
+        """Return which libvirt URIs the settings let in."""
+        return UriPolicy(
+            schemes=DEFAULT_URI_POLICY.schemes if self.uri_schemes is None else self.uri_schemes,
+            parameters=self.uri_parameters,
         )
 
     @property

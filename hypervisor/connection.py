@@ -32,8 +32,11 @@ from hypervisor.model import (
     DomainSeen,
     DomainSpec,
     Guard,
+    HostInspection,
     HostReport,
     Mark,
+    PoolInspection,
+    ProcessorComparison,
 )
 from plain_text import shortened
 
@@ -95,6 +98,30 @@ class HostConnection:
         allowed = self._deadline_s if deadline_s is None else deadline_s
         args = {"pool": pool, "patience_s": allowed * POOL_PATIENCE}
         return wire.report_from(self._call("report", args, deadline_s))
+
+    def inspect(
+        self, *, domain_type: str, network: str, deadline_s: float | None = None
+    ) -> HostInspection:
+        """Read what the host offers guests of this type, without its pool."""
+        args = {"domain_type": domain_type, "network": network}
+        fields = self._call("inspect", args, deadline_s)
+        return HostInspection(**{**fields, "domain_types": tuple(fields["domain_types"])})
+
+    def inspect_pool(self, pool: str, *, deadline_s: float | None = None) -> PoolInspection:
+        """Read a pool's state. Makes and deletes an empty volume, which shows the host's clock."""
+        return PoolInspection(**self._call("inspect_pool", {"pool": pool}, deadline_s))
+
+    def compare_processors(
+        self,
+        *,
+        domain_type: str,
+        own: str,
+        others: Mapping[str, str],
+        deadline_s: float | None = None,
+    ) -> ProcessorComparison:
+        """Return whether guests with the processors of other hosts, by name, could run here."""
+        args = {"domain_type": domain_type, "own": own, "others": dict(others)}
+        return ProcessorComparison(**self._call("compare_processors", args, deadline_s))
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
         """Look for the domain of a VM, whoever made it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
@@ -98,6 +99,44 @@ class HostReport:
     can_filter: bool | None = None  #: what guests send; None: there is no network to filter
     largest_console_bytes: int = 0  #: of the logs that were read since its VM came
     unnamed: tuple[str, ...] = ()  #: volumes that no domain of the host names, nor a snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInspection:
+    """What a host offers guests, without its pool."""
+
+    hostname: str
+    driver: str  #: of its libvirt: QEMU, or TEST
+    machine_uuid: str | None
+    libvirt_version: int  #: 9_000_000 is 9.0.0
+    qemu_version: int
+    domain_types: tuple[str, ...]  #: of guests of x86_64: kvm only where /dev/kvm is
+    processor: str | None  #: of guests with the host's model, as XML; None: libvirt does not say
+    processor_model: str | None
+    security_model: str
+    can_filter: bool | None
+    network_fault: str | None  #: missing, inactive, unsupported, or why nothing filters there
+    network_starts_by_itself: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolInspection:
+    """A storage pool of a host."""
+
+    kind: str
+    active: bool
+    starts_by_itself: bool
+    capacity_bytes: int
+    free_bytes: int
+    clock_ahead_s: float | None  #: of this machine's clock; None: the pool does not tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorComparison:
+    """Whether guests of other hosts could run on a host."""
+
+    baseline: str | None  #: the model that all of them have
+    faults: Mapping[str, str]  #: by host: why guests with its processor cannot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,6 @@ from controller.rounds.policy_process import PRELOADED
 from controller.settings import ControllerSettings
 from controller.what_ifs.carrying import CHILD
 from registry import Registry, RegistryError, SettingsError
-from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore, remove_files_of_removed
 from service import ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
@@ -154,15 +153,6 @@ def listen_on(listen: str) -> Listener:
     return listener
 
 
-def uri_policy_of(settings: ControllerSettings) -> UriPolicy:
-    """Return which libvirt URIs the settings let in."""
-    schemes = settings.uri_schemes
-    return UriPolicy(
-        schemes=DEFAULT_URI_POLICY.schemes if schemes is None else schemes,
-        parameters=settings.uri_parameters,
-    )
-
-
 def limits_of(settings: ControllerSettings) -> Limits:
     """Return how often callers may call one process of several."""
     tokens = Rate(per_s=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
@@ -227,7 +217,7 @@ def _application(
 ) -> FastAPI:
     return create_app(
         registry,
-        uri_policy=uri_policy_of(settings),
+        uri_policy=settings.uri_policy(),
         over_quota=settings.over_quota,
         host_naming=settings.host_names,
         operator_token_ttl_s=settings.operator_token_ttl_s,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor import wire
-from hypervisor.child import disks, filters, moved_domains, serial_logs, snapshots
+from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
 from hypervisor.child.consoles import Consoles
 from hypervisor.child.opening import open_host
 from hypervisor.child.survey import Surveyor, state_of
@@ -74,6 +74,9 @@ class LibvirtHost:
         self._consoles = Consoles(uri)
         self._operations: Mapping[str, Callable[..., Any]] = {
             "report": self._report,
+            "inspect": inspection.inspect,
+            "inspect_pool": inspection.inspect_pool,
+            "compare_processors": inspection.compare_processors,
             "find": self._find,
             "create_overlay": self._create_overlay,
             "put_volume": self._put_volume,

@@ -9,7 +9,7 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child import shares
+from hypervisor.child import inspection
 from hypervisor.child.opening import open_host
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import HostEnd
@@ -52,7 +52,10 @@ class End:
 
     def keeps_shares(self) -> bool:
         """Return whether it may share processors out."""
-        if self._without_shares is not self.moving and shares.are_kept(self.moving) is False:
+        if (
+            self._without_shares is not self.moving
+            and inspection.shares_are_kept(self.moving) is False
+        ):
             self.refused_shares()
         return self._without_shares is not self.moving
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import filters, moved_domains, serial_logs, shares, snapshots
+from hypervisor.child import filters, inspection, moved_domains, serial_logs, snapshots
 from hypervisor.child.asides import SpareConnections
 from hypervisor.child.guest_stats import GuestStatistics, Values
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
@@ -139,7 +139,7 @@ class Surveyor:
             return None
         if self._shares is not None and self._shares[0] is conn:
             return self._shares[1]
-        found = shares.are_kept(conn)
+        found = inspection.shares_are_kept(conn)
         if found is not None:
             self._shares = (conn, found)
         return found

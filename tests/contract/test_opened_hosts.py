@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hypervisor import HostConnection, HostUnreachableError
+from monitor.preflight import Target, look
 from registry.hosts import HostCredentials
 from tests.servers.lab_opened import (
     PATIENCE_S,
@@ -144,6 +146,47 @@ def test_a_frozen_ssh_server_holds_nobody_longer_than_the_deadline(
         lab.ssh(1, "thaw")
     thawed = connect(store, lab.ssh_uri(1), "ssh", (lab.host_key(1),))
     assert hostname(thawed) == "labhost1"
+
+
+def test_a_host_is_looked_at_before_it_is_registered(
+    lab: OpenedLab, store: HostCredentials
+) -> None:
+    target = Target(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
+    other = Target(
+        name="h2", uri=lab.ssh_uri(1), credential="ssh", ssh_host_keys=(lab.host_key(1),)
+    )
+    gone = Target(name="h3", uri="qemu+tls://127.0.0.1:1/system", credential="site")
+
+    found = look(target, [replace(other, domain_type="qemu"), gone], store, deadline_s=PATIENCE_S)
+
+    host, pool = found["host"], found["pool"]
+    assert (host["hostname"], host["driver"], host["network_fault"]) == ("labhost1", "QEMU", None)
+    assert "qemu" in host["domain_types"]
+    assert (pool["kind"], pool["active"], pool["starts_by_itself"]) == ("dir", True, True)
+    assert abs(pool["clock_ahead_s"]) < 1
+    assert found["others_unread"].keys() == {"h3"}, found["others_unread"]
+    model = host["processor_model"]
+    assert found["processors"] == {"baseline": model, "faults": {}, "others": ["h2"]}
+    left = [each.name for each in connect(store, lab.tls_uri(1), "site").report("default").volumes]
+    assert not [name for name in left if name.startswith("fuga-check")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"pool": "nowhere"}, "pool_fault"),
+        ({"credential": "nobody"}, "credential_fault"),
+        ({"uri": "qemu+tls://127.0.0.1:1/system"}, "unreachable"),
+    ],
+)
+def test_what_cannot_be_looked_at_says_why(
+    lab: OpenedLab, store: HostCredentials, changes: dict[str, str], fault: str
+) -> None:
+    target = Target(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
+
+    found = look(replace(target, **changes), [], store, deadline_s=PATIENCE_S)
+
+    assert found[fault]
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ def guest_findings(
     if not judged:
         return
     closed = [ipaddress.ip_network(each) for each in settings.host_networks]
-    yield from _of_hosts(judged, closed, resolve or _resolve)
+    yield from _of_hosts(judged, closed, resolve or resolve_name)
     yield from _of_networks(networks, closed)
 
 
 def _of_hosts(
     hosts: Sequence[Mapping[str, Any]], closed: Sequence[Any], resolve: Resolve
 ) -> Iterator[Finding]:
-    found = _addresses([str(host.get("uri", "")) for host in hosts], resolve)
+    found = addresses_of([str(host.get("uri", "")) for host in hosts], resolve)
     # Emulated guests are those of a lab: no tenant's work is on them.
     well = all(host["domain_type"] != _KVM for host in hosts)
     open_hosts: list[str] = []
@@ -140,7 +140,7 @@ def _suggested(addresses: Collection[ipaddress.IPv4Address]) -> list[ipaddress.I
     return merged
 
 
-def _addresses(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collection[Address]]:
+def addresses_of(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collection[Address]]:
     """Return the addresses in URIs, or of names in them as far as they resolve in time."""
     found: dict[str, Collection[Address]] = dict.fromkeys(uris, ())
     names: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
@@ -177,7 +177,8 @@ def _addresses(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collection
     return found
 
 
-def _resolve(name: str) -> Collection[str]:
+def resolve_name(name: str) -> Collection[str]:
+    """Return the addresses of a name, none if it has none."""
     try:
         return {str(each[4][0]).split("%")[0] for each in socket.getaddrinfo(name, None)}
     except (OSError, UnicodeError):

@@ -10,6 +10,7 @@ import typer
 from controller.calling.completion import complete_host
 from controller.calling.session import SearchOption, Session, listing, with_session
 from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
+from controller.cli.site.host_check import check
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json, print_table
@@ -102,6 +103,9 @@ def parse_ratios(given: list[str] | None) -> dict[str, int]:
             raise BadInputError(f"--ratio: found {each!r}, wanted RESOURCE=RATIO such as vcpus=2.5")
         ratios.append((resource, thousandths))
     return once("--ratio", ratios)
+
+
+app.command()(check)
 
 
 @app.command("list")

@@ -1,0 +1,247 @@
+"""`fuga host check`: look at a host from this machine before it is registered."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from controller.calling.completion import complete_host
+from controller.calling.config import ConfigOption
+from controller.calling.session import Session, with_session
+from controller.calling.settings import load_settings
+from controller.cli.extras import need_hosts
+from controller.cli.operating.doctor_register import Finding
+from controller.cli.site.host_judgement import judged
+from controller.cli.site.host_reach import reach_findings
+from controller.client.errors import ApiError, ProblemError
+from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.output import echo, field, print_json, print_table
+
+if TYPE_CHECKING:
+    from controller.settings import ControllerSettings
+
+_PREFLIGHT: Final = (sys.executable, "-P", "-m", "monitor.preflight")
+_MOST_COMPARED: Final = 3  #: hosts whose processors are read
+#: What a target is made of, of a registered host, a host of a file or the options.
+_FIELDS: Final = ("uri", "credential", "ssh_host_keys", "domain_type", "pool", "network")
+_STARTING_S: Final = 30.0  #: for the process that asks, on a busy machine
+
+
+@with_session
+def check(
+    session: Session,
+    config: ConfigOption = None,
+    *,
+    host: Annotated[
+        str,
+        typer.Argument(
+            metavar="URI|NAME",
+            help="libvirt URI, or name of a host of --file or of a registered host",
+            autocompletion=complete_host,
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="File of hosts, as for `fuga up --hosts`"),
+    ] = None,
+    credential: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS"
+        ),
+    ] = None,
+    ssh_host_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY", help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable"
+        ),
+    ] = None,
+    domain_type: Annotated[
+        str | None, typer.Option(help="kvm (default) or qemu (emulated)")
+    ] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="Storage pool for VM volumes (default: default)")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Default network of VMs (default: default)")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Maximum seconds for each question to a host", min=1)
+    ] = 20,
+) -> None:
+    """Check from this machine whether a host is ready for VMs, before or after `fuga host add`.
+
+    Prints a line per check: ok, note or WRONG; the status is 1 if one is wrong. Nothing is
+    registered. In a pool of files it makes and deletes an empty volume to read the host's clock.
+    """
+    need_hosts("fuga host check")
+    settings = load_settings()
+    registered, api_fault = _registered(session)
+    given = {
+        "credential": credential,
+        "ssh_host_keys": ssh_host_key,
+        "domain_type": domain_type,
+        "pool": pool,
+        "network": network,
+    }
+    target = _target(host, file, registered, api_fault)
+    is_registered = any(each["name"] == target["name"] for each in registered)
+    target |= {key: value for key, value in given.items() if value is not None}
+    findings = [] if is_registered else list(_of_uri(target["uri"], settings))
+    if not findings:
+        findings = _looked_at(
+            target,
+            registered,
+            folder=settings.resolved_host_credentials().folder,
+            deadline_s=timeout,
+        )
+    if api_fault:
+        why = f"not compared with registered hosts: {api_fault}"
+        findings.append(Finding("registered hosts", True, why, note=True))
+    _show(session, target, findings)
+
+
+def _looked_at(
+    target: Mapping[str, Any],
+    registered: Sequence[Mapping[str, Any]],
+    *,
+    folder: Path,
+    deadline_s: float,
+) -> list[Finding]:
+    named = target.get("credential")
+    findings = list(reach_findings(target["uri"], folder / named if named else None))
+    if any(each.about in {"name", "port"} and not each.well for each in findings):
+        return findings  # libvirt would only say it again, later
+    others = _others(target, registered)
+    seen = _ask(
+        {
+            "target": _asked(target),
+            "others": [_asked(each) for each in others],
+            "credentials": str(folder),
+            "deadline_s": deadline_s,
+        },
+        deadline_s,
+    )
+    return [*findings, *judged(target, seen, registered)]
+
+
+def _ask(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
+    """Ask in a process of the monitor's: the controller imports no hypervisor."""
+    questions = 3  # the host, its pool, and the processors of others
+    try:
+        done = subprocess.run(
+            _PREFLIGHT,
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=questions * deadline_s + _STARTING_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"unreachable": f"the check of {request['target']['uri']} does not end"}
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        raise CliError(f"the process that asks the host ended: {last[0]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _asked(host: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": host["name"]} | {key: host[key] for key in _FIELDS if host.get(key) is not None}
+
+
+def _target(
+    host: str,
+    file: Path | None,
+    registered: Sequence[Mapping[str, Any]],
+    api_fault: str | None,
+) -> dict[str, Any]:
+    if "://" in host:
+        if file is not None:
+            raise BadInputError("--file needs the NAME of one of its hosts, not a URI")
+        return {"name": host, "uri": host}
+    known: Sequence[Mapping[str, Any]] = registered
+    where = "of a registered host"
+    if file is not None:
+        from controller.embedded.hosts_file import read_hosts_file  # noqa: PLC0415
+
+        known, where = read_hosts_file(file), f"of a host in {file}"
+    elif api_fault:
+        raise CliError(f"host {host} cannot be looked up: {api_fault}")
+    for each in known:
+        if each["name"] == host:
+            return dict(each)
+    raise BadInputError(
+        f"{host} is neither a URI nor the name {where}:"
+        " fuga host check qemu+tls://HOST/system --credential NAME"
+    )
+
+
+def _registered(session: Session) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the registered hosts, or none and why."""
+    try:
+        return list(session.api.items("hosts")), None
+    except (ApiError, ProblemError, CliError) as error:
+        return [], str(error).replace("\n", " ")
+
+
+def _others(
+    target: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return some hosts to and from which its VMs would move."""
+    kind = target.get("domain_type", "kvm")
+    found = [
+        each
+        for each in registered
+        if each["name"] != target["name"]
+        and each["uri"] != target["uri"]
+        and each["health"] == "up"
+        and each["admin"] == "active"
+        and each.get("domain_type") == kind
+    ]
+    return found[:_MOST_COMPARED]
+
+
+def _of_uri(uri: str, settings: ControllerSettings) -> Iterator[Finding]:
+    from registry import UriRefusedError  # noqa: PLC0415 - slow; `--help` needs none
+    from registry.hosts import check_uri  # noqa: PLC0415
+
+    try:
+        check_uri(uri, settings.uri_policy())
+    except UriRefusedError as error:
+        yield Finding("URI", False, str(error))
+
+
+def _show(session: Session, target: Mapping[str, Any], findings: Sequence[Finding]) -> None:
+    rows = [{"level": f.level, "about": f.about, "message": f.message} for f in findings]
+    wrong = sum(not each.well for each in findings)
+    if session.json:
+        print_json(
+            {
+                "name": target["name"],
+                "uri": target["uri"],
+                "well": not wrong,
+                "findings": [
+                    {
+                        "about": each.about,
+                        "well": each.well,
+                        "note": each.well and each.note,
+                        "message": each.message,
+                    }
+                    for each in findings
+                ],
+            }
+        )
+    else:
+        columns = (field("level", ""), field("about"), field("message", "finding", prose=True))
+        print_table(columns, rows, empty="")
+        if not wrong:
+            echo(f"host {target['name']} is ready")
+    if wrong:
+        raise CliError(f"{wrong} of {len(findings)} findings are wrong")

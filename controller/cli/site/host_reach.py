@@ -1,0 +1,153 @@
+"""`fuga host check`: the name, the ports and the certificate of a host, seen from here."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from controller.cli.operating.doctor_guests import addresses_of, resolve_name
+from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.encryption import is_local
+from controller.terminal.times import clock
+
+_TLS_PORT: Final = 16514
+_PLAIN_PORT: Final = 16509
+_SSH_PORT: Final = 22
+#: The first of those at which a host receives VMs that move.
+_MOVES_PORT: Final = 49152
+_MOVES: Final = "49152 to 49215"
+_CONNECT_S: Final = 3.0
+_ENDS_SOON: Final = timedelta(days=30)
+#: Where libvirt looks without a credential.
+_LIBVIRTS_AUTHORITY: Final = Path("/etc/pki/CA/cacert.pem")
+_LIBVIRTS_CLIENT: Final = (
+    Path("/etc/pki/libvirt/clientcert.pem"),
+    Path("/etc/pki/libvirt/private/clientkey.pem"),
+)
+
+
+def port_of(uri: str) -> int:
+    """Return the port of a libvirt URI, by default that of its transport."""
+    parts = urlsplit(uri)
+    transport = parts.scheme.partition("+")[2]
+    known = {"tls": _TLS_PORT, "tcp": _PLAIN_PORT}
+    return parts.port or known.get(transport, _SSH_PORT)
+
+
+def reach_findings(uri: str, credential: Path | None) -> Iterator[Finding]:
+    """Judge how far a host can be reached; ``credential`` is the folder of one for TLS."""
+    name = urlsplit(uri).hostname
+    if not name:
+        yield Finding("name", True, "a libvirt of this machine: no network is between")
+        return
+    if not is_local(name):
+        found = addresses_of([uri], resolve_name)[uri]
+        if not found:
+            why = f"{name} does not resolve on this machine within 5 s: add it to DNS or /etc/hosts"
+            yield Finding("name", False, why)
+            return
+        shown = ", ".join(sorted({str(each) for each in found}))
+        yield Finding("name", True, f"{name} is {shown}" if shown != name else f"address {name}")
+    port = port_of(uri)
+    fault = _connects(name, port)
+    if fault is not None:
+        yield Finding("port", False, f"TCP {port} of {name}: {fault}; {_remedy(port, fault)}")
+        return
+    yield Finding("port", True, f"TCP {port} of {name} is open")
+    if urlsplit(uri).scheme.endswith("+tls"):
+        yield certificate_finding(name, port, credential)
+    yield from _other_ports(name, port)
+
+
+def _remedy(port: int, fault: str) -> str:
+    if fault != "refused":
+        return "let the firewalls between this machine and the host pass it"
+    if port == _TLS_PORT:
+        return "on the host: systemctl enable --now libvirtd-tls.socket (or virtproxyd-tls.socket)"
+    return "start what listens there on the host"
+
+
+def _other_ports(name: str, port: int) -> Iterator[Finding]:
+    if port != _PLAIN_PORT and not is_local(name) and _connects(name, _PLAIN_PORT) is None:
+        from registry.hosts import OPEN_DANGER  # noqa: PLC0415 - slow; `--help` needs none
+
+        yield Finding(
+            "plain port",
+            False,
+            f"TCP {_PLAIN_PORT} is open as well: {OPEN_DANGER}; on the host: systemctl disable"
+            " --now libvirtd-tcp.socket (or virtproxyd-tcp.socket)",
+        )
+    fault = _connects(name, _MOVES_PORT)
+    if fault in {None, "refused"}:
+        message = f"TCP {_MOVES_PORT} is not filtered from here; hosts need {_MOVES} of each other"
+        yield Finding("ports of moves", True, message)
+    else:
+        yield Finding(
+            "ports of moves",
+            True,
+            f"TCP {_MOVES_PORT} from here: {fault}. That is well if the other hosts reach {_MOVES}:"
+            f" on one of them, nc -vz {name} {_MOVES_PORT} says refused",
+            note=True,
+        )
+
+
+def _connects(name: str, port: int) -> str | None:
+    """Return why a port cannot be connected to; None: it can."""
+    try:
+        socket.create_connection((name, port), _CONNECT_S).close()
+    except ConnectionRefusedError:
+        return "refused"
+    except TimeoutError:
+        return f"no answer within {_CONNECT_S:g} s"
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None
+
+
+def certificate_finding(name: str, port: int, credential: Path | None) -> Finding:
+    """Judge the certificate that a host shows, by the authority that is to have signed it."""
+    about = "certificate"
+    authority, client = _LIBVIRTS_AUTHORITY, _LIBVIRTS_CLIENT
+    if credential is not None:
+        authority = credential / "cacert.pem"
+        client = (credential / "clientcert.pem", credential / "clientkey.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(authority)
+        context.load_cert_chain(*client)
+    except OSError as error:
+        where = "credential" if credential else str(authority.parent)
+        why = f"the files of the {where} cannot be used: {error.strerror or error}"
+        return Finding(about, False, f"not looked at: {why}")
+    try:
+        with (
+            socket.create_connection((name, port), _CONNECT_S) as plain,
+            context.wrap_socket(plain, server_hostname=name) as secured,
+        ):
+            shown = secured.getpeercert() or {}
+    except ssl.SSLCertVerificationError as error:
+        advice = "sign one for the name in the URI, by the authority in cacert.pem"
+        return Finding(about, False, f"the host's is refused: {error.verify_message}; {advice}")
+    except (OSError, ValueError) as error:
+        return Finding(about, False, f"no TLS with {name}:{port}: {_reason(error)}")
+    return _by_age(about, shown)
+
+
+def _by_age(about: str, shown: Mapping[str, object]) -> Finding:
+    ends_at = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
+    left = ends_at - datetime.now(UTC)
+    message = f"the host's names it, and ends at {clock(ends_at)}, in {left.days} days"
+    if left > _ENDS_SOON:
+        return Finding(about, True, message)
+    return Finding(about, False, f"{message}: sign a new one before")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_CONNECT_S:g} s"
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,187 @@
+"""What a host offers guests: read before it is registered. In the child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from typing import Final
+
+import libvirt
+
+from hypervisor.child import filters
+from hypervisor.model import MOST_NAME, HostInspection, PoolInspection, ProcessorComparison
+from hypervisor.xml import cards
+from hypervisor.xml import domain as domain_xml
+from plain_text import shortened
+
+_ARCH: Final = "x86_64"
+_NO_MODEL: Final = frozenset(
+    {
+        libvirt.VIR_ERR_NO_SUPPORT,
+        libvirt.VIR_ERR_INVALID_ARG,
+        libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
+        libvirt.VIR_ERR_OPERATION_UNSUPPORTED,
+    }
+)
+#: In which a volume is a file, whose times are those of the host's clock.
+_LOCAL_POOLS: Final = frozenset({"dir", "fs"})
+
+
+def shares_are_kept(conn: libvirt.virConnect) -> bool | None:
+    """Ask about a guest that runs: cgroups without the processors' controller refuse shares.
+
+    None: no guest runs, or it does not say.
+    """
+    for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)[:1]:
+        try:
+            domain.schedulerType()
+        except libvirt.libvirtError as error:
+            return False if error.get_error_code() == libvirt.VIR_ERR_OPERATION_INVALID else None
+        else:
+            return True
+    return None
+
+
+def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
+    """Look at everything but the pool, which may hang."""
+    told = conn.getCapabilities()
+    capabilities = domain_xml.from_host(told)
+    processor = _host_model(conn, domain_type)
+    return HostInspection(
+        hostname=shortened(conn.getHostname(), MOST_NAME),
+        driver=conn.getType(),
+        machine_uuid=domain_xml.machine_uuid(told),
+        libvirt_version=conn.getLibVersion(),
+        qemu_version=conn.getVersion(),
+        domain_types=tuple(
+            sorted(
+                {
+                    str(each.get("type"))
+                    for each in capabilities.iterfind(f"guest/arch[@name='{_ARCH}']/domain")
+                }
+            )
+        ),
+        processor=None if processor is None else ET.tostring(processor, encoding="unicode"),
+        processor_model=(
+            capabilities.findtext("host/cpu/model")
+            if processor is None
+            else processor.findtext("model")
+        ),
+        security_model=domain_xml.security_model(told),
+        can_filter=filters.can_filter(conn),
+        network_fault=_network_fault(conn, network),
+        network_starts_by_itself=_starts_by_itself(conn, network),
+    )
+
+
+def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
+    """Look at a pool, and make and delete an empty volume: that tells what the host's clock says.
+
+    Raises libvirtError: there is none of that name, or it takes no volume.
+    """
+    store = conn.storagePoolLookupByName(pool)
+    active = bool(store.isActive())
+    document = domain_xml.from_host(store.XMLDesc(0))
+    kind = document.get("type", "")
+    ahead_s = _clock_ahead(store) if active and kind in _LOCAL_POOLS else None
+    _, capacity, _, free = store.info()
+    return PoolInspection(
+        kind=kind,
+        active=active,
+        starts_by_itself=bool(store.autostart()),
+        capacity_bytes=capacity,
+        free_bytes=free,
+        clock_ahead_s=ahead_s,
+    )
+
+
+def compare_processors(
+    conn: libvirt.virConnect, domain_type: str, own: str, others: Mapping[str, str]
+) -> ProcessorComparison:
+    """Compare the processors that guests get here and on other hosts, as moves would."""
+    try:
+        documents = [own, *others.values()]
+        common = conn.baselineHypervisorCPU(None, _ARCH, None, domain_type, documents, 0)
+        model = domain_xml.from_host(common).findtext("model")
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in _NO_MODEL | {libvirt.VIR_ERR_CPU_INCOMPATIBLE}:
+            raise
+        model = None
+    faults = {name: _incompatible(conn, domain_type, xml) for name, xml in others.items()}
+    return ProcessorComparison(
+        baseline=model, faults={name: why for name, why in faults.items() if why is not None}
+    )
+
+
+def _incompatible(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
+    """Return why a guest with this processor cannot run here; None: it can."""
+    try:
+        conn.compareHypervisorCPU(
+            None,
+            _ARCH,
+            None,
+            domain_type,
+            processor,
+            libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE,
+        )
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_CPU_INCOMPATIBLE:
+            raise
+        return str(error)
+    return None
+
+
+def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None:
+    """Return the processor that guests with the host's model have here, as libvirt compares it."""
+    try:
+        told = conn.getDomainCapabilities(None, _ARCH, None, domain_type, 0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in _NO_MODEL:
+            return None
+        raise
+    mode = domain_xml.from_host(told).find("cpu/mode[@name='host-model']")
+    if mode is None or mode.get("supported") != "yes" or mode.find("model") is None:
+        return None
+    processor = ET.Element("cpu", mode="custom", match="exact")
+    processor.extend(list(mode))
+    return processor
+
+
+def _network_fault(conn: libvirt.virConnect, name: str) -> str | None:
+    """Return why cards cannot be on a network; None: they can, or there are no networks."""
+    try:
+        network = conn.networkLookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_NETWORK:
+            return "missing"
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return "unsupported"
+        raise
+    if not network.isActive():
+        return "inactive"
+    return cards.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
+
+
+def _starts_by_itself(conn: libvirt.virConnect, name: str) -> bool | None:
+    with contextlib.suppress(libvirt.libvirtError):
+        return bool(conn.networkLookupByName(name).autostart())
+    return None
+
+
+def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
+    """Return by how many seconds the host's clock is ahead of ours, by the time of a new file."""
+    before = time.time()
+    volume = store.createXML(domain_xml.plain_volume(f"fuga-check-{uuid.uuid4()}", 0), 0)
+    try:
+        after = time.time()
+        written = domain_xml.from_host(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
+    finally:
+        volume.delete(0)
+    if written is None:
+        return None
+    # The file was written at some time between the two: no more than that is known.
+    at = float(written)
+    return at - before if at < before else max(0.0, at - after)

@@ -1,0 +1,127 @@
+"""`python -m monitor.preflight`: look at a host once, before it is registered.
+
+Reads one JSON object on standard input, see `Target`, and writes one on standard output. It asks
+the host as the monitor would: with the same credential files, in child processes that are killed
+at the deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hypervisor import (
+    Credential,
+    HostConnection,
+    HostInspection,
+    HypervisorError,
+    OperationFailedError,
+)
+from registry import HostCredentialError
+from registry.hosts import HostCredentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A host, and how it is opened."""
+
+    name: str
+    uri: str
+    credential: str | None = None
+    ssh_host_keys: Sequence[str] = ()
+    domain_type: str = "kvm"
+    pool: str = "default"
+    network: str = "default"
+
+
+def look(
+    target: Target, others: Sequence[Target], credentials: HostCredentials, *, deadline_s: float
+) -> dict[str, Any]:
+    """Return what the host says, and of each question that failed why.
+
+    Others are asked at the same time, so that one that hangs costs one deadline.
+    """
+    with ThreadPoolExecutor(max_workers=1 + len(others)) as pool:
+        asked = [pool.submit(_processor, each, credentials, deadline_s) for each in others]
+        found = _look(target, credentials, deadline_s)
+        answers = {each.name: answer.result() for each, answer in zip(others, asked, strict=True)}
+    known = {name: xml for name, (xml, _) in answers.items() if xml is not None}
+    found["others_unread"] = {name: fault for name, (xml, fault) in answers.items() if xml is None}
+    own = (found.get("host") or {}).get("processor")
+    if own is not None and known:
+        try:
+            with _connection(target, credentials, deadline_s) as host:
+                compared = host.compare_processors(
+                    domain_type=target.domain_type, own=own, others=known
+                )
+            found["processors"] = {**asdict(compared), "others": sorted(known)}
+        except HypervisorError as error:
+            found["processors_fault"] = str(error)
+    return found
+
+
+def _look(target: Target, credentials: HostCredentials, deadline_s: float) -> dict[str, Any]:
+    try:
+        host = _connection(target, credentials, deadline_s)
+    except HostCredentialError as error:
+        return {"credential_fault": str(error)}
+    with host:
+        try:
+            seen = _inspect(host, target)
+        except OperationFailedError as error:
+            return {"host_fault": error.reason}
+        except HypervisorError as error:
+            return {"unreachable": str(error)}
+        try:
+            return {"host": asdict(seen), "pool": asdict(host.inspect_pool(target.pool))}
+        except HypervisorError as error:
+            reason = error.reason if isinstance(error, OperationFailedError) else str(error)
+            return {"host": asdict(seen), "pool_fault": reason}
+
+
+def _processor(
+    target: Target, credentials: HostCredentials, deadline_s: float
+) -> tuple[str | None, str]:
+    """Return the processor of guests on a host, or None and why it is not known."""
+    try:
+        with _connection(target, credentials, deadline_s) as host:
+            return _inspect(host, target).processor, "its libvirt does not report it"
+    except (HypervisorError, HostCredentialError) as error:
+        return None, str(error)
+
+
+def _inspect(host: HostConnection, target: Target) -> HostInspection:
+    return host.inspect(domain_type=target.domain_type, network=target.network)
+
+
+def _connection(target: Target, credentials: HostCredentials, deadline_s: float) -> HostConnection:
+    """Return a connection, not opened yet. Raises HostCredentialError."""
+    files = credentials.find(target.uri, target.credential)
+    opened_by = None
+    if files is not None:
+        opened_by = Credential(
+            name=files.name,
+            folder=str(files.folder),
+            stamp=files.stamp,
+            ssh_host_keys=tuple(target.ssh_host_keys),
+        )
+    return HostConnection(target.uri, credential=opened_by, deadline_s=deadline_s)
+
+
+def main(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer one request."""
+    return look(
+        Target(**request["target"]),
+        [Target(**each) for each in request["others"]],
+        HostCredentials(Path(request["credentials"])),
+        deadline_s=request["deadline_s"],
+    )
+
+
+if __name__ == "__main__":
+    json.dump(main(json.load(sys.stdin)), sys.stdout)
