@@ -1,4 +1,4 @@
-"""`python -m monitor.preflight`: look at a host once, before it is registered.
+"""`python -m monitor.preflight`: check a host once, before it is registered.
 
 Reads one JSON object on standard input, see `Target`, and writes one on standard output. It asks
 the host as the monitor would: with the same credential files, in child processes that are killed

@@ -61,7 +61,7 @@ def said(name: str, value: Any) -> str | None:
         return SET
     if name.endswith("_command"):  # its arguments may be a password
         return f"{value[0]} …" if value else None
-    if isinstance(value, frozenset | tuple):  # of rules the first counts that fits
+    if isinstance(value, frozenset | tuple | list):  # of rules the first counts that fits
         told = [masked(str(each)) for each in value]
         return ", ".join(sorted(told) if isinstance(value, frozenset) else told) or None
     if isinstance(value, dict):

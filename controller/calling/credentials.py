@@ -63,7 +63,8 @@ def find_connection(
 ) -> Connection:
     """Choose address and token: option, environment, settings file, state folder, then logins.
 
-    A token of the state folder goes to the address that stands beside it, and to no other.
+    The address may be several, with commas. A token of the state folder goes to the address that
+    stands beside it, and to no other.
 
     Reads the few settings that it needs by itself: the settings classes cost a
     quarter of a second that a person at the prompt would feel.
@@ -96,12 +97,21 @@ def find_connection(
     if kept is not None and (address is None or token is None):
         logins = Logins.load(kept)
         address = address or logins.last
-        token = token or logins.tokens.get((address or "").rstrip("/"))
-    address = address or DEFAULT_URL
-    if not address.startswith(("http://", "https://")):
-        raise BadInputError(f"the API's address must start with http:// or https://: {address!r}")
+        # Of several addresses all must be those where one logged in.
+        tokens = {logins.tokens.get(each) for each in _addresses(address or "")}
+        token = token or (tokens.pop() if len(tokens) == 1 else None)
+    first, *others = _addresses(address or DEFAULT_URL)
+    for each in (first, *others):
+        if not each.startswith(("http://", "https://")):
+            raise BadInputError(f"the API's address must start with http:// or https://: {each!r}")
     ca = environ.get("FUGA_CA") or _text(file, "ca")
-    return Connection(url=address.rstrip("/"), token=token, ca=ca)
+    return Connection(url=first, others=tuple(others), token=token, ca=ca)
+
+
+def _addresses(text: str) -> list[str]:
+    """Return the addresses of a list with commas, each once; at least one."""
+    found = [each.strip().rstrip("/") for each in text.split(",")]
+    return list(dict.fromkeys(each for each in found if each)) or [text]
 
 
 def _same(one: str, other: str) -> bool:

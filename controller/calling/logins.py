@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -40,14 +40,15 @@ class Logins:
         content = {"last": self.last, "tokens": dict(self.tokens)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 
-    def with_one(self, url: str, token: str) -> Self:
-        """Return these with one more."""
-        return replace(self, last=url, tokens={**self.tokens, url: token})
+    def with_one(self, urls: Sequence[str], token: str) -> Self:
+        """Return these with one more, of an API with these addresses."""
+        kept = {**self.tokens, **dict.fromkeys(urls, token)}
+        return replace(self, last=",".join(urls), tokens=kept)
 
-    def without(self, url: str) -> Self:
+    def without(self, urls: Sequence[str]) -> Self:
         """Return these without one."""
-        left = {address: token for address, token in self.tokens.items() if address != url}
-        return replace(self, last=None if self.last == url else self.last, tokens=left)
+        left = {address: token for address, token in self.tokens.items() if address not in urls}
+        return replace(self, last=None if self.last == ",".join(urls) else self.last, tokens=left)
 
 
 def change_logins(path: Path, change: Callable[[Logins], Logins]) -> None:

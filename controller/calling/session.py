@@ -111,6 +111,11 @@ class Session:
         if not self.json:
             echo(message)
 
+    def remark(self, message: str) -> None:
+        """Print lines that programs need not read, on standard error."""
+        for line in message.splitlines():
+            echo(line, err=True)
+
     def answer(self, value: Any, *lines: str) -> None:
         """Print the result: the record for programs, a sentence or several for people."""
         if self.json:

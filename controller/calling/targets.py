@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError
+from controller.terminal.times import clock
 from plain_text import advice
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
 OPEN_RESERVATION = frozenset({"asked", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
+_MOST_SHOWN = 20  #: earlier VMs of one name
 #: As the API's pattern of names, whose module would load its framework at each start of a command.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
@@ -62,15 +65,52 @@ def find_target(api: Client, typed: str) -> Target:
     ones are ambiguous.
     """
     for search in (_by_id, _by_name, _by_part):
-        found = search(api, typed)
-        if not found:
-            continue
-        live = [each for each in found if each.live]
-        if len(live) > 1:
-            listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
-            raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
-        return live[0] if live else max(found, key=lambda each: str(each.record["id"]))
+        if found := search(api, typed):
+            return _one_of(typed, found)
     raise NothingCalledSoError(typed, advice(typed, _names(api)))
+
+
+def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> Target:
+    """Find a request or VM as `find_target` does, or else a VM that is gone.
+
+    Of several of one name the newest is meant; ``say`` is given others that are gone, by id.
+    """
+    try:
+        found = find_target(api, typed)
+    except NothingCalledSoError:
+        gone = _gone(api, typed)
+        if not gone:
+            raise
+        found = gone.pop()
+    else:
+        gone = [each for each in _gone(api, typed) if each.record["id"] != found.record["id"]]
+    if gone:
+        newest_first = [f"  {_life(each.record)}" for each in reversed(gone[-_MOST_SHOWN:])]
+        say(
+            f"this is {found}: {found.record['id']}. {len(gone)} other VMs that are gone had that"
+            " name; give the id of one:\n" + "\n".join(newest_first)
+        )
+    return found
+
+
+def _gone(api: Client, name: str) -> list[Target]:
+    """Return VMs of a name that are gone, oldest first: ids rise with time."""
+    if not _may_be_name(name):
+        return []
+    rows = api.items("vms", name=name, include_deleted=True)
+    return [Target("vm", each) for each in rows if each["name"] == name and each["deleted_at"]]
+
+
+def _life(vm: Json) -> str:
+    return f"{vm['id']} of {vm['tenant']}, {clock(vm['created_at'])} to {clock(vm['deleted_at'])}"
+
+
+def _one_of(typed: str, found: Sequence[Target]) -> Target:
+    live = [each for each in found if each.live]
+    if len(live) > 1:
+        listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
+        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
+    return live[0] if live else max(found, key=lambda each: str(each.record["id"]))
 
 
 def _names(api: Client) -> list[str]:

@@ -60,6 +60,7 @@ PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
         "resume": _Place(_MANAGE, "operating.pause:resume"),
         "audit": _Place(_MANAGE, "operating.audit:audit"),
         "doctor": _Place(_MANAGE, "operating.doctor:doctor"),
+        "wait-ready": _Place(_MANAGE, "operating.wait_ready:wait_ready"),
         "up": _Place(_RUN, "operating.processes:up"),
         "down": _Place(_RUN, "operating.processes:down"),
         "env": _Place(_RUN, "operating.env:env"),

@@ -11,4 +11,10 @@ class Connection:
 
     url: str
     token: str | None
+    others: tuple[str, ...] = ()  #: further addresses of the same API
     ca: str | None = None  #: PEM file of who may vouch for it; None: whom the system trusts
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All addresses, the preferred one first."""
+        return (self.url, *self.others)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import httpx
 
+from controller.client.addresses import Addresses, was_not_sent
 from controller.client.collections import Collection
 from controller.client.connection import Connection
 from controller.client.errors import ApiUnreachableError, ProblemError
@@ -61,17 +62,21 @@ class Client:
         if connection.token:
             headers["Authorization"] = f"Bearer {connection.token}"
         self.url = connection.url
+        self._called = " or ".join(connection.urls)
         self._sleep = sleep
         self._retry_after_s = retry_after_s
         self._at_work_s = at_work_s
+        self._addresses = Addresses(
+            connection.urls,
+            transport or httpx.HTTPTransport(verify=_trust(connection), trust_env=False),
+        )
         # The API is addressed directly: a proxy from the environment would get the token.
         self._http = httpx.Client(
             base_url=connection.url,
             headers=headers,
             timeout=timeout_s,
-            transport=transport,
+            transport=self._addresses,
             trust_env=False,
-            verify=_trust(connection),
         )
         self.requests: Collection[models.Request] = Collection(self, "requests")
         self.vms: Collection[models.Vm] = Collection(self, "vms")
@@ -136,7 +141,7 @@ class Client:
                 timeout=_UPLOAD_TIMEOUT_S,
             )
         except httpx.TransportError as error:
-            raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
+            raise self._unreachable(error) from error
         if response.is_success:
             return self._content(response)
         raise ProblemError(response.status_code, _problem(response))
@@ -200,7 +205,7 @@ class Client:
                         yield kind, json.loads(value)
                         kind = _EVENT
         except httpx.TransportError as error:
-            raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
+            raise self._unreachable(error) from error
 
     def ready(self) -> bool:
         """Ask whether the API answers and has its database."""
@@ -243,9 +248,10 @@ class Client:
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
-                pause = next(pauses, None)
+                repeatable = was_not_sent(error) or _may_be_repeated(method, request)
+                pause = next(pauses, None) if repeatable else None
                 if pause is None:
-                    raise ApiUnreachableError(self.url, str(error) or repr(error)) from error
+                    raise self._unreachable(error) from error
             except httpx.InvalidURL as error:
                 raise ApiUnreachableError(self.url, str(error)) from error
             else:
@@ -259,6 +265,10 @@ class Client:
                 if pause is None:
                     return response
             self._sleep(pause)
+
+    def _unreachable(self, error: httpx.TransportError) -> ApiUnreachableError:
+        reason = self._addresses.reason(str(error) or repr(error))
+        return ApiUnreachableError(self._called, reason)
 
     def _content(self, response: httpx.Response) -> Json:
         if not response.content:
@@ -274,7 +284,7 @@ class Client:
 
 def _trust(connection: Connection) -> ssl.SSLContext:
     """Return who may vouch for the API."""
-    if not connection.url.startswith("https:"):
+    if not any(url.startswith("https:") for url in connection.urls):
         # Nobody may, and nobody is asked; reading the system's certificates takes time.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -303,14 +313,22 @@ def _asked_to_wait(
     response: httpx.Response, method: str, request: Mapping[str, Any]
 ) -> float | None:
     """Return how long to wait before the same call may be made again; None: not at all."""
-    repeatable = method in _IDEMPOTENT or "Idempotency-Key" in (request.get("headers") or {})
     said = response.headers.get("Retry-After", "")
-    if not (repeatable and response.status_code in (429, 503) and said.isdecimal()):
+    if not (
+        _may_be_repeated(method, request)
+        and response.status_code in (429, 503)
+        and said.isdecimal()
+    ):
         return None
     if int(said[:9]) > _LONGEST_WAIT_S:
         return None
     # Those who were refused together must not come back together.
     return int(said) * random.uniform(1, 1.5)  # noqa: S311
+
+
+def _may_be_repeated(method: str, request: Mapping[str, Any]) -> bool:
+    """Return whether a call may be made twice, though the first may have been received."""
+    return method in _IDEMPOTENT or "Idempotency-Key" in (request.get("headers") or {})
 
 
 def _in_progress(response: httpx.Response) -> bool:

@@ -53,6 +53,20 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
         If there is no such VM.
     """
     vm = registry.vms.get(vm_id)
+    if vm.deleted_at is not None:
+        return VmExplanation(
+            vm=vm.id,
+            name=vm.name,
+            host=None,
+            round=None,
+            slot_start_at=None,
+            policy=None,
+            decided_by=None,
+            phase=None,
+            utilities=(),
+            message=f"it is gone since {vm.deleted_at:%Y-%m-%d %H:%M:%S} UTC; `fuga events"
+            f" --subject {vm.id}` says who deleted it",
+        )
     if vm.round is None or vm.host is None:
         kept = registry.fencing.keeps_disk_of(vm.id)
         disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""

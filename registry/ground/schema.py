@@ -425,6 +425,7 @@ vms = Table(
     # it in these, at the same cost after years.
     Index("ix_vms_request_id_unplaced", "request_id", "id", **_UNPLACED),
     Index("ix_vms_id_live", "id", **_THERE),
+    Index("ix_vms_deleted_at", "deleted_at", **_only("deleted_at IS NOT NULL")),
     Index("ix_vms_id_spot", "id", **_only("spot AND deleted_at IS NULL")),
     Index("ix_vms_tenant_id_live", "tenant_id", "id", **_THERE),
     Index(

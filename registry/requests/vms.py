@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -180,13 +181,14 @@ class Vms:
         mac: str | None = None,
         labels: Sequence[str] = (),
         include_deleted: bool = False,
+        deleted_since: datetime | None = None,
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Vm]:
         """Return a page, oldest first. Without ``include_deleted``: those that are not gone.
 
-        ``search`` is a part of the name. Addresses of VMs that are gone are free, their MACs are
-        known for ever.
+        With ``deleted_since``: those alone that are gone since then. ``search`` is a part of the
+        name. Addresses of VMs that are gone are free, their MACs are known for ever.
         """
         query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
@@ -195,7 +197,9 @@ class Vms:
             if value is not None:
                 query = query.where(column == value)
         query = query.where(*labelled(vms, labels), *named_like(vms.c.name, search))
-        if not include_deleted:
+        if deleted_since is not None:
+            query = query.where(vms.c.deleted_at >= deleted_since)
+        elif not include_deleted:
             query = query.where(vms.c.deleted_at.is_(None))
         if cursor is not None:
             query = query.where(vms.c.id > cursor_uuid(cursor))

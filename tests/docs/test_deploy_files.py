@@ -41,6 +41,36 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
+#: What follows from a database that hangs, and for how long after its alert that stays silent.
+FOLLOW = {
+    "FugaErrors": "15m",
+    "FugaApiErrors": "15m",
+    "FugaApiSlow": "15m",
+    "FugaSlotsFail": "15m",
+    "FugaNobodyLeads": None,
+    "FugaSweepLate": None,
+}
+
+
+@pytest.mark.parametrize("name", FOLLOW)
+def test_what_follows_from_an_unreachable_register_is_not_alerted_as_well(name: str) -> None:
+    """Checked with promtool, too: a minute without a database is one alert."""
+    cause = 'ALERTS{alertname="FugaRegisterUnreachable",alertstate="firing"}'
+    named = {rule["alert"]: rule for rule in rules()}
+    rule, window = named[name], FOLLOW[name]
+
+    within = cause if window is None else f"max_over_time({cause}[{window}])"
+    assert rule["expr"].endswith(f"unless on() {within}")
+    looks_back = [int(each) for each in re.findall(r"\[(\d+)m\]", rule["expr"])]
+    # The cause is alerted a minute after it began: what follows waits for it.
+    assert minutes(rule["for"]) > minutes(named["FugaRegisterUnreachable"]["for"]) or not window
+    assert window is None or minutes(window) > max(each for each in looks_back if each != 15)
+
+
+def minutes(text: str) -> int:
+    return int(text.removesuffix("m"))
+
+
 def test_the_example_configuration_is_read_by_every_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

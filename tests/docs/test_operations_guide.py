@@ -88,6 +88,7 @@ OF_THE_LAB = (
     "--domain-type qemu --base-volume base.qcow2 --memory-backing-mib 80"
     " --override vcpus=4 --override memory_mib=8192 --override disk_gib=100"
 )
+CHECK_OF_THE_LAB = "--credential site --domain-type qemu --timeout 600"
 #: What restarts everything once more: only if the whole guide is asked for.
 LONG_SECTIONS = ("Upgrading while it runs", "Backing up and restoring")
 #: how often what is typed asks `fuga doctor`: of the API, the database and the broker
@@ -130,8 +131,10 @@ def typed() -> Iterator[str]:
                 continue
             if "fuga db token" in block.text:
                 yield SETTINGS
-            if "fuga host add" in block.text:
+            if "fuga host check" in block.text:
                 yield KVM_01
+                yield block.text.replace("--credential site", CHECK_OF_THE_LAB)
+                continue
             told = block.text.replace("--credential site", f"--credential site {OF_THE_LAB}")
             yield told.replace("--wait", "--wait --timeout 1200")
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.calling.session import Session, listing
+from controller.cli.operating.events import NoSubjectError, id_of_subject
 from controller.terminal.output import Column, field, table_width
 from controller.terminal.times import clock, parse_moment
 
@@ -73,13 +74,26 @@ def columns_for(width: int) -> Sequence[Column]:
     return COLUMNS if width >= _ALL_FROM else NARROW
 
 
+def _subject(session: Session, typed: str) -> str:
+    """Return the id of what was typed; subjects without ids, such as tenants, are names."""
+    try:
+        return id_of_subject(session, typed)
+    except NoSubjectError:
+        return typed
+
+
 @listing
 def audit(
     session: Session,
     *,
     token: Annotated[str | None, typer.Option(help="Show only calls with this token")] = None,
     tenant: Annotated[str | None, typer.Option(help="Show only calls of this tenant")] = None,
-    subject: Annotated[str | None, typer.Option(help="Show only calls about this id")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Show only calls about this VM, request or host, or this id"
+        ),
+    ] = None,
     method: Annotated[str | None, typer.Option(help="Show only POST, PATCH, PUT or DELETE")] = None,
     status: Annotated[
         int | None, typer.Option(help="Show only calls with this HTTP status")
@@ -103,7 +117,7 @@ def audit(
     filters = {
         "token": token,
         "tenant": tenant,
-        "subject": subject,
+        "subject": subject and _subject(session, subject),
         "method": method.upper() if method else None,
         "status": status,
         "refused": "true" if refused else None,

@@ -98,7 +98,7 @@ def doctor(
         *_policies(settings),
         *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
-        *(Finding(*each) for each in encryption(settings, session.connection.url, os.environ)),
+        *(Finding(*each) for each in encryption(settings, session.connection.urls, os.environ)),
         *_state(settings.state_dir),
         *_extras(),
         *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),

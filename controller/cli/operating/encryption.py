@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,10 +17,10 @@ _ADVICE: Final = "others can read passwords and data on the way"
 
 
 def encryption(
-    settings: ControllerSettings, api_url: str, environ: Mapping[str, str]
+    settings: ControllerSettings, api_urls: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[Found]:
     """Judge the connections to API, database and broker; print no secret."""
-    yield _api(api_url)
+    yield from map(_api, api_urls)
     database = settings.database_url
     if database is not None:
         yield _database(database.get_secret_value(), environ)

@@ -18,7 +18,7 @@ def env(session: Session) -> None:
             "no token: set FUGA_TOKEN, or run the command where `fuga up` keeps "
             "its state (FUGA_STATE_DIR)"
         )
-    variables = {"FUGA_URL": found.url, "FUGA_TOKEN": found.token}
+    variables = {"FUGA_URL": ",".join(found.urls), "FUGA_TOKEN": found.token}
     if found.ca is not None:
         variables["FUGA_CA"] = found.ca
     if session.json:

@@ -23,6 +23,10 @@ _NO_STREAM: Final = frozenset({404, 405, 429})
 _PAGE: Final = 500
 
 
+class NoSubjectError(BadInputError):
+    """The typed name is that of no request, VM or host."""
+
+
 def subject_of(event: Mapping[str, Any]) -> str:
     """Return the subject of an event: its name, or else its short id."""
     kind, key, name = event["subject_type"], str(event["subject_id"]), event.get("subject_name")
@@ -68,7 +72,8 @@ def events(
     subject: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Show only events of this request, VM or host (name or id)"
+            metavar="NAME",
+            help="Show only events of this request, VM (also one that is gone) or host",
         ),
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Show only events of this kind")] = None,
@@ -81,7 +86,7 @@ def events(
         raise BadInputError("--follow is for people; programs poll with --after")
     asked: dict[str, Any] = {"kind": kind}
     if subject is not None:
-        asked["subject"] = _id_of(session, subject)
+        asked["subject"] = id_of_subject(session, subject)
     if since is not None:
         asked["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
     order = {"newest": True} if after is None else {"after": after}
@@ -132,23 +137,23 @@ def _tell(event: Mapping[str, Any]) -> None:
     echo("  ".join(str(each) for each in parts if each))
 
 
-def _id_of(session: Session, typed: str) -> str:
-    """Return the id of the request, VM or host with this name; else what was typed."""
-    from controller.calling.targets import NothingCalledSoError, find_target  # noqa: PLC0415
+def id_of_subject(session: Session, typed: str) -> str:
+    """Return the id of the request, VM (also one that is gone) or host of this name."""
+    from controller.calling.targets import NothingCalledSoError, find_past_target  # noqa: PLC0415
     from controller.client.errors import ProblemError  # noqa: PLC0415
 
     if _is_uuid(typed) or typed.isdigit():
         return typed
     try:
-        return str(find_target(session.api, typed).record["id"])
+        return str(find_past_target(session.api, typed, session.remark).record["id"])
     except NothingCalledSoError as error:
         nothing = error
     try:
         return str(session.api.get(f"hosts/{typed}")["id"])
     except ProblemError:
-        raise BadInputError(
-            f"request, VM or host {typed!r} not found; `fuga requests --all`, `fuga vms`"
-            f" and `fuga host list` list them{nothing.meant}"
+        raise NoSubjectError(
+            f"request, VM or host {typed!r} not found; `fuga requests --all`, `fuga vms`,"
+            f" `fuga vms --deleted` and `fuga host list` list them{nothing.meant}"
         ) from None
 
 

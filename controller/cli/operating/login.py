@@ -61,7 +61,7 @@ def login(
     before = Logins.load(path).tokens.get(found.url)
     elsewhere = found.token is not None and found.token != before
     secret = made["secret"]
-    change_logins(path, lambda logins: logins.with_one(found.url, secret))
+    change_logins(path, lambda logins: logins.with_one(found.urls, secret))
     made["secret"] = None
     whom = "an operator" if made["tenant"] is None else f"tenant {made['tenant']}"
     only = ", read-only" if made["read_only"] else ""
@@ -84,7 +84,7 @@ def logout(session: Session) -> None:
     if token is None:
         raise BadInputError(f"nobody is logged in at {found.url} from here")
     # First here: what the API does not hear ends by itself within hours.
-    change_logins(path, lambda logins: logins.without(found.url))
+    change_logins(path, lambda logins: logins.without(found.urls))
     api = _client(found, token)
     try:
         ended = api.delete("token")
@@ -96,7 +96,9 @@ def logout(session: Session) -> None:
 def _client(found: Connection, token: str | None) -> Client:
     from controller.client.http import Client  # noqa: PLC0415 - slow, and `--help` calls nobody
 
-    return Client(Connection(url=found.url, token=token, ca=found.ca), agent="fuga-cli")
+    return Client(
+        Connection(url=found.url, others=found.others, token=token, ca=found.ca), agent="fuga-cli"
+    )
 
 
 def _way(stranger: Client) -> Mapping[str, Any]:

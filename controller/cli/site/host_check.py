@@ -1,4 +1,4 @@
-"""`fuga host check`: look at a host from this machine before it is registered."""
+"""`fuga host check`: check a host from this machine before it is registered."""
 
 from __future__ import annotations
 

@@ -21,15 +21,15 @@ def explain(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Request or VM (name, id or end of the id)",
+            help="Request or VM, also one that is gone (name, id or end of the id)",
             autocompletion=complete_target,
         ),
     ],
 ) -> None:
     """Explain why VMs run where they run, or why they wait."""
-    from controller.calling.targets import find_target  # noqa: PLC0415
+    from controller.calling.targets import find_past_target  # noqa: PLC0415
 
-    found = find_target(session.api, target)
+    found = find_past_target(session.api, target, session.remark)
     explanation = session.api.get(f"{found.path}/explanation")
     if session.json:
         print_json(explanation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -27,7 +28,7 @@ from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
 from controller.cli.vms.keys import read_public_keys, read_user_data
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, field, print_json, short_id
-from controller.terminal.times import age, clock, until
+from controller.terminal.times import age, clock, parse_moment, until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
 LabelOption = Annotated[
@@ -168,6 +169,16 @@ VM_COLUMNS = (
     Column("labels", told_labels, spare=3),
     field("last_error", "last error", spare=3),
 )
+#: Of VMs that are gone; `fuga events --subject ID` says who deleted one.
+GONE_COLUMNS = (
+    field("id"),
+    field("name"),
+    field("tenant"),
+    field("vm_type", "type", spare=3),
+    Column("created at", lambda row: clock(row["created_at"]), spare=2),
+    Column("gone since", lambda row: clock(row["deleted_at"]), spare=-1),
+)
+_RECENTLY: Final = "7d"
 
 
 @with_session
@@ -363,8 +374,21 @@ def vms(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Include VMs that are gone")
     ] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Show only VMs that are gone, since --since")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="With --deleted: the last 12h or 7d, or since a time (default: 7d)"
+        ),
+    ] = None,
 ) -> None:
     """List VMs and where they run."""
+    if since is not None and not deleted:
+        raise BadInputError("--since needs --deleted: it is the time since which VMs are gone")
+    if deleted and everything:
+        raise BadInputError("give only one of --all and --deleted")
     request_id = None
     if request is not None:
         request_id = find_request(session.api, request)["id"]
@@ -378,10 +402,19 @@ def vms(
         search=search,
         label=label,
         include_deleted=everything or None,
+        deleted_since=_gone_since(since) if deleted else None,
     )
     narrowed = any((tenant, request, host, state, address, mac, search, label))
+    if deleted:
+        none = f"no such VM is gone since {since or _RECENTLY}; look further back with --since"
+        session.show(rows, GONE_COLUMNS, empty=none)
+        return
     asks = "no such VMs." if narrowed else "no VMs. Request some with `fuga request small -n 4`."
     session.show(rows, VM_COLUMNS, empty=asks)
+
+
+def _gone_since(since: str | None) -> str:
+    return parse_moment(since or _RECENTLY, "--since", datetime.now(UTC)).isoformat()
 
 
 @with_session

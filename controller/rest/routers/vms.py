@@ -14,7 +14,7 @@ from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.requests import VmChange, VmsQuery
-from controller.rest.schemas.values import PageOf
+from controller.rest.schemas.values import PageOf, moment
 from controller.rest.telling import told_page, told_vm
 from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, Registry
@@ -48,6 +48,7 @@ def list_vms(
         mac=query.mac,
         labels=query.label,
         include_deleted=query.include_deleted,
+        deleted_since=moment("deleted_since", query.deleted_since),
         limit=query.limit,
         cursor=query.cursor,
     )

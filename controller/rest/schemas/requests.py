@@ -21,6 +21,7 @@ from controller.rest.schemas.values import (
     LabelChanges,
     LabelFilter,
     Labels,
+    MomentText,
     Name,
     OwnLabels,
     PageQuery,
@@ -230,6 +231,9 @@ class VmsQuery(SearchQuery):
     )
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False
+    deleted_since: MomentText | None = Field(
+        None, description="Only VMs that are gone, since this time."
+    )
 
 
 class VmGroupsQuery(PageQuery):

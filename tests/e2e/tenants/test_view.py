@@ -47,7 +47,7 @@ NARROWING: Final = frozenset(
     | {"affinity", "spread", "after", "kind", "bytes", "wait_s", "include_deleted", "since"}
     | {"until", "include_removed", "include_retired", "sha256", "source", "seed_kind"}
     | {"min_memory_mib", "dry_run", "token", "method", "status", "refused", "request_id", "newest"}
-    | {"open", "steps", "search", "address", "mac"}
+    | {"open", "steps", "search", "address", "mac", "deleted_since"}
 )
 #: Goes on for an hour; `tests/e2e/calls/test_event_streams.py` follows it as tenants.
 LASTS: Final = "/v1/events/stream"

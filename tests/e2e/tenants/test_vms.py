@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
+
+import httpx
 
 from tests.e2e.conftest import Api
 from tests.problems import the_problem
@@ -70,3 +73,27 @@ def test_vms_are_found_by_request_tenant_and_name(api: Api):
     assert names(name="web-2") == ["web-2"]
     add_host(api.registry)
     assert names(host="h1") == []
+
+
+def test_a_vm_that_is_gone_is_found_by_name_and_time_and_by_its_tenant_alone(api: Api):
+    ask(api)
+    gone, stays = api.tenant_a.get("/v1/vms").json()["items"]
+    before = datetime.now(UTC) - timedelta(hours=1)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    api.tenant_a.delete(f"/v1/vms/{gone['id']}")
+
+    def names(caller: httpx.Client, **query: str) -> list[str]:
+        items = caller.get("/v1/vms", params=query).json()["items"]
+        return [item["name"] for item in items]
+
+    since = before.isoformat()
+    assert names(api.tenant_a, deleted_since=since) == [gone["name"]]
+    assert names(api.operator, deleted_since=since, name=gone["name"]) == [gone["name"]]
+    assert names(api.tenant_a, deleted_since=since, name=stays["name"]) == []
+    assert names(api.tenant_a, deleted_since=later.isoformat()) == []
+    assert names(api.tenant_b, deleted_since=since) == []
+    why = api.tenant_a.get(f"/v1/vms/{gone['id']}/explanation").json()["message"]
+    assert why.startswith("it is gone since")
+    assert f"fuga events --subject {gone['id']}" in why
+    nonsense = api.tenant_a.get("/v1/vms", params={"deleted_since": "2026-02-31T00:00:00Z"})
+    the_problem(nonsense, 422, "invalid")

@@ -113,6 +113,23 @@ def test_words_do_not_find_a_row_by_what_it_does_not_show(
     tab.page.get_by_text("No row has all of these words").wait_for()
 
 
+def test_vms_that_are_gone_are_listed_with_their_ids(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    vm = next(each for each in register.vms.list(tenant="a", limit=500).items if not each.host)
+    register.vms.delete(vm.id, actor="tenant:a")
+    tab.log_in(token_of_a)
+    tab.go("#/vms", "VMs")
+
+    tab.page.get_by_role("link", name="Show those that are gone").click()
+
+    tab.page.get_by_role("heading", name="VMs gone within 7 days").wait_for()
+    tab.page.get_by_role("cell", name=str(vm.id)).wait_for()
+    tab.page.get_by_role("link", name=vm.name, exact=True).click()
+    tab.page.get_by_text("it is gone since").wait_for()
+    assert tab.faults == []
+
+
 def test_an_operator_uploads_an_image_from_a_file(
     browser: Browser, url: str, register: Registry, tmp_path: Path
 ) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
 
 from controller.identities import OidcRule
 from controller.settings import ControllerSettings
+from registry.work import WorkQueue
 from service.settings_in_force import SET, said, settings_in_force
+from service.settings_names import settings_classes
 
 
 def test_secrets_are_told_to_be_set_and_nothing_else_of_them() -> None:
@@ -63,3 +68,15 @@ def test_rules_are_told_in_the_order_in_which_they_count() -> None:
 
     told = found["FUGA_OIDC_RULES"].value or ""
     assert 0 < told.index("'staff'") < told.index("'admins'")
+
+
+def test_no_setting_of_a_process_is_shown_as_code_writes_it() -> None:
+    for each in settings_classes().values():
+        for name, value in each().model_dump(mode="python").items():
+            assert "<" not in (said(name, value) or ""), name
+
+
+@pytest.mark.parametrize("many", [list, tuple, frozenset])
+def test_several_values_are_shown_with_commas_whatever_holds_them(many: Any) -> None:
+    assert said("queues", many([WorkQueue.BUILD])) == "build"
+    assert said("queues", many([])) is None

@@ -16,6 +16,7 @@ import { Console } from "./console";
 
 /** What is told of a VM: its host may be silent, its power under way. */
 export function stateOf(vm: Vm): string {
+  if (vm.deleted_at) return "gone";
   if (vm.desired === "deleted") return "deleting";
   if (vm.unknown_since) return "unknown";
   if (vm.power && vm.power.state !== "idle") return vm.power.state;
@@ -63,23 +64,41 @@ const COLUMNS: Column<Vm>[] = [
   { name: "Last error", value: (vm) => vm.last_error ?? "", cell: (vm) => plain(vm.last_error ?? "-") },
 ];
 
+const GONE: Column<Vm>[] = [
+  { name: "Name", value: (vm) => vm.name, cell: (vm) => <a href={to("vms", vm.id)}>{vm.name}</a> },
+  { name: "Tenant", value: (vm) => vm.tenant, cell: (vm) => vm.tenant },
+  { name: "Type", value: typeOf, cell: typeOf },
+  { name: "Gone since", value: (vm) => vm.deleted_at ?? "", cell: (vm) => moment(vm.deleted_at ?? "") },
+  { name: "Id", value: (vm) => vm.id, cell: (vm) => vm.id },
+];
+const GONE_DAYS = 7;
+
+/** Midnight a week ago: the same question all day. */
+function weekAgo(): string {
+  const day = new Date();
+  day.setUTCHours(0, 0, 0, 0);
+  day.setUTCDate(day.getUTCDate() - GONE_DAYS);
+  return day.toISOString();
+}
+
 export function VmsView() {
   const { query } = useStore(route);
   const host = query.get("host");
+  const gone = query.has("gone");
   return (
     <Listing
-      title={host ? `VMs on ${host}` : "VMs"}
+      title={gone ? `VMs gone within ${GONE_DAYS} days` : host ? `VMs on ${host}` : "VMs"}
       label="VMs"
       path="vms"
       searches
-      queries={[{ host }]}
-      line={`fuga vms${host ? ` --host ${shellWord(host)}` : ""}`}
-      columns={COLUMNS}
+      queries={[gone ? { deleted_since: weekAgo() } : { host }]}
+      line={gone ? `fuga vms --deleted --since ${GONE_DAYS}d` : `fuga vms${host ? ` --host ${shellWord(host)}` : ""}`}
+      columns={gone ? GONE : COLUMNS}
       keyOf={(vm) => vm.id}
       nameOf={(vm) => vm.name}
-      empty="No VMs."
+      empty={gone ? `No VM is gone since ${GONE_DAYS} days.` : "No VMs."}
       actions={
-        session.readOnly
+        session.readOnly || gone
           ? undefined
           : (chosen, clear) => (
               <>
@@ -89,7 +108,13 @@ export function VmsView() {
               </>
             )
       }
-    />
+    >
+      <p class="buttons">
+        <a class="button" href={gone ? "#/vms" : "#/vms?gone"}>
+          {gone ? "Show those that are there" : "Show those that are gone"}
+        </a>
+      </p>
+    </Listing>
   );
 }
 

@@ -1,0 +1,216 @@
+"""`fuga wait-ready`: wait for processes that start, and say at once why one cannot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from controller.calling.config import ConfigOption
+from controller.calling.session import Session, with_session
+from controller.calling.settings import load_as, load_settings
+from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
+
+_PATH: Final = "/readyz"
+_EVERY_S: Final = 1.0
+_ANSWER_S: Final = 5.0
+#: What processes import before they listen.
+_MODULES: Final = (
+    "controller.rest.server, controller.centre.slot_loop, monitor.service, workers.tasks"
+)
+_IMPORT_S: Final = 120.0
+#: Ends of one unit after which systemd's next start will not differ.
+_STARTS: Final = 3
+_LOGS: Final = "systemctl status 'fuga-*'; journalctl -u fuga-api -n 20 (or the unit's name)"
+
+
+@with_session
+def wait_ready(
+    session: Session,
+    config: ConfigOption = None,
+    *,
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="URL...",
+            help="Processes, such as http://127.0.0.1:8733 (default: the API, FUGA_URL)",
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds to wait", min=0)] = 600,
+    refused_for: Annotated[
+        float,
+        typer.Option(help="Maximum seconds in which nothing listens at an address", min=0),
+    ] = 60,
+) -> None:
+    """Wait until processes answer /readyz with 200, and end at once if one cannot start.
+
+    While nothing listens at an address it looks, on this machine, at settings, imports, the
+    database's schema and systemd's units, and ends with what it found.
+    """
+    ends_at = time.monotonic() + timeout
+    context = ssl.create_default_context(cafile=session.connection.ca)
+    ready = []
+    for url in urls or list(session.connection.urls):
+        _wait(url, context, ends_at, refused_for, session.say)
+        session.say(f"{url} is ready")
+        ready.append({"name": url, "ready": True})
+    if session.json:
+        session.answer(ready)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    ready: bool
+    heard: bool  #: something listens there
+    message: str
+
+
+def _wait(
+    url: str,
+    context: ssl.SSLContext,
+    ends_at: float,
+    refused_for: float,
+    say: Callable[[str], None],
+) -> None:
+    last = _ask(url, context)
+    silent_from, judged, said = time.monotonic(), False, ""
+    while not last.ready:
+        if last.heard:
+            silent_from = time.monotonic()
+        elif not judged:
+            judged = True
+            if reason := next(_reasons(), None):
+                raise CliError(f"{url}: {last.message}; {reason}")
+        elif reason := crashed_unit():
+            raise CliError(f"{url}: {last.message}; {reason}")
+        elif time.monotonic() - silent_from >= refused_for:
+            raise CliError(
+                f"{url}: {last.message} for {refused_for:g} s: its process was not started, or"
+                f" ends before it listens: {_LOGS}"
+            )
+        if time.monotonic() >= ends_at:
+            raise WaitExpiredError(f"{url} is not ready: {last.message}; see {_LOGS}")
+        if last.message != said:
+            said = last.message
+            say(f"{url}: {said}")
+        time.sleep(_EVERY_S)
+        last = _ask(url, context)
+
+
+def _ask(url: str, context: ssl.SSLContext) -> _Answer:
+    if not url.startswith(("http://", "https://")):
+        raise BadInputError(f"{url}: an address begins with http:// or https://")
+    whole = url.rstrip("/").removesuffix(_PATH) + _PATH
+    handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
+    try:
+        with urllib.request.build_opener(*handlers).open(whole, timeout=_ANSWER_S):
+            return _Answer(True, True, "ready")
+    except urllib.error.HTTPError as error:
+        with error:
+            return _Answer(False, True, _lacking(error.read()) or f"HTTP status {error.code}")
+    except (OSError, ValueError) as error:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        refused = isinstance(cause, ConnectionRefusedError)
+        return _Answer(False, not refused, "nothing listens there" if refused else str(cause))
+
+
+def _lacking(body: bytes) -> str | None:
+    """Return what a process says it lacks."""
+    try:
+        document = json.loads(body)
+        checks = document.get("checks", {})
+        lacking = [f"{name}: {each['message']}" for name, each in checks.items() if not each["ok"]]
+        return "; ".join(lacking) or document.get("detail")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _reasons() -> Iterator[str]:
+    """Yield why no process of this release starts on this machine, the most basic first."""
+    yield from _of_imports()
+    yield from _of_settings()
+    yield from _of_schema()
+    if reason := crashed_unit():
+        yield reason
+
+
+def _of_imports() -> Iterator[str]:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"import {_MODULES}"],
+        capture_output=True,
+        text=True,
+        timeout=_IMPORT_S,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        yield f"its modules cannot be imported: {last[0]}; install the release again"
+
+
+def _of_settings() -> Iterator[str]:
+    from controller.policies import check_policies  # noqa: PLC0415 - slow; `--help` needs none
+    from registry import SettingsError  # noqa: PLC0415
+    from service.settings_names import settings_classes  # noqa: PLC0415
+
+    try:
+        for each in settings_classes().values():
+            load_as(each)
+        check_policies(load_settings())
+    except (BadInputError, SettingsError) as error:
+        yield f"the settings are refused: {error}"
+
+
+def _of_schema() -> Iterator[str]:
+    from registry import Registry, RegistryError, RegistryUnavailableError  # noqa: PLC0415
+
+    settings = load_settings()
+    if settings.database_url is None and not (settings.state_dir / "fuga.db").exists():
+        return
+    try:
+        registry = Registry.connect(settings.resolved_database_url())
+        try:
+            registry.check_schema()
+        finally:
+            registry.close()
+    except RegistryUnavailableError:
+        return  # no database yet: processes go on trying
+    except RegistryError as error:
+        yield str(error)
+    except Exception as error:  # a schema of two heads raises what Alembic has
+        if type(error).__module__.startswith("alembic"):
+            yield f"the release's schema is damaged: {error}; install the release again"
+
+
+def crashed_unit() -> str | None:
+    """Return which unit of fuga's systemd starts again and again, with its last words."""
+    if shutil.which("systemctl") is None:
+        return None
+    shown = _said_by("systemctl", "show", "fuga-*", "-p", "Id,SubState,NRestarts")
+    for block in shown.split("\n\n"):
+        unit = dict(line.partition("=")[::2] for line in block.splitlines())
+        restarts = unit.get("NRestarts", "0")
+        ended = unit.get("SubState") in {"auto-restart", "failed"}
+        if unit.get("SubState") == "failed" or (ended and int(restarts or 0) >= _STARTS):
+            name = unit.get("Id", "")
+            words = _said_by("journalctl", "-u", name, "-n", "3", "--no-pager", "-o", "cat")
+            last = " | ".join(words.strip().splitlines()) or "no words in the journal"
+            return f"{name} ended {restarts} times: {last}; journalctl -u {name} -n 20"
+    return None
+
+
+def _said_by(*words: str) -> str:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

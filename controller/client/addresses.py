@@ -1,0 +1,83 @@
+"""Several addresses of one API: where connecting to one fails, the next is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import httpx
+
+#: With others left to try, so that an address that hangs costs little.
+_CONNECT_S: Final = 3.0
+
+
+class Addresses(httpx.BaseTransport):
+    """Sends each call to the address that answered last, and to the next if none connects there.
+
+    A call goes to another address by itself only while none of it was sent. One that was sent
+    and lost is for the caller to judge; a repetition begins at the next address.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        Of APIs with one register center, the preferred one first.
+    transport : httpx.BaseTransport
+        Carries the calls.
+    """
+
+    def __init__(self, urls: Sequence[str], transport: httpx.BaseTransport) -> None:
+        self._urls = [httpx.URL(url) for url in urls]
+        self._transport = transport
+        self._at = 0
+        self._faults: dict[int, str] = {}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a call. Raises the last address's error if none can be connected to."""
+        for left in range(len(self._urls) - 1, -1, -1):
+            self._direct(request, left)
+            try:
+                response = self._transport.handle_request(request)
+            except httpx.TransportError as error:
+                self._faults[self._at] = str(error) or type(error).__name__
+                self._at = (self._at + 1) % len(self._urls)
+                if left == 0 or not was_not_sent(error):
+                    raise
+            else:
+                self._faults.pop(self._at, None)
+                return response
+        raise AssertionError  # pragma: no cover - the last address returns or raises
+
+    def reason(self, otherwise: str) -> str:
+        """Return what was wrong at each address."""
+        if len(self._urls) == 1:
+            return otherwise
+        return "; ".join(
+            f"{url}: {self._faults.get(number, 'not tried')}"
+            for number, url in enumerate(self._urls)
+        )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._transport.close()
+
+    def _direct(self, request: httpx.Request, left: int) -> None:
+        """Give a request the address in turn, which the client made for the first."""
+        if len(self._urls) == 1:
+            return
+        first, to = self._urls[0], self._urls[self._at]
+        path = request.extensions.setdefault("path_below", _below(first, request.url))
+        request.url = to.copy_with(raw_path=to.raw_path.rstrip(b"/") + path)
+        request.headers["Host"] = to.netloc.decode("ascii")
+        timeout = request.extensions.get("timeout") or {}
+        if left:
+            shortest = min(_CONNECT_S, timeout.get("connect") or _CONNECT_S)
+            request.extensions = {**request.extensions, "timeout": timeout | {"connect": shortest}}
+
+
+def was_not_sent(error: httpx.TransportError) -> bool:
+    """Tell whether nothing of a call can have arrived."""
+    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+
+
+def _below(base: httpx.URL, url: httpx.URL) -> bytes:
+    return url.raw_path.removeprefix(base.raw_path.rstrip(b"/"))

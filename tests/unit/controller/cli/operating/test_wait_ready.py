@@ -1,0 +1,136 @@
+"""`fuga wait-ready`: it waits for what starts, and ends at once where nothing can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.cli.operating import wait_ready
+from tests.fakes.http_api import HttpApi
+from tests.servers.ports import a_quiet_port
+from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
+
+LACKS = {"status": "not_ready", "checks": {"database": {"ok": False, "message": "no answer"}}}
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_ready, "_EVERY_S", 0.01)
+
+
+def test_a_process_that_is_ready_is_said_to_be(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    api.on("GET", "/readyz", {"status": "ok"})
+
+    ended = fuga("wait-ready", "-o", "json")
+
+    assert (ended.status, ended.json) == (0, [{"name": api.url, "ready": True}])
+
+
+def test_what_a_process_lacks_is_said_until_it_has_it(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    answers: list[tuple[int, Any]] = [(503, LACKS), (503, LACKS), (200, {})]
+    api.routes["GET", "/readyz"] = lambda _: answers.pop(0)
+
+    ended = fuga("wait-ready", api.url)
+
+    assert ended.status == 0
+    assert ended.out.count("database: no answer") == 1
+
+
+def test_a_process_that_stays_unready_ends_the_wait_with_what_it_lacks(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    api.on("GET", "/readyz", LACKS, status=503)
+
+    ended = fuga("wait-ready", api.url, "--timeout", "0")
+
+    assert ended.status == 3
+    assert "database: no answer" in ended.err
+    assert "journalctl" in ended.err
+
+
+def refused() -> str:
+    return f"http://127.0.0.1:{a_quiet_port()}"
+
+
+def of_settings(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("FUGA_SLOT_LENGTH_S", "never")
+
+
+def of_a_policy(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("FUGA_POLICY", "best")
+
+
+def of_an_old_schema(folder: Path, _: pytest.MonkeyPatch) -> None:
+    (folder / "fuga.db").touch()  # no tables
+
+
+def of_two_heads(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    from alembic.util.exc import CommandError
+
+    def two_heads() -> str:
+        raise CommandError("The script directory has multiple heads")
+
+    (folder / "fuga.db").touch()
+    patch.setattr("registry.operating.upgrade.head_revision", two_heads)
+
+
+def of_an_import(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(wait_ready, "_MODULES", "controller.rest.nowhere")
+
+
+def of_a_unit(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Stand in for systemd: a unit of three starts, the last words of which are known."""
+    for name, says in (
+        ("systemctl", "Id=fuga-api.service\\nSubState=auto-restart\\nNRestarts=3\\n"),
+        ("journalctl", "fuga: it has no port\\n"),
+    ):
+        (folder / name).write_text(f"#!/bin/sh\nprintf '{says}'\n")
+        (folder / name).chmod(0o755)
+    patch.setenv("PATH", str(folder), prepend=":")
+
+
+@pytest.mark.parametrize(
+    ("crash", "said"),
+    [
+        (of_settings, "the settings are refused"),
+        (of_a_policy, "the settings are refused"),
+        (of_an_old_schema, "the database is at revision none"),
+        (of_two_heads, "multiple heads"),
+        (of_an_import, "No module named 'controller.rest.nowhere'"),
+        (of_a_unit, "fuga-api.service ended 3 times: fuga: it has no port; journalctl -u"),
+    ],
+)
+def test_processes_that_cannot_start_end_the_wait_at_once(
+    fuga: Fuga,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    crash: Any,
+    said: str,
+) -> None:
+    if crash is not of_an_import:
+        monkeypatch.setattr(wait_ready, "_MODULES", "sys")
+    crash(tmp_path, monkeypatch)
+
+    ended = fuga("wait-ready", refused(), "--refused-for", "3600", "--timeout", "3600")
+
+    assert (ended.status, said in ended.err) == (1, True), ended.err
+
+
+def test_where_nothing_is_found_wrong_a_silent_address_ends_the_wait_with_where_to_look(
+    fuga: Fuga,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wait_ready, "_MODULES", "sys")
+
+    ended = fuga("wait-ready", refused(), "--refused-for", "0.1")
+
+    assert ended.status == 1
+    assert "nothing listens there for 0.1 s" in ended.err
+    assert "journalctl -u fuga-api" in ended.err
+
+
+def test_everything_that_processes_import_is_there() -> None:
+    assert list(wait_ready._of_imports()) == []
