@@ -7,6 +7,7 @@ slot         ten thousand VMs on half filled hosts beside a numpy pass of first 
 half         rounds on half filled hosts: fuga beside best_fit_drfh, and its exchanges
 growth       from 1,000 hosts on, each size in a process of its own, with its memory
 start        `fuga --help` beside Python that does nothing
+answers      a question to policies in a fork of a warm process, beside a new interpreter
 balance      moves that level hosts beside Ganeti's hbal on the same clusters
 policies     every policy on the same rounds, beside first fit
 parameters   what fuga's parameters do to a round, beside their defaults
@@ -57,6 +58,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "half": ("placement.rounds", ["half"], ["half"]),
     "growth": ("placement.rounds", ["growth"], ["growth", "--full"]),
     "start": ("start", [], []),
+    "answers": ("policy_children", [], []),
     "balance": ("placement.balance", [], ["--full"]),
     "policies": ("placement.policies", ["--seeds", "1"], []),
     "parameters": ("placement.parameters", [], ["--full"]),

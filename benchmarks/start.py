@@ -30,7 +30,7 @@ FUGA: Final = str(Path(sys.executable).parent / "fuga")
 BARE: Final = "python, import click"
 ASK: Final = (
     *("vms", "vms -o json", "requests", "host list", "status", "events", "type list"),
-    *("explain job-0", "stop job-0"),
+    *("explain job-0", "stop job-0", "--version"),
 )
 #: The last imports numpy and every policy, ours and those that are installed beside them.
 TELL: Final = ("--help", "vms --help", "solve --help", "simulate --help", "solve --list")

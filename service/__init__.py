@@ -1,9 +1,18 @@
-"""Shared by all processes: settings, logs, messages, health and metrics."""
+"""Shared by all processes: settings, logs, messages, health and metrics.
 
-from service.beating import beating
-from service.health import Check, Readiness, database_check
-from service.listener import Listener, ListenerError, listening
-from service.metrics import ProcessMetrics
+A name's module is imported at its first use: who wants the version alone needs no database.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from service.health import Check, Readiness, database_check
+    from service.listener import Listener, ListenerError, listening
+    from service.metrics import ProcessMetrics
 
 __all__ = [
     "Check",
@@ -11,7 +20,23 @@ __all__ = [
     "ListenerError",
     "ProcessMetrics",
     "Readiness",
-    "beating",
     "database_check",
     "listening",
 ]
+_MODULES: Final = MappingProxyType(
+    {
+        "Check": "health",
+        "Listener": "listener",
+        "ListenerError": "listener",
+        "ProcessMetrics": "metrics",
+        "Readiness": "health",
+        "database_check": "health",
+        "listening": "listener",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'service' has no attribute {name!r}")
+    return getattr(import_module(f"service.{_MODULES[name]}"), name)

@@ -21,7 +21,8 @@ from hypervisor import HostConnections
 from registry import Registry
 from registry.ground import uuid7
 from registry.work import Due
-from service import Check, ProcessMetrics, beating, database_check, listening
+from service import Check, ProcessMetrics, database_check, listening
+from service.beating import beating
 from service.broker.inbox import Inbox
 from service.broker.redis_inbox import reading_redis
 from service.certificates import ends_of_credentials, watching_certificates

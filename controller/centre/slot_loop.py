@@ -41,7 +41,8 @@ from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.ground import checkpoint
 from registry.hosts import OnFailure
 from registry.rounds import Lease
-from service import Check, ProcessMetrics, beating, database_check, listening
+from service import Check, ProcessMetrics, database_check, listening
+from service.beating import beating
 from service.certificates import watching_certificates
 from service.process_log import begin_log
 

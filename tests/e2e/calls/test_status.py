@@ -14,7 +14,8 @@ import pytest
 from controller.questions.fleet_metrics import FleetCollector
 from registry import Registry
 from registry.operating import HeardProcess
-from service import Check, beating
+from service import Check
+from service.beating import beating
 from service.version import release
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql

@@ -8,8 +8,8 @@ import sys
 from typing import cast
 
 from registry import Registry
-from service import Check, beating
-from service.beating import start_stamp
+from service import Check
+from service.beating import beating, start_stamp
 from tests.servers.running import eventually
 
 

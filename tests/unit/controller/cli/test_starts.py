@@ -36,7 +36,8 @@ FUGA = Path(sys.executable).with_name("fuga")
 
 
 @pytest.mark.parametrize(
-    "command", ["vms", "requests", "host list", "events", "rounds", "type list", "explain web"]
+    "command",
+    ["vms", "requests", "host list", "events", "rounds", "type list", "explain web", "--version"],
 )
 def test_who_asks_the_api_imports_neither_database_nor_mathematics(
     command: str, tmp_path: Path
@@ -92,6 +93,7 @@ def test_completion_of_a_name_imports_the_commands_that_begin_so(tmp_path: Path)
     words = {"COMP_WORDS": "fuga vm", "COMP_CWORD": "1"}
     imported = modules_of("", tmp_path, _FUGA_COMPLETE="complete_bash", **words)
 
+    assert packages(imported) & (HEAVY | ASKING) == set()
     assert OURS + "vms.requests" in imported
     assert imported.isdisjoint(
         OURS + each for each in ("operating.processes", "simulations.simulate", "site.hosts")
