@@ -120,6 +120,7 @@ class Watched:
         present = Present(
             snapshot=dataclasses.replace(snapshot, count=count),
             groups=_groups(both.tenant, both.kind),
+            ends_in_s=np.full(len(count), np.inf),
             running=RunningVms(
                 host=np.array(
                     [
@@ -135,6 +136,7 @@ class Watched:
                 demand=book.demand[running.kind],
                 groups=_groups(running.tenant, running.kind),
                 age_s=now_s - began,
+                ends_in_s=np.full(len(began), np.inf),
             ),
             came=CameLately(
                 at_s=came.since_s - since,

@@ -49,6 +49,7 @@ def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> Present
             held=np.bincount(tenant, minlength=_TENANTS)[:, None] * vm,
         ),
         groups=np.zeros((rows, 1), dtype=np.int64),
+        ends_in_s=np.full(rows, np.inf),
         running=RunningVms(
             host=np.repeat(np.arange(hosts), _VMS),
             tenant=tenant,
@@ -57,6 +58,7 @@ def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> Present
             demand=np.tile(vm, (vms, 1)),
             groups=np.zeros((vms, 1), dtype=np.int64),
             age_s=rng.exponential(_LIFE_S, vms),
+            ends_in_s=np.full(vms, np.inf),
         ),
         came=CameLately(
             at_s=np.sort(rng.random(_CAME) * span_s),

@@ -2053,6 +2053,7 @@ class WhatIfTenant(TypedDict):
 
     asked: int
     mean_wait_s: float | None
+    mean_wait_so_far_s: NotRequired[float | None]
     placed: int
     share: float
     tenant: str
@@ -2101,5 +2102,6 @@ class WhatIfWaits(TypedDict):
 
     max: float | None
     mean: float | None
+    mean_so_far: NotRequired[float | None]
     p50: float | None
     p90: float | None

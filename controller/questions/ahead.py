@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from controller.rounds.snapshots import ordinary, to_snapshot
-from placement import IntArray, Policy
+from placement import FloatArray, IntArray, Policy
 from placement.catalog.zone_policies import ELSEWHERE, Deciding, NamedPolicy, zones_of
 from placement.forecast.estimate import Estimate, estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
@@ -118,6 +119,13 @@ def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
     present = Present(
         snapshot=dataclasses.replace(snapshot, count=count),
         groups=groups.rows([(each.tenant_id, each.vm_type) for each in both.requests]),
+        ends_in_s=np.concatenate(
+            [
+                _until((view.ends.get(each.id) for each in cluster.requests), cluster.now),
+                # How long those live that come is in the lifetimes of those that came.
+                np.full(len(kinds), np.inf),
+            ]
+        ),
         running=RunningVms(
             host=_ints(host_index[each.host_id] for each in living),
             tenant=_ints(tenant_index[each.tenant_id] for each in living),
@@ -133,6 +141,7 @@ def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
                 [max(0.0, (cluster.now - each.placed_at).total_seconds()) for each in living],
                 dtype=np.float64,
             ),
+            ends_in_s=_until((each.ends_at for each in living), cluster.now),
         ),
         came=CameLately(
             at_s=np.array(
@@ -215,6 +224,14 @@ class _Policies:
         if not self._zones:
             self._same = made
         return made
+
+
+def _until(times: Iterable[datetime | None], now: datetime) -> FloatArray:
+    """Return in how many seconds each time is, at least 0; inf of None."""
+    return np.array(
+        [np.inf if at is None else max(0.0, (at - now).total_seconds()) for at in times],
+        dtype=np.float64,
+    )
 
 
 def _ints(values: object) -> IntArray:

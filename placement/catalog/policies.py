@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from placement.entry import Entry
+from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
-from placement.fuga.parameters import FugaParameters
 from placement.fuga.policy import Fuga
 from placement.parameters import Reader, part, read
 from placement.policies.best_fit import best_fit
@@ -78,11 +78,13 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             FUGA_READERS,
             paper="Xu, Yu: A Game Theory Approach to Fair and Efficient Resource Allocation "
             "in Cloud Computing, Mathematical Problems in Engineering, 2014",
-            guarantees="subgame-perfect equilibrium where the game is small (η^p ≤ 20,000), else "
-            "a Nash equilibrium once its sweeps end; with quotas each tenant is offered its fair "
+            guarantees="subgame-perfect equilibrium where the game is small (by default of at most "
+            f"{MOST_PLAYERS} hosts and {FugaParameters().subgames:,} subgames: subgames), else a "
+            "Nash equilibrium once its sweeps end; with quotas each tenant is offered its fair "
             "target first; with the fallback nothing that fits is left out; no sharing incentive "
             "or envy-freeness",
-            complexity="exact: η^p; at scale about V T η + p η T and one step per VM",
+            complexity="exact: at most η^p subgames; at scale about V T η + p η T and one step per "
+            "VM",
         ),
         "best_fit_drfh": fair(
             "one VM at a time to the tenant of least share, on the host of best shape",

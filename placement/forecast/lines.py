@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from placement.forecast.present import CameLately, Present
-from placement.round.arrays import BoolArray, IntArray
+from placement.round.arrays import BoolArray, FloatArray, IntArray
 
 #: So few rows are played as they are.
 _FEW_ROWS: Final = 200
@@ -33,7 +33,8 @@ def lines_of(present: Present) -> Lines:
     """Return a present with rows in lines, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
-    and no constraint names them.
+    and no constraint names them. Of rows whose requests end the last to end is at most twice as
+    far off as the first; the line ends with it.
     """
     snapshot = present.snapshot
     rows, asked = len(snapshot.count), snapshot.count > 0
@@ -43,8 +44,9 @@ def lines_of(present: Present) -> Lines:
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
     priority = np.zeros(rows, dtype=np.int64) if snapshot.priority is None else snapshot.priority
+    ends = _doublings(present.ends_in_s)
     kinds = np.column_stack(
-        [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart, priority]
+        [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart, priority, ends]
     )
     _, first, inverse = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     # Lines are in order of their first rows.
@@ -55,6 +57,8 @@ def lines_of(present: Present) -> Lines:
     count = np.bincount(line, weights=snapshot.count, minlength=len(first)).astype(np.int64)
     age = np.zeros(len(first), dtype=np.int64)
     np.maximum.at(age, line, snapshot.age)
+    ends_in_s = np.zeros(len(first))
+    np.maximum.at(ends_in_s, line, present.ends_in_s)
     place = np.zeros(rows, dtype=np.int64)
     by_line = np.argsort(line, kind="stable")
     passed = np.cumsum(snapshot.count[by_line])
@@ -90,6 +94,7 @@ def lines_of(present: Present) -> Lines:
                 constraints=constraints,
             ),
             groups=present.groups[first],
+            ends_in_s=ends_in_s,
             came=CameLately(
                 at_s=came.at_s, row=line[came.row], count=came.count, span_s=came.span_s
             ),
@@ -98,6 +103,13 @@ def lines_of(present: Present) -> Lines:
         place,
         asked,
     )
+
+
+def _doublings(times_s: FloatArray) -> IntArray:
+    """Return how often one second doubles before each time, (Q,); -1 of those that never come."""
+    finite = np.isfinite(times_s)
+    doublings = np.floor(np.log2(np.maximum(np.where(finite, times_s, 1.0), 1.0)))
+    return np.where(finite, doublings, -1).astype(np.int64)
 
 
 def _named(present: Present) -> BoolArray:

@@ -21,6 +21,12 @@ class RunningVms:
     demand: IntArray  #: (V, R) of one VM
     groups: IntArray  #: (V, L) of lifetimes, see `Observed`
     age_s: FloatArray  #: (V,)
+    ends_in_s: FloatArray  #: (V,) when their request's time is over, at least 0; inf: never
+
+    def ends_s(self, left_s: FloatArray) -> FloatArray:
+        """Return when each ends, (V,), given how long VMs like it live on."""
+        ends: FloatArray = np.minimum(left_s, self.ends_in_s)
+        return ends
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -42,6 +48,7 @@ class Present:
 
     snapshot: Snapshot
     groups: IntArray  #: (Q, L) of lifetimes, those of the VMs of each row
+    ends_in_s: FloatArray  #: (Q,) when the time of each row is over, VMs included; inf: never
     running: RunningVms
     came: CameLately
 

@@ -52,9 +52,10 @@ def judge(
 ) -> Judged:
     """Return for how many VMs of what is wanted there is room after a time.
 
-    In each sample VMs that run end as lifetimes let them. All that waits now counts as held, and
-    so does what goes ``before``, placed by best fit in that order; what is wanted comes last. With
-    too few samples, or too little known of lifetimes, it is judged as if nothing ends.
+    In each sample VMs that run end as lifetimes let them, or with their request. All that waits
+    now counts as held, and so does what goes ``before``, placed by best fit in that order; what is
+    wanted comes last. With too few samples, or nothing known of when any ends, it is judged as if
+    nothing ends.
 
     Parameters
     ----------
@@ -74,7 +75,8 @@ def judge(
     room = present.room()
     running = present.running
     found: list[int] = []
-    if lifetimes.is_known and len(running.host) and after_s > 0:
+    known = lifetimes.is_known or np.isfinite(running.ends_in_s).any()
+    if known and len(running.host) and after_s > 0:
         curve = lifetimes.curves_of(running.groups, running.age_s)
         _, together = np.unique(running.request, return_inverse=True)
         together = together.ravel()
@@ -85,7 +87,7 @@ def judge(
             rng = np.random.default_rng([seed, number])
             level = rng.random(int(together.max()) + 1)[together]
             left_s = lifetimes.drawn(rng).left_s(curve, running.age_s, level)
-            ended = left_s <= after_s
+            ended = running.ends_s(left_s) <= after_s
             then = room.copy()
             np.add.at(then, running.host[ended], amounts[ended])
             found.append(_fits(then, waits, wanted))

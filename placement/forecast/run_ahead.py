@@ -153,7 +153,7 @@ class _Sample:
         self._constraints = snapshot.constraints
         self._ends: dict[int, _Ends] = {}
         level = rng.random(int(known.together.max(initial=-1)) + 1)[known.together]
-        left_s = lives.left_s(known.curve, running.age_s, level)
+        left_s = running.ends_s(lives.left_s(known.curve, running.age_s, level))
         self._end(left_s, running.host, running.tenant, running.count, running.demand)
         self._began_s = float(rng.random()) * present.came.span_s
 
@@ -228,7 +228,9 @@ class _Sample:
             host, tenant = np.concatenate(ends.host), np.concatenate(ends.tenant)
             count = np.concatenate(ends.count)
             self._hold(host, tenant, -count, np.concatenate(ends.demand))
-        came = self._comes(before_s, float(self._steps[step]))
+        at_s = float(self._steps[step])
+        self._count[self._present.ends_in_s <= at_s] = 0
+        came = self._comes(before_s, at_s)
         self._count += came
         return ends is not None or bool(came.any())
 
@@ -285,7 +287,8 @@ class _Sample:
         left_s = self._lives.left_s(
             self._known.new_curve[rows], np.zeros(len(rows), dtype=np.float64), level
         )
-        self._end(at_s + left_s, hosts, first.tenant[rows], counts, first.demand[rows])
+        ends_s = np.minimum(at_s + left_s, self._present.ends_in_s[rows])
+        self._end(ends_s, hosts, first.tenant[rows], counts, first.demand[rows])
         if self._constraints is not None:
             self._constraints = _after(self._constraints, placed)
 

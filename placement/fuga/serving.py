@@ -44,7 +44,8 @@ def fairness_of(
     for alpha > 1, with the fair target in place of ``d* g`` and requests as the
     users i: a user of the paper asks for one type (derived).
     """
-    return -float(distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
+    # Subtracted: the negative of nothing would be -0.0, which people read as a fault.
+    return 0.0 - float(distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
 
 
 class Serving:
@@ -126,7 +127,7 @@ class Serving:
 
     def as_fairness(self, away: FloatArray) -> FloatArray:
         """Return v(A) for sums of distances."""
-        fairness: FloatArray = -(away ** (1 / self._alpha))
+        fairness: FloatArray = 0.0 - away ** (1 / self._alpha)
         return fairness
 
     def fairness_of_one(self, totals: Sequence[int]) -> float:
@@ -134,7 +135,7 @@ class Serving:
         change = 0.0
         for view, number in zip(self._views, totals, strict=True):
             change += view[number]
-        return -float(max(self._at_start + change, 0.0) ** (1 / self._alpha))
+        return 0.0 - float(max(self._at_start + change, 0.0) ** (1 / self._alpha))
 
     def fairness_of_each(
         self, rows: Sequence[Sequence[int]], others: Sequence[Sequence[int]]

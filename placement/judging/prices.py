@@ -238,4 +238,5 @@ class _Program:
             raise SolverError("prices", int(result.status), str(result.message))
         dual = -result.ineqlin.marginals[: len(self._binds)]
         price.ravel()[self._binds] = np.where(dual > _NOTHING, dual, 0.0) * largest / self._scale
-        return float(-result.fun * largest), price
+        # Not -0.0, where nothing could be placed.
+        return 0.0 - float(result.fun) * float(largest), price

@@ -76,7 +76,7 @@ class Gauge:
         self._hosts = int(self._in_use.sum())
         targets = target_holdings(snapshot)
         away = np.abs(fractions_of_pool(snapshot.held, snapshot.pool) - targets)
-        self._fairness = -float((away ** (alpha - 1)).sum() ** (1 / alpha))
+        self._fairness = 0.0 - float((away ** (alpha - 1)).sum() ** (1 / alpha))
         self._distance = fair_distance(
             dominant_shares(snapshot.held, snapshot.pool), targets.max(axis=1, initial=0.0)
         )

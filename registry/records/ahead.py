@@ -19,6 +19,7 @@ class LivingVms:
     request_id: UUID
     vm_type_id: UUID
     placed_at: datetime
+    ends_at: datetime | None  #: when the time of their request is over; None: never
     count: int
 
 
@@ -51,6 +52,7 @@ class AheadView:
     kinds: tuple[RequestView, ...]  #: of requests that came lately, each of one VM
     came: tuple[LateRequest, ...]  #: by time
     came_since: datetime  #: the beginning of that time
+    ends: Mapping[UUID, datetime]  #: when the time of requests is over that are not, by request
     demand: Mapping[UUID, tuple[int, ...]]  #: of one VM, by type
     #: by names of types, which may have several revisions
     vm_types: Mapping[UUID, str]

@@ -29,6 +29,7 @@ from registry.ground.schema import (
     vm_types,
     vms,
 )
+from registry.lifecycle import FINISHED
 from registry.records.ahead import AheadView, LateRequest, LivingVms, PastLife
 from registry.records.requests import Rules
 from registry.records.rounds import RequestView
@@ -82,6 +83,7 @@ def view_ahead(connection: Connection, known: KnownHosts | None = None) -> Ahead
         kinds=kinds,
         came=came,
         came_since=since,
+        ends=_ends(connection),
         demand=demand,
         vm_types=names,
         slot_length_s=slot_loop_status(connection).slot_length_s,
@@ -172,6 +174,7 @@ def _living(connection: Connection) -> tuple[LivingVms, ...]:
             vms.c.request_id,
             requests.c.vm_type_id,
             placed_at.label("placed_at"),
+            requests.c.expires_at,
             func.count(),
         )
         .select_from(assignments)
@@ -184,6 +187,7 @@ def _living(connection: Connection) -> tuple[LivingVms, ...]:
             vms.c.request_id,
             requests.c.vm_type_id,
             placed_at,
+            requests.c.expires_at,
         )
         .order_by(vms.c.request_id, placed_at, assignments.c.host_id)
     )
@@ -197,10 +201,19 @@ def _living(connection: Connection) -> tuple[LivingVms, ...]:
             request_id=one(request, request),
             vm_type_id=one(vm_type, vm_type),
             placed_at=at,
+            ends_at=ends,
             count=count,
         )
-        for host, tenant, request, vm_type, at, count in connection.execute(query).all()
+        for host, tenant, request, vm_type, at, ends, count in connection.execute(query).all()
     )
+
+
+def _ends(connection: Connection) -> Mapping[UUID, datetime]:
+    """Return when the time of each request is over that has one and goes on."""
+    query = select(requests.c.id, requests.c.expires_at).where(
+        requests.c.expires_at.is_not(None), requests.c.state.not_in(FINISHED)
+    )
+    return {row.id: row.expires_at for row in connection.execute(query)}
 
 
 def _came(

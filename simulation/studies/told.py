@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from placement import dominant_shares
+from placement import FloatArray, IntArray, dominant_shares
+from simulation.measuring.summary import waits_of
 from simulation.studies.run import Watched
 
 #: Points of a line, tenants, and kinds of what waits: more is not read.
@@ -23,12 +24,13 @@ def told(run: Watched) -> dict[str, Any]:
     Times are in seconds from the beginning; shares and uses are parts of the pool.
     """
     summary = run.summary
+    waits_s = {name: summary["wait_s"][name] for name in ("mean", "p50", "p90", "max")}
     return {
         "policy": summary["policy"],
         "hosts": int(run.engine.cluster.present.sum()),
         "vms": dict(summary["vms"]),
         "placed_part": summary["placed_part"],
-        "wait_s": {name: summary["wait_s"][name] for name in ("mean", "p50", "p90", "max")},
+        "wait_s": waits_s | {"mean_so_far": _mean_so_far(run)},
         "fair_distance": summary["fair_distance"],
         "used": {name: each["mean"] for name, each in summary["used"].items()},
         "rounds": summary["rounds"],
@@ -40,18 +42,39 @@ def told(run: Watched) -> dict[str, Any]:
     }
 
 
+def _mean_so_far(run: Watched) -> float | None:
+    """Return the mean wait of VMs that were placed, and so far of those that wait at the end.
+
+    Where few are placed, and soon, the mean of these alone would look best.
+    """
+    waits_s, counts = waits_of(run.recorder)
+    waited_s, waiting = _waited_so_far(run)
+    vms = float(counts.sum() + waiting.sum())
+    return float((waits_s * counts).sum() + waited_s.sum()) / vms if vms else None
+
+
+def _waited_so_far(run: Watched) -> tuple[FloatArray, IntArray]:
+    """Return VM-seconds that each tenant's VMs wait at the end, (N,), and how many do, (N,)."""
+    waiting, count = run.engine.waiting, len(run.engine.book.tenants)
+    waited_s, vms = np.zeros(count), np.zeros(count, dtype=np.int64)
+    np.add.at(vms, waiting.tenant, waiting.count)
+    over_s = float(run.summary["to_s"] or 0.0)
+    np.add.at(waited_s, waiting.tenant, waiting.count * np.maximum(over_s - waiting.since_s, 0.0))
+    return waited_s, vms
+
+
 def _tenants(run: Watched) -> list[dict[str, Any]]:
     book, recorder = run.engine.book, run.recorder
     pool = run.engine.cluster.offered().sum(axis=0)
     count = len(book.tenants)
     shares = dominant_shares(book.held[:count], pool) if count else np.zeros(0)
-    waits = np.zeros(count, dtype=np.int64)
-    np.add.at(waits, run.engine.waiting.tenant, run.engine.waiting.count)
+    waiting_s, waits = _waited_so_far(run)
     rows: list[dict[str, Any]] = []
     for place, name in enumerate(book.tenants.values):
         seen = place < len(recorder.tenants)
         asked, placed = recorder.tenants.rows[place, :2].tolist() if seen else (0, 0)
         waited = float(recorder.waited_s[place]) if seen else 0.0
+        vms = placed + int(waits[place])
         rows.append(
             {
                 "tenant": name,
@@ -59,6 +82,7 @@ def _tenants(run: Watched) -> list[dict[str, Any]]:
                 "placed": placed,
                 "waiting": int(waits[place]),
                 "mean_wait_s": waited / placed if placed else None,
+                "mean_wait_so_far_s": (waited + float(waiting_s[place])) / vms if vms else None,
                 "share": float(shares[place]),
             }
         )

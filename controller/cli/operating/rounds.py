@@ -200,20 +200,26 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
     if not prices["classes"]:
         echo("no resource had a price: what waited had room")
         return
-    echo(f"{resource} that one more unit would have let in, by class of hosts:")
+    echo(f"{resource} that one more of each would have let in, by class of hosts:")
     names = list(prices["classes"][0]["price"])
     columns = (
         Column("labels", lambda row: ", ".join(row["labels"]) or "-"),
         field("hosts", right=True),
-        *(Column(name, partial(_price, name), right=True) for name in names),
+        *(Column(_priced(name), partial(_price, name), right=True) for name in names),
     )
     print_table(columns, prices["classes"], empty="none")
     if left := prices["classes_left_out"]:
         echo(f"and {left} classes more")
 
 
+def _priced(resource: str) -> str:
+    """Return what a price is for: nobody buys a mebibyte."""
+    return resource.removesuffix("_mib") + "_gib" if resource.endswith("_mib") else resource
+
+
 def _price(resource: str, row: Mapping[str, Any]) -> str:
-    return f"{row['price'][resource]:.3g}"
+    units = 1 if _priced(resource) == resource else 1024
+    return f"{row['price'][resource] * units:.3g}"
 
 
 @with_session

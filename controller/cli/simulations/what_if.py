@@ -246,7 +246,7 @@ def _tell_inputs(inputs: Mapping[str, Any]) -> None:
 
 def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
     def wait(name: str) -> Any:
-        return lambda of: "-" if of["wait_s"][name] is None else span(of["wait_s"][name])
+        return lambda of: "-" if of["wait_s"].get(name) is None else span(of["wait_s"][name])
 
     return [
         ("policy", lambda of: of["policy"]),
@@ -255,9 +255,10 @@ def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("VMs placed", lambda of: of["vms"]["placed"]),
         ("of those asked for", lambda of: percent(of["placed_part"])),
         ("wait at the end", lambda of: of["vms"]["waiting"]),
-        ("mean wait", wait("mean")),
-        ("median wait", wait("p50")),
-        ("90 % wait at most", wait("p90")),
+        ("mean wait so far", wait("mean_so_far")),
+        ("of VMs placed: mean", wait("mean")),
+        ("median", wait("p50")),
+        ("90 % at most", wait("p90")),
         ("off fair", lambda of: percent(of["fair_distance"])),
         *(
             (f"{name} in use", lambda of, name=name: percent(of["used"].get(name)))

@@ -130,7 +130,7 @@ class ClassPrices(BaseModel):
     hosts: int
     capacity: Mapping[str, int] = Field(description="Of one host.")
     room: Mapping[str, int] = Field(description="Free when the round began, and not in pieces.")
-    price: Mapping[str, float]
+    price: Mapping[str, float] = Field(description="Of one unit: of one MiB of memory_mib.")
 
 
 class RoundPrices(BaseModel):

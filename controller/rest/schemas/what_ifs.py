@@ -98,6 +98,9 @@ class WhatIfWaits(BaseModel):
     """How long VMs that were placed waited, in seconds; null: none was."""
 
     mean: float | None
+    mean_so_far: float | None = Field(
+        None, description="With VMs that wait at the end, as long as they have waited."
+    )
     p50: float | None
     p90: float | None
     max: float | None
@@ -110,7 +113,10 @@ class WhatIfTenant(BaseModel):
     asked: int
     placed: int
     waiting: int = Field(description="VMs, at the end.")
-    mean_wait_s: float | None
+    mean_wait_s: float | None = Field(description="Of VMs that were placed.")
+    mean_wait_so_far_s: float | None = Field(
+        None, description="With VMs that wait at the end, as long as they have waited."
+    )
     share: float = Field(description="Dominant share at the end.")
 
 

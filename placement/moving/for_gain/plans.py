@@ -71,7 +71,7 @@ def plan_of(
         limits,
     )
     capacity = running.snapshot.capacity
-    before = -float(term.of(capacity - running.room, capacity).sum())
+    before = 0.0 - float(term.of(capacity - running.room, capacity).sum())
     settled = "settled" if moves else "no_useful_move"
     return Plan(
         policy=_POLICY[why],

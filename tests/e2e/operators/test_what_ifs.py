@@ -60,6 +60,10 @@ def test_more_hosts_let_in_what_waits(api: Api, decider: PolicyProcess):
     assert before["vms"]["placed"] < after["vms"]["placed"]
     assert after["vms"]["waiting"] == 0 or before["vms"]["waiting"] > after["vms"]["waiting"]
     assert before["waiting"][0]["tenant"] == "a"
+    # Nothing was placed without the hosts: that what waits waited so long is told nevertheless.
+    assert before["wait_s"]["mean_so_far"] > after["wait_s"]["mean_so_far"]
+    (of_tenant,) = (each for each in before["tenants"] if each["tenant"] == "a")
+    assert of_tenant["mean_wait_so_far_s"] > (of_tenant["mean_wait_s"] or 0.0)
     assert len(before["lines"]["at_s"]) == len(before["lines"]["used"]["vcpus"]) > 1
     listed = api.operator.get("/v1/what-ifs").json()["items"]
     assert [each["id"] for each in listed] == [over["id"]]

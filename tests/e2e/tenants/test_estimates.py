@@ -129,6 +129,19 @@ def test_a_request_learns_within_what_time_it_may_have_its_place(
     assert process.asked == 1
 
 
+def test_vms_of_requests_that_end_are_expected_to_end_with_them(
+    api: Api, raw: RawSql, decider: PolicyProcess, process: Kept
+) -> None:
+    """All that fills the host ends in 200 s, long before VMs like it have ended by themselves."""
+    live(api, raw, decider, LIVES)
+    request = ask(api, 1)
+    soon = stored(raw, datetime.now(UTC) + timedelta(seconds=200))
+    raw.run("UPDATE requests SET expires_at = ? WHERE state <> 'waiting'", soon)
+    decided(api, decider)
+
+    assert estimate_for(api.tenant_a, request)["half_s"] == 240.0
+
+
 def test_a_request_that_came_after_the_estimate_waits_for_the_next(
     api: Api, raw: RawSql, decider: PolicyProcess, process: Kept
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from placement.forecast.lifetimes import Lifetimes, Observed
 from placement.forecast.reserving import CARRIED, LEAST_SAMPLES, Wanted, judge
-from tests.unit.placement.forecast.test_run_ahead import a_present, every_life, some_lives
+from tests.unit.placement.forecast.test_run_ahead import a_present, ending, every_life, some_lives
 
 FEW = 10
 NOTHING_LIVED = Lifetimes(
@@ -41,6 +41,16 @@ def test_what_ends_by_then_is_room(after_s: float, fits: int) -> None:
 
     assert found.fits == fits
     assert found.carried == (found.samples if fits == 3 else 0)
+    assert found.samples >= LEAST_SAMPLES
+
+
+def test_a_vm_whose_request_ends_by_then_is_room_also_where_nothing_is_known_of_lives() -> None:
+    present = a_present([100.0] * 3, demand=((4, 4096),), tenant=(0,), count=(0,))
+    present = ending(present, running_s=[500.0, 501.0, np.inf])
+
+    found = judge(present, NOTHING_LIVED, (), wanted(3), after_s=500.0, seed=1)
+
+    assert found.fits == 1
     assert found.samples >= LEAST_SAMPLES
 
 

@@ -61,6 +61,7 @@ def a_present(
     return Present(
         snapshot=found,
         groups=np.zeros((rows, 1), dtype=np.int64),
+        ends_in_s=np.full(rows, np.inf),
         running=RunningVms(
             host=np.arange(vms),
             tenant=np.zeros(vms, dtype=np.int64),
@@ -69,6 +70,7 @@ def a_present(
             demand=np.tile(np.array([[4, 4096]]), (vms, 1)),
             groups=np.zeros((vms, 1), dtype=np.int64),
             age_s=np.array(ages_s, dtype=np.float64),
+            ends_in_s=np.full(vms, np.inf),
         ),
         came=came,
     )
@@ -92,6 +94,53 @@ def test_a_request_has_its_place_in_the_slot_after_a_vm_ends():
     # The third waits for one of those that were just placed: 360 + 600 s, among slots
     # that are decided together.
     assert ((waits_s.max(axis=1) >= 960.0) & (waits_s.max(axis=1) <= 1020.0)).all()
+
+
+def ending(
+    present: Present, *, running_s: list[float] | None = None, waiting_s: list[float] | None = None
+) -> Present:
+    """Return the same with requests whose time is over in so many seconds."""
+    running = present.running
+    if running_s is not None:
+        running = dataclasses.replace(running, ends_in_s=np.array(running_s))
+    ends = present.ends_in_s if waiting_s is None else np.array(waiting_s)
+    return dataclasses.replace(present, running=running, ends_in_s=ends)
+
+
+def test_a_vm_ends_with_its_request_at_the_latest():
+    """VMs live 600 s; one is of a request that ends in 100 s, one of one that ends much later."""
+    present = a_present([100.0, 250.0], demand=((4, 4096),) * 2, tenant=(0, 1))
+
+    waits_s = played(ending(present, running_s=[100.0, 5000.0]), every_life(600.0), ahead())
+
+    assert np.sort(waits_s, axis=1).tolist() == [[120.0, 360.0]] * 12
+
+
+def test_what_is_placed_ends_with_its_request_and_who_waits_leaves_with_it():
+    """One host is free in 60 s: row 0 has it to 200 s, row 1 does not wait so long, row 2 does."""
+    present = a_present([540.0], demand=((4, 4096),) * 3, tenant=(0, 1, 2), age=(9, 8, 0))
+
+    waits_s = played(
+        ending(present, waiting_s=[200.0, 190.0, np.inf]), every_life(600.0), ahead("first_fit")
+    )
+
+    assert waits_s.tolist() == [[60.0, np.inf, 240.0]] * 12
+
+
+def test_many_requests_that_end_are_lines_by_doublings_of_their_time():
+    rows = 300
+    present = a_present(
+        [0.0], demand=((4, 4096),) * rows, tenant=tuple(row % 3 for row in range(rows))
+    )
+    ends_s = [*np.linspace(1000.0, 1020.0, rows - 3), 3000.0, np.inf, 3001.0]
+
+    lines = lines_of(ending(present, waiting_s=ends_s))
+
+    # Of each tenant one line below 1024 s; beyond, two of 2048 s and more, and one without end.
+    for row in range(rows):
+        at = lines.present.ends_in_s[lines.line[row]]
+        assert ends_s[row] <= at <= 2 * ends_s[row]
+    assert len(lines.present.snapshot.count) == 6
 
 
 def test_who_comes_lately_is_in_the_way():
