@@ -136,7 +136,7 @@ def test_vms_of_requests_that_end_are_expected_to_end_with_them(
     live(api, raw, decider, LIVES)
     request = ask(api, 1)
     soon = stored(raw, datetime.now(UTC) + timedelta(seconds=200))
-    raw.run("UPDATE requests SET expires_at = ? WHERE state <> 'waiting'", soon)
+    raw.run("UPDATE requests SET expires_at = ? WHERE id <> ?", soon, raw.key(UUID(request)))
     decided(api, decider)
 
     assert estimate_for(api.tenant_a, request)["half_s"] == 240.0
