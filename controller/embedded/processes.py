@@ -138,6 +138,13 @@ class Supervisor:
         with suppress(OSError):  # of processes that ended: the next `fuga up` sees that
             self.record.unlink(missing_ok=True)
 
+    def pid(self, name: str) -> int | None:
+        """Return the pid of a child; None: it does not run."""
+        for child in self._children:
+            if child.name == name and child.process is not None:
+                return child.process.pid
+        return None
+
     def log(self, name: str) -> Path:
         """Where a child's output goes."""
         return self.logs / f"{name}.log"

@@ -32,6 +32,7 @@ from controller.embedded.hosts_file import read_hosts_file
 from controller.embedded.lab_hosts import AUTO, QEMU, Lab, start_lab, start_new_lab
 from controller.embedded.lab_watch import LabWatch
 from controller.embedded.processes import FUGA, Supervisor, end_leftovers
+from controller.embedded.reports import NEEDED_FOR, unheard
 from controller.embedded.state import Memory, StateDir, locked
 from controller.embedded.stream import StatusStream
 from controller.policies import check_policies
@@ -55,6 +56,7 @@ STOP_ORDER: Final = (("api", "control"), ("worker", "monitor"))
 _READY_S: Final = 180.0  #: one that fails ends the wait at once
 _LAB_UP_S: Final = 180.0
 _OWN_UP_S: Final = 15.0  #: an operator's host may be off for good: it is tried again later
+_REPORT_S: Final = 60.0
 _LOOK_EVERY_S: Final = 2.0
 
 
@@ -142,6 +144,7 @@ class Up:
         self._start_processes(listen, url)
         names = self._register(bodies)
         self._await_hosts(names)
+        self._await_reports()
         self._say_what_to_try(url)
 
     def watch(self) -> None:
@@ -320,6 +323,28 @@ class Up:
             say(
                 f"    {host['name']} is {host['health']}: {host['last_error'] or 'not reached yet'}"
             )
+
+    def _await_reports(self) -> None:
+        """Wait until each process has reported that it is at work; say which has not."""
+        assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
+        deadline = time.monotonic() + _REPORT_S
+        with self._step("reports") as done:
+            while missing := self._unheard():
+                if time.monotonic() > deadline:
+                    break
+                self.supervisor.look()
+                self.supervisor.give_up_on_failing()
+                time.sleep(0.2)
+            heard = [name for name in NEEDED_FOR if name not in missing]
+            done(", ".join(heard) or "none")
+        for name in missing:
+            log = self.supervisor.log(name)
+            say(f"    no {name} reports: {NEEDED_FOR[name]}. Its log: {log}")
+
+    def _unheard(self) -> list[str]:
+        assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
+        pids = {name: self.supervisor.pid(name) for name in NEEDED_FOR}
+        return unheard(self.api.get("status")["processes"], pids)
 
     def _say_what_to_try(self, url: str) -> None:
         fuga = command_name()

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import Lab
 from controller.embedded.setup import CAPACITIES, lab_bodies
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, locked
+from controller.embedded.up import Up
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
 from registry.ground.private import NotOursError
@@ -161,3 +164,73 @@ def test_the_lab_is_the_papers_cluster() -> None:
     assert amounts == [(16, 32768, 300)] + [(4, 8192, 500)] * 3 + [(4, 4096, 200)] * 4
     assert [body["name"] for body in bodies] == [f"host-{n}" for n in range(1, 9)]
     assert {body["memory_backing_mib"] for body in bodies} == {128}
+
+
+def a_report(kind: str, pid: int, machine: str = "") -> dict[str, str]:
+    return {"kind": kind, "name": f"{machine or socket.gethostname()}:{pid}"}
+
+
+class Started:
+    """A site whose processes have these pids, and whose API has these reports."""
+
+    def __init__(self, reports: Sequence[dict[str, str]]) -> None:
+        self.pids = {"control": 11, "monitor": 12, "worker": 13}
+        self.reports = reports
+
+    def get(self, path: str) -> dict[str, Any]:
+        assert path == "status"
+        return {"processes": self.reports}
+
+    def pid(self, name: str) -> int:
+        return self.pids[name]
+
+    def log(self, name: str) -> Path:
+        return Path(f"logs/{name}.log")
+
+    def look(self) -> None:
+        pass
+
+    def give_up_on_failing(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        [],
+        [a_report("worker", 99)],  # of an earlier `fuga up`
+        [a_report("worker", 13, machine="elsewhere")],
+    ],
+)
+def test_a_worker_that_does_not_report_is_named_with_what_waits(
+    state: StateDir,
+    worker: list[dict[str, str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.embedded.up._REPORT_S", 0.0)
+    site: Any = Started([a_report("control", 11), a_report("monitor", 12), *worker])
+    up = Up(settings=None, state=state, own_hosts=None, driver="", port=None)  # type: ignore[arg-type]
+    up.supervisor, up.api = site, site
+
+    up._await_reports()
+
+    said = capsys.readouterr().out
+    assert "reports    control, monitor (" in said
+    assert (
+        "no worker reports: nothing creates VMs, so placed VMs wait. Its log: logs/worker" in said
+    )
+
+
+def test_where_all_report_nobody_is_named(
+    state: StateDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site: Any = Started([a_report("control", 11), a_report("monitor", 12), a_report("worker", 13)])
+    up = Up(settings=None, state=state, own_hosts=None, driver="", port=None)  # type: ignore[arg-type]
+    up.supervisor, up.api = site, site
+
+    up._await_reports()
+
+    said = capsys.readouterr().out
+    assert "reports    control, monitor, worker (" in said
+    assert "no worker" not in said
