@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
@@ -12,17 +13,20 @@ from controller.calling.completion import complete_host
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import find_request, is_part_of_id
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
+from controller.cli.moving.effects import effect
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
     Column,
     echo,
+    echo_lines,
     field,
     number,
     percent,
     print_json,
     print_table,
     short_id,
+    terminal_width,
 )
 from controller.terminal.times import age
 
@@ -274,20 +278,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
             echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
     if plan["before"]:
-        rows = [
-            {
-                "measure": label,
-                "before": _said(plan["before"], *how),
-                "after": _said(plan["after"], *how),
-            }
-            for key, label, form in _MEASURES
-            for how in [(key, form)]
-        ]
-        echo("")
-        columns = (field("measure"), field("before", right=True), field("after", right=True))
-        print_table(columns, rows, empty="")
-        if plan["gain"] is not None:
-            echo(f"gain {number(plan['gain'], 6)}")
+        _tell_measures(plan)
     _tell_moves(moves)
     if plan["stays"]:
         echo("")
@@ -297,6 +288,26 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
     if plan["state"] == "proposed" and moves:
         echo("")
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
+
+
+def _tell_measures(plan: Mapping[str, Any]) -> None:
+    rows = [
+        {
+            "measure": label,
+            "before": _said(plan["before"], *how),
+            "after": _said(plan["after"], *how),
+        }
+        for key, label, form in _MEASURES
+        for how in [(key, form)]
+    ]
+    echo("")
+    columns = (field("measure"), field("before", right=True), field("after", right=True))
+    print_table(columns, rows, empty="")
+    if plan["gain"] is not None:
+        echo(f"gain {number(plan['gain'], 6)}")
+    if said := effect(plan["kind"], plan["before"], plan["after"]):
+        echo("")
+        echo_lines(textwrap.fill(said, terminal_width() or 100))
 
 
 def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:

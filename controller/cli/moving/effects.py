@@ -1,0 +1,59 @@
+"""What a plan makes better and what worse, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from controller.terminal.output import number, percent
+
+#: Differences below this are none to a reader of the table beside the sentence.
+_SAME: Final = 0.00005
+#: What the game of a kind of plan rises for: its potential alone says nothing to a reader.
+_AIM: Final[Mapping[str, tuple[str, str]]] = {
+    "balance": ("the load of hosts is nearer to the pool's", "the load of hosts is further off"),
+    "pack": ("VMs are on fewer, fuller hosts", "VMs are on more, emptier hosts"),
+}
+
+
+def effect(
+    kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> str | None:
+    """Return the sentence of a plan; None of one that is not made for a gain, or not decided."""
+    if kind not in _AIM or not before or not after:
+        return None
+    better: list[str] = []
+    worse: list[str] = []
+
+    def weigh(change: float, up: str, down: str) -> None:
+        if abs(change) >= _SAME:
+            (better if change > 0 else worse).append(up if change > 0 else down)
+
+    def change(measure: str) -> float:
+        first, last = before.get(measure), after.get(measure)
+        return 0.0 if first is None or last is None else float(last) - float(first)
+
+    def from_to(measure: str, form: Any) -> str:
+        return f"({form(before[measure])} to {form(after[measure])})" if change(measure) else ""
+
+    weigh(change("potential"), *_AIM[kind])
+    skewness = from_to("mean_skewness", lambda value: number(value, 4))
+    weigh(
+        -change("mean_skewness"),
+        f"hosts use their resources more evenly {skewness}",
+        f"hosts use their resources less evenly {skewness}",
+    )
+    hosts = int(change("hosts_in_use"))
+    several = "host is" if abs(hosts) == 1 else "hosts are"
+    weigh(-hosts, f"{abs(hosts)} {several} free", f"{abs(hosts)} more {several} in use")
+    off_fair = from_to("fairness_distance", lambda value: percent(value, 2))
+    weigh(
+        -change("fairness_distance"),
+        f"shares are nearer to fair {off_fair}",
+        f"shares are further from fair {off_fair}",
+    )
+    carried = number(change("moved_gib"), 1)
+    return (
+        f"Better: {', '.join(better) or 'nothing'}. Worse: {', '.join(worse) or 'nothing'}."
+        f" Cost: {carried} GiB to move."
+    )
