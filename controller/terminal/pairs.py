@@ -1,9 +1,10 @@
-"""KEY=VALUE words of a command line."""
+"""NAME=VALUE words of a command line."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from controller.terminal.errors import BadInputError
 from plain_text import RepeatedNameError, each_once
@@ -17,3 +18,18 @@ def once(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
         return each_once(pairs)
     except RepeatedNameError as error:
         raise BadInputError(f"{option}: {error}") from None
+
+
+def parameters_of(option: str, words: Iterable[str]) -> dict[str, Any]:
+    """Return a policy's parameters by name: values in JSON, others as plain text."""
+    return once(option, (_parameter(option, word) for word in words))
+
+
+def _parameter(option: str, word: str) -> tuple[str, Any]:
+    name, _, text = word.partition("=")
+    if not (name and text):
+        raise BadInputError(f"{option} {word}: expected NAME=VALUE")
+    try:
+        return name, json.loads(text)
+    except (ValueError, RecursionError):
+        return name, text

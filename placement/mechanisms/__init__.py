@@ -51,7 +51,8 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             summary="equal virtual dominant shares on every host, by sweeps over the hosts",
             paper="Khamse-Ashari et al., PS-DSF, 2016",
             guarantees="envy-free on allowed hosts, sharing incentive, single-server DRF; "
-            "neither unique nor Pareto optimal (parameter pareto adds that)",
+            "neither unique nor Pareto optimal (parameter pareto adds that); hosts can work on "
+            "their own (procedure=distributed, Algorithm II)",
             complexity="O(k (n log n + n m)) per sweep, tens to hundreds of sweeps",
             parameters=frozenset(PSDSF_READERS),
             make=lambda given: Psdsf(**read(PSDSF_READERS, given)),

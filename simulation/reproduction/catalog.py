@@ -9,9 +9,10 @@ from typing import Final
 
 from simulation.errors import InputError
 from simulation.reproduction import (
+    drfh_completion,
     drfh_examples,
     drfh_over_time,
-    drfh_trace,
+    drfh_use,
     fuga_cluster,
     fuga_example,
     fuga_scale,
@@ -33,7 +34,8 @@ ITEMS: Final[Items] = MappingProxyType(
             fuga_scale,
             drfh_examples,
             drfh_over_time,
-            drfh_trace,
+            drfh_use,
+            drfh_completion,
             psdsf_examples,
             psdsf_over_time,
             mch_over_time,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,9 +11,19 @@ import numpy as np
 from placement import FloatArray, Snapshot, allocation_bound
 from simulation.report.data import thinned
 from simulation.reproduction.drawing import lines
-from simulation.reproduction.model import Item, Outcome, Paper, Setup, Statement, Table
+from simulation.reproduction.model import (
+    Comparison,
+    Item,
+    Number,
+    Outcome,
+    Paper,
+    Setup,
+    Statement,
+    Table,
+)
 from simulation.reproduction.playing import Played, play, use_over_time
 from simulation.reproduction.problems import a_round, placed
+from simulation.reproduction.repeated import seeds
 from simulation.reproduction.workloads import (
     DAY_S,
     INSTEAD,
@@ -29,12 +41,13 @@ _TYPES: Final = ((1, 1024), (1, 3072), (2, 6144), (4, 12288), (8, 24576))
 _MOST_VMS: Final = 20  #: of one request
 _TENANTS: Final = 20
 _LOAD: Final = 1.3  #: cores asked for over those there are
-_SIZES: Final = (50, 100, 200, 300, 400, 500, 600, 700)
+_SIZES: Final = (50, 100, 200, 300, 400, 450, 500, 600, 700)
+#: From how many hosts on the paper allocates which part of CPU and memory, in percent.
+_PRINTED: Final = ((450, 70.0), (500, 60.0))
 _FIG_6_ALPHA: Final = 5.0
 _FIG_7: Final = {"alpha": 2.0, "eta": 10, "patience": 0}
 _FIG_7_LOAD: Final = 1.2
-#: Of the means of two policies: less is called the same.
-_SAME: Final = 0.002
+_WITHIN: Final = 5.0  #: points
 
 
 def _a_round(hosts: int, seed: int) -> Snapshot:
@@ -57,61 +70,112 @@ def _a_round(hosts: int, seed: int) -> Snapshot:
     return a_round(RESOURCES, capacity, demands.tolist(), counts.tolist(), tenant.tolist())
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Allocated:
+    """What the policies allocate in N runs on clusters of S sizes."""
+
+    parts: Mapping[str, FloatArray]  #: of the pool's CPU and memory, by policy, (N, S, 2)
+    bounds: FloatArray  #: the most of the CPU that any policy can allocate, (N, S)
+
+
+def _allocated(setup: Setup, sizes: Sequence[int]) -> _Allocated:
+    runs = seeds(setup.seed, quick=setup.quick)
+    parts = {policy: np.zeros((len(runs), len(sizes), 2)) for policy in _POLICIES}
+    bounds = np.zeros((len(runs), len(sizes)))
+    for run, seed in enumerate(runs):
+        for number, size in enumerate(sizes):
+            snapshot = _a_round(size, seed)
+            for policy in _POLICIES:
+                parameters = {"alpha": _FIG_6_ALPHA, "patience": 0} if policy == _FUGA else {}
+                rows = placed(policy, snapshot, seed=seed, **parameters).placed
+                taken = (rows[:, 2:] * snapshot.demand[rows[:, 0]]).sum(axis=0)
+                parts[policy][run, number] = taken / snapshot.pool
+            bounds[run, number] = allocation_bound(snapshot, 0) / float(snapshot.pool[0])
+        setup.tell((run + 1) / len(runs))
+    return _Allocated(parts=parts, bounds=bounds)
+
+
 def _fig6(setup: Setup) -> Outcome:
-    sizes = _SIZES[:2] if setup.quick else _SIZES
-    used: dict[str, list[FloatArray]] = {policy: [] for policy in _POLICIES}
-    bounds = []
-    for number, size in enumerate(sizes):
-        snapshot = _a_round(size, setup.seed)
-        for policy in _POLICIES:
-            told = {"alpha": _FIG_6_ALPHA, "patience": 0} if policy == _FUGA else {}
-            rows = placed(policy, snapshot, seed=setup.seed, **told).placed
-            taken = (rows[:, 2:] * snapshot.demand[rows[:, 0]]).sum(axis=0)
-            used[policy].append(taken / snapshot.pool)
-        bounds.append(allocation_bound(snapshot, 0) / float(snapshot.pool[0]))
-        setup.tell((number + 1) / len(sizes))
-    both = {policy: np.array(each) for policy, each in used.items()}
-    more = both[_FUGA] - both[_FIRST]
-    below = float((np.array(bounds) - both[_FUGA][:, 0]).max())
+    sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
+    found = _allocated(setup, sizes.tolist())
+    fuga = found.parts[_FUGA]
+    more = 100 * (fuga - found.parts[_FIRST])
+    below = 100 * float((found.bounds - fuga[:, :, 0]).max())
+    numbers = [
+        Number.of_runs(
+            (100 * fuga[:, sizes >= min(least, sizes.max()), r].mean(axis=1)).tolist(),
+            what=f"{name} that FUGA allocates, from {least} hosts on",
+            paper=paper,
+            unit="% of the pool",
+            within=_WITHIN,
+        )
+        for r, (name, (least, paper)) in enumerate(zip(_NAMES, _PRINTED, strict=True))
+    ]
+    numbers.append(
+        Number.of_runs(
+            more[:, :, 0].max(axis=1).tolist(),
+            what="by how much more CPU FUGA allocates than first-fit, at most",
+            paper=10.0,
+            unit="points",
+            within=_WITHIN,
+        )
+    )
+    means = {policy: each.mean(axis=0) for policy, each in found.parts.items()}
     return Outcome(
-        statements=(
-            Statement(
-                says="FUGA allocates more CPU than first-fit, whatever the number of hosts",
-                found=f"{100 * more[:, 0].min():+.1f} to {100 * more[:, 0].max():+.1f} points; "
-                f"{100 * below:.1f} below the bound of linear programming at most",
-                holds=bool((more[:, 0] > 0).all()),
-            ),
-            Statement(
-                says="FUGA allocates more memory than first-fit, whatever the number of hosts",
-                found=f"{100 * more[:, 1].min():+.1f} to {100 * more[:, 1].max():+.1f} points",
-                holds=bool((more[:, 1] > 0).all()),
-            ),
-        ),
+        numbers=tuple(numbers),
+        statements=tuple(allocates_more(name, more[:, :, r]) for r, name in enumerate(_NAMES)),
         tables=(
             Table(
                 name="allocated",
-                columns=("hosts", "policy", "cpu", "memory", "cpu_bound"),
+                columns=("hosts", "policy", "run", "cpu", "memory", "cpu_bound"),
                 rows=[
-                    (size, policy, *both[policy][row].tolist(), bounds[row])
-                    for policy in _POLICIES
+                    (
+                        int(size),
+                        policy,
+                        run,
+                        *each[run, row].tolist(),
+                        float(found.bounds[run, row]),
+                    )
+                    for policy, each in found.parts.items()
+                    for run in range(len(each))
                     for row, size in enumerate(sizes)
                 ],
             ),
         ),
         draw=lines(
             f"What is allocated of clusters of different sizes, alpha = {_FIG_6_ALPHA:g}",
-            "Higher is better: 1.3 times all cores are asked for.",
+            "Higher is better: 1.3 times all cores are requested. Means of all runs.",
             {
                 f"{name} allocated\n(% of the pool)": {
-                    policy: (sizes, 100 * each[:, r]) for policy, each in both.items()
+                    policy: (sizes, 100 * each[:, r]) for policy, each in means.items()
                 }
                 for r, name in enumerate(_NAMES)
             },
             over="hosts (number)",
             marks=True,
         ),
-        why="Which VMs are asked for, and how much more than fits, is drawn here: where memory is "
-        "not what is short, whoever places more cores need not place more memory.",
+        note=f"FUGA allocates {below:.1f} points of the CPU less than the bound of linear "
+        "programming, which no policy can exceed, at most.",
+        why="The paper does not print which VMs are requested. Ours request 1.3 times all cores, "
+        "so that either policy allocates nearly all of the CPU, where in the paper about 30 % "
+        "stay free; how much FUGA gains over first-fit depends on the mix of VM types.",
+    )
+
+
+def allocates_more(name: str, more: FloatArray) -> Statement:
+    """Judge that FUGA allocates more of a resource than first-fit in each run on each size.
+
+    Parameters
+    ----------
+    more : ndarray, shape (N, S)
+        By how many points of the pool, in N runs on clusters of S sizes.
+    """
+    means = more.mean(axis=0)
+    return Statement(
+        says=f"FUGA allocates more {name} than first-fit, whatever the number of hosts",
+        found=f"{means.min():+.1f} to {means.max():+.1f} points in the mean of {len(more)} runs, "
+        f"{more.min():+.1f} to {more.max():+.1f} in each",
+        holds=bool((more > 0).all()),
     )
 
 
@@ -135,18 +199,36 @@ def _fig7(setup: Setup) -> Outcome:
 
         slots = round(days * DAY_S / slot_s)
         played[policy] = play(trace, hosts, choice, slots=slots, tell=tell)
-    used = {
-        policy: each.used[len(each.used) // 2 :].mean(axis=0) for policy, each in played.items()
-    }
+    late = {policy: 100 * each.used[len(each.used) // 2 :] for policy, each in played.items()}
+    fuga, first = late[_FUGA], late[_FIRST].mean(axis=0)
     return Outcome(
-        statements=tuple(
-            Statement(
-                says=f"FUGA keeps as much {name} in use as first-fit, or more",
-                found=f"{100 * used[_FUGA][r]:.1f} % against {100 * used[_FIRST][r]:.1f} %, in the "
-                "mean over the second half",
-                holds=bool(used[_FUGA][r] >= used[_FIRST][r] - _SAME),
-            )
-            for r, name in enumerate(_NAMES)
+        comparisons=(
+            Comparison(
+                what="CPU in use of Google's own cluster",
+                paper="at most about 75 %",
+                ours="no record of it",
+            ),
+            Comparison(
+                what="CPU in use under FUGA",
+                paper="above 75 % for more than half of the time, at times above 85 %",
+                ours=f"above 75 % for {100 * float((fuga[:, 0] > 75).mean()):.0f} % of the time, "
+                f"{fuga[:, 0].mean():.1f} % in the mean, {fuga[:, 0].max():.1f} % at most",
+            ),
+            Comparison(
+                what="memory requested in Google's own cluster",
+                paper="about 50 %",
+                ours="no record of it",
+            ),
+            Comparison(
+                what="memory in use under FUGA",
+                paper="about 10 % more on average",
+                ours=f"{fuga[:, 1].mean():.1f} % in the mean",
+            ),
+            Comparison(
+                what="CPU and memory in use under first-fit",
+                paper="not part of the figure",
+                ours=f"{first[0]:.1f} % and {first[1]:.1f} % in the mean",
+            ),
         ),
         tables=(use_over_time(played),),
         draw=lines(
@@ -161,10 +243,14 @@ def _fig7(setup: Setup) -> Outcome:
             },
             over="time (days)",
         ),
-        why="The paper plays 29 days of Google's trace; here they are made, with lives forty times "
-        "as long, so that fewer requests keep the hosts busy. Cores are what is short. FUGA serves "
-        "tenants by their shares and first-fit in order of arrival, so the two do not run the same "
-        "VMs, and how much memory is in use follows from which they run.",
+        note="Ours are of the second half of one run.",
+        why="The paper plays 29 days of Google's trace and compares FUGA with what the trace "
+        "records of Google's own cluster, in ten runs with daily periods. Ours compares FUGA with "
+        "first-fit on made requests of 1.2 times all cores, whose lives are forty times as long as "
+        "those of the generator: they keep any policy's CPU above 75 %, so the paper's statements "
+        "cannot fail here. FUGA serves tenants by their shares and first-fit in order of arrival, "
+        "so the two do not run the same VMs. A comparison needs the trace's events of tasks and "
+        "machines and its record of use over the 29 days.",
     )
 
 

@@ -43,6 +43,7 @@ class Verdict(StrEnum):
     AGREES = "agrees"  #: all its numbers, and all that it says
     DIRECTION = "agrees in direction"  #: all that it says, not all numbers, or it has none
     DIFFERS = "differs"
+    NOT_REPRODUCED = "not reproduced"  #: what the paper compares with is not at hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,15 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the paper says next to what we found, where the two are of different things."""
+
+    what: str
+    paper: str
+    ours: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Columns of data behind a figure, with units in their names."""
 
@@ -100,6 +110,7 @@ class Outcome:
 
     numbers: tuple[Number, ...] = ()
     statements: tuple[Statement, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()  #: shown and not judged
     tables: tuple[Table, ...] = ()
     draw: Callable[[], Plot]  #: called when the plot is wanted: matplotlib is slow to import
     note: str = ""  #: how numbers are measured, and what else they show
@@ -108,6 +119,8 @@ class Outcome:
     @property
     def verdict(self) -> Verdict:
         """The one word."""
+        if not self.numbers and not self.statements:
+            return Verdict.NOT_REPRODUCED
         if not all(each.holds for each in self.statements):
             return Verdict.DIFFERS
         if all(each.agrees for each in self.numbers):

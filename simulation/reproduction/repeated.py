@@ -11,7 +11,7 @@ import numpy as np
 #: How often the FUGA paper runs each of its experiments.
 RUNS: Final = 10
 #: With `--quick`.
-FEW_RUNS: Final = 3
+FEW_RUNS: Final = 2
 _CONFIDENCE: Final = 0.95
 
 

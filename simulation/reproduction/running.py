@@ -134,6 +134,10 @@ def told_of(item: Item, outcome: Outcome, setup: Setup) -> dict[str, Any]:
             {"says": each.says, "found": each.found, "holds": each.holds}
             for each in outcome.statements
         ],
+        "comparisons": [
+            {"what": each.what, "paper": each.paper, "ours": each.ours}
+            for each in outcome.comparisons
+        ],
         "note": outcome.note,
         "why": "" if verdict is Verdict.AGREES else outcome.why,
     }

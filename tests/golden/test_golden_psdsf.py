@@ -13,7 +13,8 @@ from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from tests.divisible import a_divisible_problem, assert_fits
 
-PROCEDURES = pytest.mark.parametrize("procedure", ["water_filling", "published"])
+STEPS = pytest.mark.parametrize("procedure", ["water_filling", "published"])
+PROCEDURES = pytest.mark.parametrize("procedure", ["water_filling", "published", "distributed"])
 
 
 def psdsf(problem, **parameters):
@@ -92,11 +93,15 @@ def test_when_user_4_is_inactive_user_2_takes_its_class(procedure):
     """Derived."""
     division = psdsf(without_user_4(), procedure=procedure)
 
-    expected = [(80, 171.25, 0, 0), (0, 84.375, 0, 41.25), (0, 0, 82.5, 0), (0, 0, 0, 0)]
-    assert division.tasks == pytest.approx(np.array(expected), abs=1e-6)
+    expected = np.array([(80, 171.25, 0, 0), (0, 84.375, 0, 41.25), (0, 0, 82.5, 0), (0, 0, 0, 0)])
+    if procedure == "distributed":  # another split of classes A and B, which are of one shape
+        assert division.totals == pytest.approx(expected.sum(axis=1), abs=1e-6)
+        assert division.details["residual"] < 1e-8
+    else:
+        assert division.tasks == pytest.approx(expected, abs=1e-6)
 
 
-@PROCEDURES
+@STEPS
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_over_300_seconds_servers_settle_within_three(procedure, order):
     """One step of each server per second, user 4 inactive from 100 to 250 (derived)."""
@@ -152,7 +157,7 @@ def the_counter_example():
         ([(0, 1.6), (1.6, 0.8), (1.2, 0)], (1.6, 2.4, 1.2)),
     ],
 )
-@PROCEDURES
+@STEPS
 def test_psdsf_is_not_unique(procedure, tasks, totals):
     """Derived: both pass Theorem 1, and servers stay with either."""
     problem, tasks = the_counter_example(), np.array(tasks)

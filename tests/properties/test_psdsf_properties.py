@@ -144,6 +144,17 @@ def test_the_published_procedure_passes_theorem_1(problem):
 
 
 @settings(max_examples=100)
+@given(problem=problems(), seed=st.integers(0, 3))
+def test_servers_that_run_by_themselves_pass_theorem_1(problem, seed):
+    mechanism = mechanism_by_name("psdsf", {"procedure": "distributed"})
+
+    division = mechanism.divide(problem, np.random.default_rng(seed))
+
+    assert_fits(problem, division)
+    assert division.details["residual"] < 1e-6
+
+
+@settings(max_examples=100)
 @given(problem=problems(bounded=False, used=False))
 def test_nobody_envies_another_on_the_servers_it_may_use(problem):
     division = psdsf(problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import tell
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, percent, print_json, print_table
-from controller.terminal.pairs import once
+from controller.terminal.pairs import parameters_of
 from controller.terminal.times import clock
 from plain_text import plain
 
@@ -271,18 +270,8 @@ def _second(session: Session, number: int, policy: str, parameters: Sequence[str
     from controller.calling.waiting import progress  # noqa: PLC0415
     from controller.cli.operating.games import tell_second  # noqa: PLC0415
 
-    body = {"policy": policy, "parameters": once("--parameter", map(_parameter, parameters))}
+    body = {"policy": policy, "parameters": parameters_of("--parameter", parameters)}
     with progress(quiet=session.json) as show_line:
         show_line(f"deciding round {number} by {policy}")
         found = session.api.second_policy(number, body)
     print_json(found) if session.json else tell_second(found)
-
-
-def _parameter(word: str) -> tuple[str, Any]:
-    name, equals, told = word.partition("=")
-    if not (name and equals and told):
-        raise BadInputError(f"--parameter {word}: expected NAME=VALUE")
-    try:
-        return name, json.loads(told)
-    except ValueError:
-        return name, told

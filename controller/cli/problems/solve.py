@@ -13,6 +13,7 @@ from controller.calling.session import Common, OutputOption
 from controller.cli.problems import table as solve_table
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import OutputFormat, echo_lines
+from controller.terminal.pairs import parameters_of
 from controller.terminal.streams import keep_output_clean
 
 # `solving` brings numpy and is imported where it is used: `--help` is there at once
@@ -23,6 +24,15 @@ FileArgument = Annotated[
 ]
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="NAME", help="Policy or mechanism (see --list)")
+]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter",
+        "-p",
+        metavar="NAME=VALUE",
+        help="Parameter, in place of the file's (see --list); repeatable",
+    ),
 ]
 SeedOption = Annotated[
     int | None,
@@ -41,6 +51,7 @@ def solve_command(
     *,
     file: FileArgument = None,
     policy: PolicyOption = None,
+    parameter: ParameterOption = None,
     seed: SeedOption = None,
     output: OutputOption = None,
     details: DetailsOption = False,
@@ -74,7 +85,8 @@ def solve_command(
     from controller.cli.problems.solving import answer_to  # noqa: PLC0415
 
     keep_output_clean()
-    answer = answer_to(file, policy, seed, details=details)
+    parameters = parameters_of("-p", parameter or ())
+    answer = answer_to(file, policy, seed, parameters=parameters, details=details)
     _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
 
 

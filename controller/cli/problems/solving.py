@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,8 +51,20 @@ from placement.solve.problem import (
 )
 
 
-def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dict[str, Any]:
+def answer_to(
+    file: str,
+    policy: str,
+    seed: int | None,
+    *,
+    parameters: Mapping[str, object] | None = None,
+    details: bool,
+) -> dict[str, Any]:
     """Read, decide and check; every kind of bad input becomes one message.
+
+    Parameters
+    ----------
+    parameters : mapping of str to object, optional
+        Those of the command line; they replace the file's of the same names.
 
     Raises
     ------
@@ -58,7 +73,7 @@ def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dic
     """
     try:
         entry = entry_by_name(policy)  # before the file: a slip in the name shows at once
-        problem = read_problem(_read_bytes(file))
+        problem = _with_parameters(read_problem(_read_bytes(file)), parameters or {})
         seed = _seed(problem, seed)
         if isinstance(entry, MechanismEntry):
             return _divide(problem, policy, entry, seed, details=details)
@@ -75,10 +90,11 @@ def answer_to(file: str, policy: str, seed: int | None, *, details: bool) -> dic
     except UnknownPolicyError as error:
         raise BadInputError(str(error)) from error
     except ProblemError as error:
-        raise BadInputError(_told(file, error)) from error
+        raise BadInputError(_told(file, error, parameters or {})) from error
     except ParameterError as error:
         allowed, found = error.allowed, f"{error.found!r:.60}"
-        message = f"parameters.{error.name}: must be {allowed}, found {found}"
+        place = _typed(f"parameters.{error.name}", parameters or {})
+        message = f"{place}: must be {allowed}, found {found}"
         raise BadInputError(f"{_shown(file)}: {message}") from error
     except PlacementError as error:
         raise CliError(f"{_shown(file)}: {policy}: {error}") from error
@@ -170,8 +186,24 @@ def _read_some(stream: BinaryIO) -> bytes:
     return stream.read(MOST_BYTES + 1)
 
 
-def _told(file: str, error: ProblemError) -> str:
-    lines = [str(fault) for fault in error.faults]
+def _with_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:
+    """Return the problem with parameters of the command line in place of its own."""
+    if "seed" in given:
+        raise BadInputError("-p seed: give the seed with --seed")
+    return dataclasses.replace(problem, parameters={**problem.parameters, **given})
+
+
+def _typed(place: str, given: Mapping[str, object]) -> str:
+    """Return a place in the file, or the option that replaced what stands there."""
+    start, _, rest = place.partition("parameters.")
+    name = re.split(r"[.\[]", rest, maxsplit=1)[0]
+    return f"-p {rest}" if not start and name in given else place
+
+
+def _told(file: str, error: ProblemError, given: Mapping[str, object]) -> str:
+    lines = [
+        str(dataclasses.replace(fault, place=_typed(fault.place, given))) for fault in error.faults
+    ]
     if error.more:
         lines.append("... and further errors")
     if len(lines) == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -25,7 +24,7 @@ from controller.terminal.output import (
     resources,
     short_id,
 )
-from controller.terminal.pairs import once
+from controller.terminal.pairs import once, parameters_of
 from controller.terminal.times import age, span
 
 app = typer.Typer(
@@ -117,7 +116,7 @@ def run(  # noqa: PLR0917 - options of a command line
         body["remove_hosts"] = remove_host
     if policy is not None:
         body["policy"] = policy
-        body["parameters"] = {name: _value(told) for name, told in _pairs(parameter, "-p").items()}
+        body["parameters"] = parameters_of("-p", parameter or ())
     elif parameter:
         raise BadInputError("-p is of the policy that --policy names")
     if weight:
@@ -331,13 +330,6 @@ def _pairs(words: list[str] | None, option: str) -> dict[str, str]:
             raise BadInputError(f"{option} {word}: expected NAME=VALUE")
         found.append((name, value))
     return once(option, found)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _whole(name: str, text: str) -> int:

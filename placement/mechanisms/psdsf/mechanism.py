@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from placement.mechanisms.psdsf.classes import merge_classes
 from placement.mechanisms.psdsf.pareto import raise_together
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks
-from placement.mechanisms.psdsf.sweeps import PROCEDURES, Procedure, sweep_until_still
+from placement.mechanisms.psdsf.sweeps import (
+    PROCEDURES,
+    Procedure,
+    step_until_still,
+    sweep_until_still,
+)
 from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
 from placement.round.arrays import FloatArray
 
@@ -31,7 +36,7 @@ class Psdsf:
     every server that it may use (Theorem 1).
 
     It suffices that a server knows the totals of its users, so servers can run
-    by themselves (`placement.mechanisms.psdsf.sweeps.distributed_steps`).
+    by themselves: the procedure ``"distributed"``.
 
     Notes
     -----
@@ -49,7 +54,9 @@ class Psdsf:
        Mechanism for Heterogeneous Servers", 2016.
     """
 
-    procedure: Procedure = "water_filling"  #: what a server does at its step
+    #: What a server does at its step of the central sweeps, or ``"distributed"``: the servers run
+    #: by themselves in random order (`step_until_still`).
+    procedure: Procedure | Literal["distributed"] = "water_filling"
     max_rounds: int | None = None  #: most sweeps over all servers; None: see `most_rounds`
     tolerance: float = 1e-9  #: part of a tenant's tasks whose move counts as standing still
     pareto: bool = False  #: afterwards give everybody as much more as there is
@@ -68,12 +75,18 @@ class Psdsf:
             If the solver of the Pareto step fails.
         """
         merged = merge_classes(problem)
-        settled = sweep_until_still(
-            merged.problem,
-            procedure=self.procedure,
-            max_rounds=self.max_rounds or most_rounds(merged.problem),
-            tolerance=self.tolerance,
-        )
+        max_rounds = self.max_rounds or most_rounds(merged.problem)
+        if self.procedure == "distributed":
+            settled = step_until_still(
+                merged.problem, rng, max_rounds=max_rounds, tolerance=self.tolerance
+            )
+        else:
+            settled = sweep_until_still(
+                merged.problem,
+                procedure=self.procedure,
+                max_rounds=max_rounds,
+                tolerance=self.tolerance,
+            )
         tasks = merged.spread(settled.tasks)
         details: dict[str, Any] = {
             "residual": theorem1_residual(problem, tasks),
@@ -111,7 +124,7 @@ def most_rounds(problem: DivisibleProblem) -> int:
 
 #: What may be set on it.
 READERS: Final[Mapping[str, Reader]] = {
-    "procedure": one_of(tuple(PROCEDURES)),
+    "procedure": one_of((*PROCEDURES, "distributed")),
     "max_rounds": or_null(whole_number(1, 1_000_000)),
     "tolerance": number("a number from 0, below 1", lambda value: 0 <= value < 1),
     "pareto": switch,

@@ -164,6 +164,49 @@ def _leap(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
     return repeats if repeats > 0.5 else 0.0
 
 
+def step_until_still(
+    problem: DivisibleProblem,
+    rng: np.random.Generator,
+    *,
+    max_rounds: int = 500,
+    tolerance: float = 1e-9,
+) -> Settled:
+    """Let the servers run by themselves, from nothing, until the matrix stands still.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Draws the order in which the servers run in each round.
+    max_rounds, tolerance
+        See `sweep_until_still`; in a round each server runs one step.
+
+    Notes
+    -----
+    Algorithm II of [1]_: a server knows its own tasks and each user's total and
+    nothing else, so there is no common start and there are no leaps.
+
+    References
+    ----------
+    .. [1] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
+       2016, Algorithm II.
+    """
+    servers = servers_of(problem)
+    step = _step("water_filling")
+    matrix = Matrix(problem, np.zeros(problem.eligible.shape))
+    rounds, moved = 0, np.inf
+    while rounds < max_rounds and moved > tolerance:
+        matrix.count_again()
+        order = rng.permutation(len(servers)).tolist()
+        moved = max((matrix.run(servers[place], step) for place in order), default=0.0)
+        rounds += 1
+    return Settled(
+        tasks=within_room(problem, matrix.tasks),
+        rounds=rounds,
+        moved=0.0 if moved == np.inf else moved,
+        leaps=0,
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One server runs its step."""

@@ -280,6 +280,60 @@ def test_a_bad_parameter_is_told_with_its_place_whoever_decides(
     assert message in ended.err
 
 
+def test_a_parameter_of_the_command_line_replaces_that_of_the_file(run: Run) -> None:
+    unbounded = [
+        {"name": "j1", "tenant": "u1", "per_vm": [1, 2]},
+        {"name": "j2", "tenant": "u2", "per_vm": [2, 2]},
+    ]
+    file = problem(demands=unbounded, parameters={"max_rounds": 1, "pareto": False})
+    call = ("-", "--policy", "psdsf", "-o", "json")
+
+    central = json.loads(run(*call, "-p", "max_rounds=null", stdin=file).out)
+    distributed = json.loads(
+        run(*call, "-p", "procedure=distributed", "-p", "max_rounds=50", stdin=file).out
+    )
+    raised = json.loads(run(*call, "-p", "pareto=true", stdin=file).out)
+
+    assert [each["dominant_share"] for each in distributed["tenants"]] == pytest.approx(
+        [each["dominant_share"] for each in central["tenants"]]
+    )
+    assert distributed["details"]["residual"] < 1e-9
+    assert distributed["details"]["leaps"] == 0
+    assert "pareto_factor" in raised["details"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("procedure=fast", "-p procedure: must be"),
+        ("procedure=3", "-p procedure: must be"),
+        ("proceduer=distributed", 'did you mean "procedure"'),
+        ("tolerance=NaN", "-p tolerance: must be"),
+        ("strategies=[]", "-p strategies: must be an object"),
+        ('strategies={"s1": [[1]]}', "-p strategies.s1[0]: must have 2"),
+        ("seed=3", "give the seed with --seed"),
+        ("procedure", "expected NAME=VALUE"),
+        ("=distributed", "expected NAME=VALUE"),
+    ],
+)
+def test_a_bad_parameter_of_the_command_line_is_told_with_its_option(
+    run: Run, word: str, message: str
+) -> None:
+    policy = "fuga" if "strategies" in word else "psdsf"
+
+    ended = run("-", "--policy", policy, "-p", word, stdin=problem())
+
+    assert ended.status == 2, ended.out
+    assert message in ended.err
+
+
+def test_a_parameter_is_given_once(run: Run) -> None:
+    ended = run("-", "--policy", "fuga", "-p", "eta=3", "-p", "eta=4", stdin=problem())
+
+    assert ended.status == 2
+    assert "eta" in ended.err
+
+
 def test_several_errors_are_told_at_once(run: Run) -> None:
     hosts = [{"name": "s1", "capacity": [-1, 8], "count": 0}]
 

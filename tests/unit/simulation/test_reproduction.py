@@ -84,6 +84,7 @@ def an_outcome(*numbers: Number, holds: bool | None = None) -> Outcome:
         (an_outcome(a_number(1.2)), Verdict.DIFFERS),
         (an_outcome(holds=True), Verdict.DIRECTION),
         (an_outcome(holds=False), Verdict.DIFFERS),
+        (an_outcome(), Verdict.NOT_REPRODUCED),
     ],
 )
 def test_the_verdict_follows_from_numbers_and_statements(
@@ -120,7 +121,7 @@ def test_all_quick_has_data_plots_and_verdicts_and_is_the_same_again(tmp_path: P
         found = json.loads((out / name / VERDICT).read_text())
         assert found == each.told
         assert found["verdict"] in set(Verdict)
-        assert found["numbers"] or found["statements"], name
+        assert found["numbers"] or found["statements"] or found["comparisons"], name
         assert found["verdict"] == "agrees" or found["why"], name
         assert {"plot.svg", "plot.png", VERDICT} < {path.name for path in (out / name).iterdir()}
         for table in (out / name).glob("*.csv"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulation.reproduction.drfh_completion import gains_by_size, only_there
+from simulation.reproduction.drfh_use import most_used_with
 from simulation.reproduction.fuga_cluster import deviation, fairer_than_slots
+from simulation.reproduction.fuga_scale import allocates_more
 from simulation.reproduction.model import Number
 from simulation.reproduction.repeated import half_width, is_above_zero, seeds
 
@@ -60,3 +63,57 @@ def test_fuga_is_fairer_than_slots_only_if_it_is_for_each_number_of_slots(
     slots: dict[int, tuple[float, ...]], holds: bool
 ) -> None:
     assert fairer_than_slots(FUGA, slots).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("more", "holds"),
+    [
+        ([[5.0, 6.0], [4.0, 7.0]], True),
+        ([[5.0, 6.0], [-0.1, 7.0]], False),  # in one run on one size
+        ([[5.0, 6.0], [0.0, 7.0]], False),
+    ],
+)
+def test_fuga_allocates_more_only_if_it_does_in_each_run(
+    more: list[list[float]], holds: bool
+) -> None:
+    assert allocates_more("CPU", np.array(more)).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("gains", "small", "large"),
+    [
+        ((0.02, 0.2, 0.3), True, True),
+        (
+            (0.29, 0.21, 0.30),
+            False,
+            False,
+        ),  # more in the last row than in the first, yet not rising
+        ((0.02, 0.3, 0.2), True, False),
+        ((0.02, 0.07, 0.2), True, False),  # rising, and not significant in one row
+        ((-0.2, 0.2, 0.3), False, True),
+        ((0.02,), True, False),
+    ],
+)
+def test_gains_by_size_of_jobs_are_judged_row_by_row(
+    gains: tuple[float, ...], small: bool, large: bool
+) -> None:
+    of_size = dict(zip(("1-50", "51-100", "101-500"), gains, strict=False))
+
+    assert [each.holds for each in gains_by_size(of_size)] == [small, large]
+
+
+def test_no_statement_holds_of_jobs_of_which_none_completes() -> None:
+    assert not any(each.holds for each in gains_by_size({}))
+
+
+@pytest.mark.parametrize(("best", "holds"), [(16, True), (14, False)])
+def test_most_is_used_with_the_papers_number_of_slots(best: int, holds: bool) -> None:
+    found = {slots: np.array([0.5 + (slots == best), 0.5]) for slots in (10, 12, 14, 16, 20)}
+
+    assert most_used_with(0, found).holds is holds
+
+
+def test_who_completes_all_in_one_place_only_is_counted() -> None:
+    there, elsewhere = np.array([1.0, 1.0, 0.9, 1.0]), np.array([0.9, 1.0, 0.5, 0.99])
+
+    assert only_there(there, elsewhere) == 0.5

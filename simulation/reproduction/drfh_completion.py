@@ -1,0 +1,243 @@
+"""DRFH, Fig. 7 to 9: what completes under Best-Fit, under Slots and in dedicated clouds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from placement import FloatArray
+from simulation.report.data import reached, thinned
+from simulation.report.plots import Plot
+from simulation.reproduction.drawing import lines
+from simulation.reproduction.drfh_day import (
+    BEST,
+    SLOTS,
+    WHY,
+    WITHIN,
+    choice_of,
+    day_of,
+    drfh_item,
+    played_day,
+)
+from simulation.reproduction.model import Number, Outcome, Setup, Statement, Table
+from simulation.reproduction.playing import Listed, play
+from simulation.reproduction.workloads import RESOURCES
+from simulation.traces.chunks import Chunk
+
+#: Sizes of jobs, as the paper groups them, as far as the generator's jobs go.
+_SIZES: Final = ((1, 50), (51, 100), (101, 500))
+#: A job that completes sooner by no more than this part of its time gains nothing, and by less than
+#: the other one, nothing significant.
+_NO_GAIN: Final = 0.05
+_SIGNIFICANT_GAIN: Final = 0.1
+
+
+def _fig7(setup: Setup) -> Outcome:
+    played = played_day(setup)
+    drfh, slots = played[BEST], played[SLOTS]
+    both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
+    rows: list[tuple[str, int, float, float, float]] = []
+    for least, most in _SIZES:
+        jobs = both & (drfh.asked >= least) & (drfh.asked <= most)
+        if jobs.any():
+            ours, theirs = (float(each.took_s[jobs].mean()) for each in (drfh, slots))
+            rows.append((f"{least}-{most}", int(jobs.sum()), ours, theirs, 1 - ours / theirs))
+    overall = 1 - float(drfh.took_s[both].mean()) / float(slots.took_s[both].mean())
+    done = {policy: int(np.isfinite(each.took_s).sum()) for policy, each in played.items()}
+    curves = {}
+    for policy in (BEST, SLOTS):
+        took = np.sort(played[policy].took_s[both]) / 60
+        minutes, part = reached(took, np.ones(len(took)))
+        curves[policy] = thinned(minutes, 100 * part)
+    return Outcome(
+        statements=(
+            Statement(
+                says="jobs complete sooner under Best-Fit DRFH than under Slots",
+                found=f"{100 * overall:.0f} % sooner in the mean over {int(both.sum()):,} jobs "
+                f"that complete under both; {done[BEST]:,} complete under DRFH, "
+                f"{done[SLOTS]:,} under Slots",
+                holds=overall > 0 and done[BEST] >= done[SLOTS],
+            ),
+            *gains_by_size({size: gain for size, *_, gain in rows}),
+        ),
+        tables=(
+            Table(
+                name="by_size",
+                columns=("tasks", "jobs", "best_fit_drfh_s", "slots_s", "reduction"),
+                rows=rows,
+            ),
+        ),
+        draw=lines(
+            "Completion times of jobs that complete under both policies",
+            "A line further left and higher is better.",
+            {"jobs completed within (%)": curves},
+            over="time from arrival to the end of the last task (minutes)",
+        ),
+        why=f"{WHY} More is requested than there is room, so jobs of every size wait under Slots, "
+        "and small ones gain, too.",
+    )
+
+
+def gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statement]:
+    """Judge that only jobs of more than 50 tasks gain, and more with more tasks.
+
+    Parameters
+    ----------
+    gains : mapping of str to float
+        Part of their time by which jobs complete sooner, by their number of tasks as in
+        ``"51-100"``, in ascending order.
+    """
+    smallest = f"{_SIZES[0][0]}-{_SIZES[0][1]}"
+    small = gains.get(smallest)
+    rows = list(gains.values())
+    large = [gain for size, gain in gains.items() if size != smallest]
+    return (
+        Statement(
+            says=f"jobs of at most {_SIZES[0][1]} tasks complete no sooner",
+            found="no such job completes" if small is None else f"{100 * small:.0f} % sooner",
+            holds=small is not None and abs(small) <= _NO_GAIN,
+        ),
+        Statement(
+            says=f"jobs of more than {_SIZES[0][1]} tasks complete significantly sooner, and more "
+            "so with more tasks",
+            found=", ".join(f"{100 * gain:.0f} % for {size} tasks" for size, gain in gains.items()),
+            holds=bool(large)
+            and min(large) >= _SIGNIFICANT_GAIN
+            and all(after > before for before, after in pairwise(rows)),
+        ),
+    )
+
+
+def _fig8(setup: Setup) -> Outcome:
+    played, tenants = played_day(setup), day_of(setup).tenants
+    drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
+    no_less = float((drfh >= slots).mean())
+    return Outcome(
+        numbers=(
+            Number(
+                what="users who complete all of their tasks under Best-Fit DRFH and not under "
+                "Slots",
+                paper=20.0,
+                ours=100 * only_there(drfh, slots),
+                unit="% of users",
+                within=WITHIN,
+            ),
+        ),
+        statements=(
+            Statement(
+                says="nearly all users complete as large a part of their tasks as under Slots, "
+                "or a larger one",
+                found=f"{100 * no_less:.0f} % of {len(tenants)} users; in the mean they complete "
+                f"{100 * float(drfh.mean()):.0f} % under DRFH and "
+                f"{100 * float(slots.mean()):.0f} % under Slots",
+                holds=no_less >= 0.9,
+            ),
+        ),
+        tables=(_ratios(tenants, {BEST: drfh, SLOTS: slots}),),
+        draw=_sorted_ratios({BEST: drfh, SLOTS: slots}, "under DRFH and under Slots"),
+        why=f"{WHY} Lives have a heavy tail, beyond the end of the day: "
+        f"{100 * float((drfh >= 1).mean()):.0f} % of users complete all of their tasks under "
+        f"Best-Fit DRFH, {100 * float((slots >= 1).mean()):.0f} % under Slots.",
+    )
+
+
+def only_there(there: FloatArray, elsewhere: FloatArray) -> float:
+    """Return the part of users who complete all of their tasks there and not elsewhere, (N,)."""
+    return float(((there >= 1) & (elsewhere < 1)).mean())
+
+
+def _fig9(setup: Setup) -> Outcome:
+    day = day_of(setup)
+    shared = played_day(setup)[BEST].completed_of(day.tenants)
+    order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
+    alone = np.zeros(len(day.tenants))
+    for number, tenant in enumerate(day.tenants):
+        own = day.hosts[order[number :: len(day.tenants)]]
+        choice = choice_of(BEST, day.slot_s, setup.seed)
+        trace = Listed(resources=RESOURCES, parts=_of_tenant(day.trace, tenant))
+        alone[number] = play(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
+        setup.tell((number + 1) / len(day.tenants))
+    losing = float((shared < alone - 1e-9).mean())
+    gain = float((shared - alone).mean())
+    return Outcome(
+        numbers=(
+            Number(
+                what="users who complete less in the shared cloud than on as many servers alone",
+                paper=2.0,
+                ours=100 * losing,
+                unit="% of users",
+                within=5.0,
+            ),
+        ),
+        statements=(
+            Statement(
+                says="users gain by sharing, in the mean",
+                found=f"they complete {100 * gain:+.1f} points of their tasks more",
+                holds=gain > 0,
+            ),
+        ),
+        tables=(_ratios(day.tenants, {"shared": shared, "dedicated": alone}),),
+        draw=_sorted_ratios(
+            {"shared": shared, "dedicated": alone},
+            "in the shared cloud and in a cloud of one's own",
+        ),
+        why=WHY,
+    )
+
+
+def _of_tenant(trace: Listed, tenant: str) -> list[Chunk]:
+    """Return the requests of one tenant."""
+    parts = []
+    for chunk in trace.parts:
+        rows = np.flatnonzero(np.array(chunk.tenant) == tenant)
+        parts.append(
+            dataclasses.replace(
+                chunk,
+                tenant=(tenant,) * len(rows),
+                wishes=tuple(chunk.wishes[row] for row in rows.tolist()),
+                **{
+                    name: getattr(chunk, name)[rows]
+                    for name in ("arrival_s", "lifetime_s", "demand", "count", "min_count")
+                },
+            )
+        )
+    return [part for part in parts if len(part)]
+
+
+def _ratios(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table:
+    return Table(
+        name="completed",
+        columns=("tenant", *ratios),
+        rows=[
+            (tenant, *(float(each[place]) for each in ratios.values()))
+            for place, tenant in enumerate(tenants)
+        ],
+    )
+
+
+def _sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Plot]:
+    return lines(
+        f"Part of their tasks that users complete {where}",
+        "Users stand in order of what they complete under each; higher is better.",
+        {
+            "completed (% of a user's tasks)": {
+                name: (
+                    100 * np.arange(1, len(each) + 1) / len(each),
+                    100 * np.sort(each),
+                )
+                for name, each in ratios.items()
+            }
+        },
+        over="users in order (% of users)",
+    )
+
+
+ITEMS: Final = (
+    drfh_item("drfh-fig7", "Fig. 7", "completion times of jobs, by their size", _fig7),
+    drfh_item("drfh-fig8", "Fig. 8", "part of its tasks that each user completes", _fig8),
+    drfh_item("drfh-fig9", "Fig. 9", "sharing against a dedicated cloud for each user", _fig9),
+)
