@@ -94,12 +94,22 @@ def events(
     if session.json:
         print_json(items)
         return
-    session.show(items, EVENT_COLUMNS, empty="no events")
+    session.show(items, EVENT_COLUMNS, empty="no events" if items else _none(session, kind))
     if follow:
         _follow(session, items[-1]["id"] if items else after or 0, asked)
     elif len(items) == last:
         more = f"--after {items[-1]['id']}" if after is not None else f"--last {_PAGE}"
         session.say(f"there may be more: fuga events {more}")
+
+
+def _none(session: Session, kind: str | None) -> str:
+    """Say that there are no events; of a kind, which kinds the newest of all have."""
+    if kind is None:
+        return "no events"
+    newest = session.api.get("events", limit=_PAGE, newest=True)["items"]
+    kinds = sorted({str(event["kind"]) for event in newest} - {kind})
+    others = f"; the newest {len(newest)} are of {', '.join(kinds)}" if kinds else ""
+    return f"no events of kind {kind}{others}"
 
 
 def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:

@@ -39,6 +39,16 @@ def test_the_newest_are_listed_the_newest_below(register: Registry, fuga: Fuga) 
     assert "slot s29 " not in fuga("events")
 
 
+def test_of_a_kind_that_none_has_it_says_which_kinds_there_are(
+    register: Registry, fuga: Fuga
+) -> None:
+    many(register, 1)
+
+    told = fuga("events", "--kind", "host")
+
+    assert told == "no events of kind host; the newest 2 are of noted, token_created\n"
+
+
 def test_subjects_have_names_and_are_found_by_them(register: Registry, fuga: Fuga) -> None:
     [host] = a_cluster(register)
     web = add_request(register, name="web")
