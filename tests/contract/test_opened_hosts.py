@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor import HostConnection, HostUnreachableError
+from lab import SCRIPTS
 from monitor.preflight import Target, look
 from registry.hosts import HostCredentials
 from tests.servers.lab_opened import (
@@ -146,6 +147,25 @@ def test_a_frozen_ssh_server_holds_nobody_longer_than_the_deadline(
         lab.ssh(1, "thaw")
     thawed = connect(store, lab.ssh_uri(1), "ssh", (lab.host_key(1),))
     assert hostname(thawed) == "labhost1"
+
+
+def test_a_hosts_network_is_cut_from_where_sys_is_another_namespaces(
+    lab: OpenedLab, store: HostCredentials
+) -> None:
+    here = 'mount -t tmpfs none /sys && exec "$@"'
+    fault = (SCRIPTS / "host-fault", lab.lab.directory, "1")
+
+    run("unshare", "--mount", "sh", "-c", here, "sh", *fault, "cut-network")
+    try:
+        with (
+            connect(store, lab.tls_uri(1), "site") as connection,
+            pytest.raises(HostUnreachableError),
+        ):
+            connection.report("default", deadline_s=2.0)
+    finally:
+        run("unshare", "--mount", "sh", "-c", here, "sh", *fault, "restore-network")
+
+    assert hostname(connect(store, lab.tls_uri(1), "site")) == "labhost1"
 
 
 def test_a_host_is_looked_at_before_it_is_registered(
