@@ -17,9 +17,8 @@ from simulation.reproduction.repeated import half_width, is_above_zero, seeds
 from simulation.slots.choice import Choice
 
 _RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
-_GIB: Final = 1024
-#: The paper's eight hosts (section 5.1): cores, GiB of memory and GB of disk.
-_HOSTS: Final = ((16, 32, 300), *((4, 8, 500),) * 3, *((4, 4, 200),) * 4)
+#: The paper's eight hosts (section 5.1): cores, MiB of memory and GB of disk.
+HOSTS: Final = ((16, 32768, 300), *((4, 8192, 500),) * 3, *((4, 4096, 200),) * 4)
 #: VMs of the three services: Tiny, Small and Medium of the paper's Table 1.
 _SERVICES: Final = {
     "service 1": (1, 1024, 5),
@@ -92,9 +91,7 @@ def _run(contender: _Contender, seed: int) -> Played:
         slot_length_s=_SLOT_S,
         seed=seed,
     )
-    hosts = np.array(
-        [(cores, gib * _GIB, disk_gb) for cores, gib, disk_gb in _HOSTS], dtype=np.int64
-    )
+    hosts = np.array(HOSTS, dtype=np.int64)
     return play(_requests(seed), hosts, choice, slots=round(_END_S / _SLOT_S))
 
 

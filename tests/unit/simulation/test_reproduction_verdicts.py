@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from controller.embedded.setup import CAPACITIES
+from simulation.reproduction import ITEMS, Outcome, Setup
+from simulation.reproduction.document import document_of
 from simulation.reproduction.drfh_completion import gains_by_size, only_there
 from simulation.reproduction.drfh_use import most_used_with
-from simulation.reproduction.fuga_cluster import deviation, fairer_than_slots
+from simulation.reproduction.fuga_cluster import HOSTS, deviation, fairer_than_slots
 from simulation.reproduction.fuga_scale import allocates_more
-from simulation.reproduction.model import Number
+from simulation.reproduction.model import Comparison, Number
 from simulation.reproduction.repeated import half_width, is_above_zero, seeds
+from simulation.reproduction.running import told_of
 
 FUGA = (16.0, 17.0, 18.0)
 
@@ -117,3 +121,34 @@ def test_who_completes_all_in_one_place_only_is_counted() -> None:
     there, elsewhere = np.array([1.0, 1.0, 0.9, 1.0]), np.array([0.9, 1.0, 0.5, 0.99])
 
     assert only_there(there, elsewhere) == 0.5
+
+
+def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:
+    assert HOSTS == CAPACITIES
+
+
+def page_of(outcome: Outcome) -> str:
+    return document_of([told_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
+
+
+def nothing_to_draw() -> None:
+    raise AssertionError
+
+
+def test_the_page_has_the_interval_and_the_extremes_of_several_runs() -> None:
+    number = Number.of_runs((1.0, 2.0, 3.0), what="x", paper=2.0, unit="", within=9.0)
+    alike = Number.of_runs((0.1 + 0.2, 0.3), what="y", paper=0.3, unit="", within=9.0)
+
+    page = page_of(Outcome(numbers=(number, alike), draw=nothing_to_draw))  # type: ignore[arg-type]
+
+    assert "| x | 2 | 2 ± 2.5 (1 to 3 in 3 runs) | 0 | 9 | agrees |" in page
+    assert "| y | 0.3 | 0.3 ± 0 (0.3 to 0.3 in 2 runs) |" in page
+
+
+def test_the_page_shows_what_is_of_different_things_without_a_verdict() -> None:
+    shown = Comparison(what="CPU in use", paper="75 %", ours="no record of it")
+
+    page = page_of(Outcome(comparisons=(shown,), draw=nothing_to_draw))  # type: ignore[arg-type]
+
+    assert "Verdict: **not reproduced**" in page
+    assert "| CPU in use | 75 % | no record of it |" in page
