@@ -58,7 +58,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "half": ("placement.rounds", ["half"], ["half"]),
     "growth": ("placement.rounds", ["growth"], ["growth", "--full"]),
     "start": ("start", [], []),
-    "answers": ("policy_children", [], []),
+    "answers": ("placement.policy_children", [], []),
     "balance": ("placement.balance", [], ["--full"]),
     "policies": ("placement.policies", ["--seeds", "1"], []),
     "parameters": ("placement.parameters", [], ["--full"]),

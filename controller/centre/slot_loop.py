@@ -21,6 +21,8 @@ from controller.centre.metrics import SlotMetrics
 from controller.centre.purge import Purger
 from controller.centre.reserving import Reserving
 from controller.errors import SlotSkippedError
+from controller.fork_server.children import StartChild
+from controller.fork_server.client import ForkServer
 from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import move_limits_of
 from controller.plans.making_room import RoomRule
@@ -30,7 +32,7 @@ from controller.questions.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.inputs import Kept
-from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from controller.rounds.round import run_round
 from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
@@ -217,6 +219,7 @@ def shadow_of(
     registry: Registry,
     leadership: Leadership,
     metrics: ProcessMetrics,
+    start_child: StartChild,
 ) -> Shadow | None:
     """The second policy that settings name; None: there is none."""
     if settings.shadow_policy is None:
@@ -231,7 +234,7 @@ def shadow_of(
             deadline_s=settings.shadow_deadline_s or settings.slot_length_s,
             zones=None if zones is None else _named(zones),
         ),
-        process=PolicyProcess(niceness=NICENESS),
+        process=PolicyProcess(niceness=NICENESS, start=start_child),
         metrics=ShadowMetrics(metrics),
         interval_s=settings.slot_length_s,
     )
@@ -256,13 +259,16 @@ def spare_watch_of(
 
 
 def reserving_of(
-    settings: ControllerSettings, registry: Registry, leadership: Leadership
+    settings: ControllerSettings,
+    registry: Registry,
+    leadership: Leadership,
+    start_child: StartChild,
 ) -> Reserving:
     """Who decides reservations."""
     return Reserving(
         registry,
         lambda: leadership.lease,
-        PolicyProcess(niceness=NICENESS),
+        PolicyProcess(niceness=NICENESS, start=start_child),
         interval_s=settings.sweep_interval_s,
     )
 
@@ -274,7 +280,6 @@ def main(settings: ControllerSettings | None = None) -> None:
     metrics = ProcessMetrics("control")
     begin_log(settings, metrics)
     slot_metrics = SlotMetrics(metrics)
-    choice = policy_choice(settings)
     registry = Registry.connect(settings.resolved_database_url())
     stop = threading.Event()
 
@@ -290,7 +295,8 @@ def main(settings: ControllerSettings | None = None) -> None:
     metrics.registry.register(
         FleetCollector(registry, interval_s=settings.metrics_interval_s, most=settings.metrics_most)
     )
-    decider = PolicyProcess()
+    children = ForkServer(PRELOADED)
+    decider = PolicyProcess(start=children.fork)
     decider.warm_up()
     dispatcher = Dispatcher(
         registry,
@@ -316,13 +322,13 @@ def main(settings: ControllerSettings | None = None) -> None:
     plans = Plans(
         registry,
         lambda: leadership.lease,
-        PolicyProcess(),
+        PolicyProcess(start=children.fork),
         planning_of(settings),
         interval_s=settings.sweep_interval_s,
         on_asked=dispatcher.nudge,
         on_standing=slot_metrics.standing_plan,
     )
-    shadow = shadow_of(settings, registry, leadership, metrics)
+    shadow = shadow_of(settings, registry, leadership, metrics, children.fork)
     watch = spare_watch_of(settings, registry, leadership, slot_metrics)
 
     def on_committed() -> None:
@@ -334,7 +340,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         registry,
         leadership,
         decider,
-        choice,
+        policy_choice(settings),
         slot_length_s=settings.slot_length_s,
         on_committed=on_committed,
         metrics=slot_metrics,
@@ -351,7 +357,7 @@ def main(settings: ControllerSettings | None = None) -> None:
             name="clock",
         ),
         threading.Thread(
-            target=reserving_of(settings, registry, leadership).run,
+            target=reserving_of(settings, registry, leadership, children.fork).run,
             args=(stop,),
             name="reservations",
         ),
@@ -385,7 +391,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         for thread in threads:
             thread.join()
         leadership.give_up()
-        decider.close()
+        children.close()
         registry.close()
         log.info("control_centre_stopped")
 

@@ -1,6 +1,6 @@
 """Print how long a question to policies takes in a new interpreter and in a fork of a warm one.
 
-    python -m benchmarks.policy_children [--repeats 7]
+    python -m benchmarks.placement.policy_children [--repeats 7]
 
 A question as the API has it for a replay: a process is started, decides a small round and is
 killed. Both ways take turns in one run, so that their ratio differs less between machines than
