@@ -6,6 +6,8 @@
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
 # make wheel   dist/: the wheel, with web console, licences and commit
 # make release  dist/: sdist, wheel, bill of materials, CHANGELOG.md, SHA256SUMS, all checked
+# make deb     dist/: a Debian package for this machine's release of Debian
+# make deb-check  install it on a clean Debian, run a site, upgrade, purge (root, many minutes)
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
@@ -18,7 +20,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test test-all test-fast distribution wheel release audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-all test-fast distribution wheel release deb deb-check audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -58,6 +60,12 @@ wheel: install
 
 release: install
 	@scripts/build-release dist $(ARGS)
+
+deb: install
+	@scripts/build-deb dist
+
+deb-check: install
+	@scripts/check-deb
 
 audit: install
 	@scripts/audit $(ARGS)
