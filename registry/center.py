@@ -37,6 +37,7 @@ from registry.moves.standing import StandingPlans
 from registry.networks.networks import Networks
 from registry.operating.clock_steps import ClockSteps
 from registry.operating.connections import ConnectionsKept, connections_kept
+from registry.operating.database_role import DatabaseRoles, database_roles
 from registry.operating.doctor import check
 from registry.operating.fleet import Fleet, read_fleet
 from registry.operating.history import History
@@ -203,6 +204,11 @@ class Registry:
         """Return what the database server gives, beside what processes keep; None without one."""
         with self._database.read() as connection:
             return connections_kept(connection)
+
+    def database_roles(self) -> DatabaseRoles | None:
+        """Return the roles that processes log in as at the database; None without a server."""
+        with self._database.read() as connection:
+            return database_roles(connection)
 
     def liveness(self) -> Liveness:
         """Return who leads, who was heard when, and what was decided last, in one read."""

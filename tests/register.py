@@ -24,7 +24,7 @@ from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, Rou
 from registry.tenancy import Tenant
 from registry.work import Build
 from tests.raw_sql import RawSql, raw_sql
-from tests.servers.postgres import TEMPLATE, PostgresServer
+from tests.servers.postgres import TEMPLATE, PostgresServer, as_run_role
 
 ACTOR = "test"
 #: what tests register: nothing connects to it
@@ -68,8 +68,8 @@ ON_ANY_DATABASE = pytest.mark.parametrize(
 
 @pytest.fixture
 def register(register_url: str) -> Iterator[Registry]:
-    """Return a fresh, upgraded register center, open."""
-    found = Registry.connect(register_url)
+    """Return a fresh, upgraded register center, open; on PostgreSQL as what processes log in as."""
+    found = Registry.connect(as_run_role(register_url))
     yield found
     found.close()
 

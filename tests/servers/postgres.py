@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from registry import upgrade
 
@@ -31,6 +32,8 @@ _FAST = (
     " -c max_connections=300 -c shared_buffers=32MB -c autovacuum=off -c log_min_messages=fatal"
 )
 _ROOM = 1 << 30
+#: Makes the role of processes, and gives it what it needs.
+RUN_ROLE = (Path(__file__).resolve().parents[2] / "deploy" / "run-role.sql").read_text()
 #: for a measurement: with what `docs/operations.md` sets
 DURABLE = (
     "-c listen_addresses= -c max_connections=300 -c shared_buffers=1GB -c max_wal_size=4GB"
@@ -115,6 +118,14 @@ class PostgresServer:
             yield self.url(name)
         finally:
             self.drop(name)
+
+
+def as_run_role(url: str) -> str:
+    """Return the URL of a register center as what processes log in as; SQLite's is the same."""
+    found = make_url(url)
+    if found.get_backend_name() != "postgresql":
+        return url
+    return found.set(username="fuga_run").render_as_string(hide_password=False)
 
 
 def stop_with_children(server: int) -> list[int]:
@@ -202,5 +213,8 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip(f"no PostgreSQL here: {reason}")
     with postgres_server() as server:
         server.run(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
+        # Its tables are there because of default privileges, as those of later revisions.
+        server.run(RUN_ROLE, TEMPLATE)
         upgrade(server.url(TEMPLATE))
+        server.run(RUN_ROLE, TEMPLATE)
         yield server

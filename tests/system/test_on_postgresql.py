@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from registry import upgrade
 from tests.kill_nine import domains, hosts_file
 from tests.raw_sql import raw_sql
 from tests.servers.lab_hosts import LETS_TCP_IN, LabCluster
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import RUN_ROLE, PostgresServer, as_run_role
 from tests.servers.running import RunningFuga, eventually
 
 pytestmark = [pytest.mark.qemu, pytest.mark.postgresql, pytest.mark.slow]
@@ -28,10 +29,13 @@ def test_requests_become_guests_that_boot_and_doctor_finds_all_well_but_their_op
         fuga = RunningFuga(
             state_dir,
             arguments=("--hosts", str(file)),
-            env={"FUGA_DATABASE_URL": url, **LETS_TCP_IN},
+            env={"FUGA_DATABASE_URL": as_run_role(url), **LETS_TCP_IN},
         )
         try:
-            assert "at revision" in fuga.cli("db", "upgrade").stdout
+            database = url.partition("?")[0].rpartition("/")[2]
+            postgres.run(RUN_ROLE, database)
+            upgrade(url)
+            postgres.run(RUN_ROLE, database)
             fuga.start()
             fuga.wait_until_served()
             fuga.cli("request", "tiny", "-n", "2", "--tenant", "a", "--name", "web", "--wait")
@@ -59,6 +63,7 @@ def test_requests_become_guests_that_boot_and_doctor_finds_all_well_but_their_op
     [wrong] = [each for each in told["findings"] if not each["well"]]
     assert wrong["about"] == "host kvm-1"
     assert "plain TCP" in wrong["message"]
+    assert "fuga_run writes rows and no tables" in [each["message"] for each in told["findings"]]
     assert "kvm-1" in explained
     assert domains(host.uri) == {}
     assert not (state_dir / "fuga.db").exists()

@@ -92,6 +92,7 @@ def _looked_at(
             " another name for what you make next, and remove this one when it is free",
         )
     yield from _connections(registry)
+    yield from _roles(registry)
     yield from _tokens(registry)
     yield from _images(registry, settings, hashes=hashes, repair=repair)
 
@@ -109,6 +110,32 @@ def _connections(registry: Registry) -> Iterator[Finding]:
         yield Finding("database", False, f"{told}: raise max_connections of PostgreSQL")
     else:
         yield Finding("database", True, told)
+
+
+def _roles(registry: Registry) -> Iterator[Finding]:
+    """Report processes that may change tables, and what the role of this command lacks."""
+    found = registry.database_roles()
+    if found is None:
+        return
+    if found.lacking:
+        yield Finding(
+            "database",
+            False,
+            f"the role of FUGA_DATABASE_URL lacks privileges ({_some(list(found.lacking))}): run"
+            " deploy/run-role.sql as a superuser",
+        )
+    mighty = [f"{name}, a superuser" for name in found.superusers]
+    mighty += [f"{name}, which owns the tables" for name in found.owners]
+    if mighty:
+        yield Finding(
+            "database",
+            True,
+            f"processes log in as {_some(mighty)}: a role that writes rows alone (fuga_run of"
+            " deploy/run-role.sql) keeps one that is taken over from changing tables and triggers",
+            note=True,
+        )
+    elif not found.lacking:
+        yield Finding("database", True, f"{_some(list(found.others))} writes rows and no tables")
 
 
 def _tokens(registry: Registry) -> Iterator[Finding]:
