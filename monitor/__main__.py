@@ -21,6 +21,7 @@ from service.beating import beating
 from service.certificates import watching_certificates
 from service.process_log import begin_log
 from service.settings_names import load
+from service.supervision import supervised
 
 BAD_SETTINGS: Final = 2
 
@@ -55,6 +56,7 @@ def main() -> int:
             listening(settings.metrics_address("monitor"), metrics, ready=ready),
             beating(registry, "monitor", name, ready=ready, settings=settings),
             watching_certificates(settings, metrics, monitor.certificate_ends),
+            supervised(ready, lambda: monitor.turned_at),
         ):
             log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
             monitor.run(stop)

@@ -80,6 +80,7 @@ class Monitor:
         self._rota.start()
         self._watches: dict[UUID, _Watched] = {}
         self._followed_at: float | None = None
+        self.turned_at = time.monotonic()
         metrics.watched(lambda: len(self._watches))
 
     def check(self) -> Check:
@@ -110,6 +111,9 @@ class Monitor:
         period_s = min(1.0, self._settings.poll_interval_s / 2)
         try:
             while not stop.is_set():
+                # Without its rota the loop turns for nothing.
+                if self._rota.is_alive:
+                    self.turned_at = time.monotonic()
                 self.follow_hosts()
                 stop.wait(period_s)
         finally:

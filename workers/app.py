@@ -27,6 +27,7 @@ from service.broker.inbox import Inbox
 from service.broker.redis_inbox import reading_redis
 from service.certificates import ends_of_credentials, watching_certificates
 from service.settings import celery_config
+from service.supervision import supervised
 from workers.broker import reading_the_filesystem
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
@@ -137,7 +138,8 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     # Celery would set up logging of its own; ours is in place already.
     signals.setup_logging.connect(_keep_our_logging, weak=False)
     threads = settings.threads
-    app = build_app(settings, Inbox([known(*each) for each in threads.items()], metrics))
+    inbox = Inbox([known(*each) for each in threads.items()], metrics)
+    app = build_app(settings, inbox)
     with open_context(settings, app) as context:
         register_tasks(app, context, TaskMetrics(metrics))
         worker = ThreadWorker(
@@ -164,6 +166,12 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
                 settings,
                 metrics,
                 lambda: ends_of_credentials(settings.resolved_host_credentials()),
+            ),
+            supervised(
+                ready,
+                lambda: inbox.turned_at,
+                # Its loop waits for a broker that is away or hangs; what it builds goes on.
+                excused=lambda: not broker_check(app, worker).well,
             ),
         ):
             log.info("worker_started", owner=context.owner, threads=threads)

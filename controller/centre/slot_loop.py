@@ -47,6 +47,10 @@ from service import Check, ProcessMetrics, database_check, listening
 from service.beating import beating
 from service.certificates import watching_certificates
 from service.process_log import begin_log
+from service.supervision import supervised
+
+#: How often the loop turns while it waits for the next slot.
+_TURN_S = 1.0
 
 log = structlog.get_logger()
 
@@ -75,13 +79,17 @@ class SlotLoop:
         self._metrics = metrics
         self._now = now
         self._kept = Kept()
+        self.turned_at = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
         """Run slot after slot until stopped."""
         while not stop.is_set():
             start = self.next_start()
-            if stop.wait(max(0.0, start - self._now())):
-                return
+            while (left_s := start - self._now()) > 0:
+                self.turned_at = time.monotonic()
+                if stop.wait(min(left_s, _TURN_S)):
+                    return
+            self.turned_at = time.monotonic()
             lease = self._lease()
             if lease is None:
                 self._metrics.slot("not_leading")
@@ -381,6 +389,7 @@ def main(settings: ControllerSettings | None = None) -> None:
             listening(settings.metrics_address("control"), metrics, ready=ready),
             beating(registry, "control", holder, ready=ready, settings=settings),
             watching_certificates(settings, metrics),
+            supervised(ready, lambda: loop.turned_at),
         ):
             loop.run(stop)
     finally:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from functools import partial
@@ -42,10 +43,11 @@ from controller.settings import ControllerSettings
 from controller.what_ifs.carrying import CHILD
 from registry import Registry, RegistryError, SettingsError
 from registry.images import ImageStore, remove_files_of_removed
-from service import ProcessMetrics, database_check, listening
+from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
 from service.process_log import begin_log
 from service.settings_in_force import settings_in_force
+from service.supervision import supervised
 
 GRACE_S: Final = 10
 DEADLINES: Final = Deadlines()
@@ -58,6 +60,26 @@ PRELOAD_AFTER_S: Final = 30.0
 BACKLOG: Final = 2048
 
 log = structlog.get_logger(__name__)
+
+
+class TurningServer(uvicorn.Server):
+    """A server that notes when its event loop last turned."""
+
+    _turned_at = 0.0
+
+    def turned(self) -> float:
+        """Return when the loop last turned, by `time.monotonic`."""
+        return self._turned_at
+
+    def check(self) -> Check:
+        """Return whether it takes calls."""
+        message = "calls are answered" if self.started else "it has not begun"
+        return Check("server", self.started, message)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Note a turn; uvicorn does this ten times a second."""
+        self._turned_at = time.monotonic()
+        return await super().on_tick(counter)
 
 
 def main() -> int:
@@ -129,6 +151,9 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             preload.daemon = True
             stack.callback(preload.cancel)
             preload.start()
+            stack.enter_context(
+                supervised(lambda: [database_check(registry), server.check()], server.turned)
+            )
             _run(server, listener)
     finally:
         registry.close()
@@ -245,10 +270,10 @@ def bounded_server(
     *,
     trusted_proxies: Collection[str] = (),
     deadlines: Deadlines = DEADLINES,
-) -> uvicorn.Server:
+) -> TurningServer:
     """Return what serves an application to callers who may be slow, many, or no callers at all."""
     log_sparingly()
-    return uvicorn.Server(
+    return TurningServer(
         uvicorn.Config(
             app,
             log_config=None,  # the access log is ours, the rest goes to the root logger

@@ -44,6 +44,7 @@ class Inbox:
         #: Queues by delivery tag.
         self._in_hand: dict[str, str] = {}
         self._clock = clock
+        self.turned_at = clock()
         self._lock = threading.Lock()
         self._untold: Tally[str] = Tally()
         self._told_at: float | None = None
@@ -55,7 +56,8 @@ class Inbox:
         )
 
     def readable(self) -> list[str]:
-        """Return the queues that may deliver one more message."""
+        """Return the queues that may deliver one more message; called in each turn of the loop."""
+        self.turned_at = self._clock()
         with self._lock:
             in_hand = Tally(self._in_hand.values())
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]

@@ -144,6 +144,33 @@ def test_units_and_containers_start_commands_that_there_are() -> None:
     assert counts == {"upgrade": 1, "api": 2, "control": 2, "worker": 3, "monitor": 2}
 
 
+def test_each_unit_is_notified_watched_and_bounded() -> None:
+    for name in ("api", "control", "monitor", "worker@"):
+        unit = (DEPLOY / "systemd" / f"fuga-{name}.service").read_text()
+        said = dict(re.findall(r"^([A-Za-z]+)=(.*)$", unit, re.MULTILINE))
+        assert (said["Type"], said["NotifyAccess"]) == ("notify", "main")
+        assert int(said["WatchdogSec"]) >= 60
+        assert re.fullmatch(r"[1-9]G", said["MemoryMax"])
+
+
+def test_each_container_that_serves_has_a_health_check_at_its_own_address() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+
+    for name, service in services.items():
+        check = service["healthcheck"]
+        if name == "upgrade":
+            assert check == {"disable": True}
+        elif service["image"] == "fuga":
+            port = service["environment"]["FUGA_METRICS_LISTEN"].rpartition(":")[2]
+            assert f"http://127.0.0.1:{port}/readyz" in check["test"][-1]
+            compile(check["test"][-1], name, "exec")
+        else:
+            assert check["test"][0] in ("CMD", "CMD-SHELL")
+        for needed, how in service.get("depends_on", {}).items():
+            if how["condition"] == "service_healthy":
+                assert "test" in services[needed]["healthcheck"]
+
+
 def test_what_the_compose_file_mounts_is_there_and_its_processes_find_it() -> None:
     document = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     named = set(document["volumes"])

@@ -1,0 +1,120 @@
+"""Notifications to the supervisor that started this process, in systemd's protocol.
+
+They say when the process is ready, and while its main loop turns, that it does (the watchdog of
+`WatchdogSec=`). Without the variable NOTIFY_SOCKET nothing is sent.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from service.health import Readiness
+
+log: Final = structlog.get_logger(__name__)
+
+#: Until a process that is not ready looks again.
+_NOT_READY_S: Final = 1.0
+#: Of the watchdog's time: how often it is notified, and how old the main loop's last turn may be.
+_PINGS: Final = 4
+_FRESH: Final = 2
+
+
+class Supervisor:
+    """The socket of systemd, or of whatever else speaks its protocol."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        address = environ.get("NOTIFY_SOCKET", "")
+        # A leading @ stands for the zero byte of Linux's abstract names.
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        given = environ.get("WATCHDOG_USEC", "")
+        self.watchdog_s = int(given) / 1e6 if ours and given.isdecimal() and int(given) else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody wants notifications."""
+        return bool(self._address)
+
+    def notify(self, *lines: str) -> None:
+        """Send one datagram; one that cannot be sent is logged."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.setblocking(False)
+                sender.sendto("\n".join(lines).encode(), self._address)
+        except OSError as error:
+            log.warning("supervisor_not_notified", error=error.strerror or str(error))
+
+
+@contextmanager
+def supervised(
+    ready: Readiness,
+    turned_at: Callable[[], float],
+    *,
+    excused: Callable[[], bool] = lambda: False,
+    supervisor: Supervisor | None = None,
+) -> Iterator[None]:
+    """Notify the supervisor for the length of a block.
+
+    ``turned_at`` is when the main loop last began a turn, by `time.monotonic`: the watchdog is
+    notified while that is fresh, or while the loop is ``excused``, for instance since it waits for
+    a broker that does not answer. The supervisor ends a process whose main loop hangs.
+    """
+    found = Supervisor() if supervisor is None else supervisor
+    if not found.is_there:
+        yield
+        return
+    over = threading.Event()
+    notices = _Notices(found, ready, turned_at, excused)
+    threading.Thread(target=notices.run, args=(over,), name="supervision", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+        found.notify("STOPPING=1")
+
+
+class _Notices:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        ready: Readiness,
+        turned_at: Callable[[], float],
+        excused: Callable[[], bool],
+    ) -> None:
+        self._supervisor = supervisor
+        self._ready = ready
+        self._turned_at = turned_at
+        self._excused = excused
+
+    def run(self, over: threading.Event) -> None:
+        while not over.is_set() and not self._say_ready():
+            over.wait(_NOT_READY_S)
+        watchdog_s = self._supervisor.watchdog_s
+        if watchdog_s is None:
+            return
+        while not over.is_set():
+            age_s = time.monotonic() - self._turned_at()
+            if age_s <= watchdog_s / _FRESH or self._excused():
+                self._supervisor.notify("WATCHDOG=1")
+            else:
+                log.error("main_loop_hangs", age_s=round(age_s, 1))
+            over.wait(watchdog_s / _PINGS)
+
+    def _say_ready(self) -> bool:
+        try:
+            lacking = [f"{each.name}: {each.message}" for each in self._ready() if not each.well]
+        except Exception as error:
+            lacking = [type(error).__name__]
+        if lacking:
+            self._supervisor.notify(f"STATUS=not ready: {'; '.join(lacking)}")
+            return False
+        self._supervisor.notify("READY=1", "STATUS=ready")
+        return True

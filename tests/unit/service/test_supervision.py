@@ -1,0 +1,220 @@
+"""What systemd reads of a process: a real datagram socket in its place."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.centre.slot_loop import SlotLoop
+from monitor.service import Monitor
+from registry import upgrade
+from service import Check
+from service.supervision import Supervisor, supervised
+from tests.servers.running import FUGA, eventually
+
+WELL = Check("database", True, "it answers")
+ILL = Check("database", False, "it does not answer")
+LONG_AGO = time.monotonic() - 1e6
+
+
+class Systemd:
+    """Receives notifications."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("\0" + path[1:] if path.startswith("@") else path)
+        self.socket.settimeout(60)
+
+    def environ(self, watchdog_s: float | None = None, pid: int | None = None) -> dict[str, str]:
+        found = {"NOTIFY_SOCKET": self.path}
+        if watchdog_s is not None:
+            found |= {"WATCHDOG_USEC": str(int(watchdog_s * 1e6))}
+            found |= {"WATCHDOG_PID": str(os.getpid() if pid is None else pid)}
+        return found
+
+    def next(self) -> str:
+        return self.socket.recv(4096).decode()
+
+    def wait_for(self, line: str) -> list[str]:
+        """Return what came until a line came."""
+        found = []
+        while line not in (told := self.next()).splitlines():
+            found.append(told)
+        return found
+
+    def pending(self) -> list[str]:
+        """Return what lies in the socket already."""
+        self.socket.setblocking(False)
+        found = []
+        try:
+            while True:
+                found.append(self.socket.recv(4096).decode())
+        except BlockingIOError:
+            return found
+        finally:
+            self.socket.settimeout(60)
+
+
+@pytest.fixture(params=["path", "abstract"])
+def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Systemd]:
+    path = str(tmp_path / "notify")
+    found = Systemd(path if request.param == "path" else f"@{path}")
+    yield found
+    found.socket.close()
+
+
+def test_a_process_is_ready_when_its_checks_are_and_then_notifies_the_watchdog(
+    systemd: Systemd,
+) -> None:
+    checks = iter([[ILL], RuntimeError("away"), [WELL]])
+
+    def ready() -> list[Check]:
+        found = next(checks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    supervisor = Supervisor(systemd.environ(0.02))
+    with supervised(ready, time.monotonic, supervisor=supervisor):
+        assert systemd.next() == "STATUS=not ready: database: it does not answer"
+        assert systemd.next() == "STATUS=not ready: RuntimeError"
+        assert systemd.next() == "READY=1\nSTATUS=ready"
+        assert [systemd.next() for _ in range(3)] == ["WATCHDOG=1"] * 3
+
+    assert set(systemd.wait_for("STOPPING=1")) <= {"WATCHDOG=1"}
+
+
+def test_no_notification_comes_while_the_main_loop_hangs(systemd: Systemd) -> None:
+    hangs = threading.Event()
+
+    def turned_at() -> float:
+        return LONG_AGO if hangs.is_set() else time.monotonic()
+
+    supervisor = Supervisor(systemd.environ(0.2))
+    with (
+        capture_logs() as logs,
+        supervised(lambda: [WELL], turned_at, supervisor=supervisor),
+    ):
+        systemd.wait_for("WATCHDOG=1")
+        hangs.set()
+        eventually(lambda: any(each["event"] == "main_loop_hangs" for each in logs))
+        systemd.pending()
+        eventually(lambda: len([e for e in logs if e["event"] == "main_loop_hangs"]) >= 4)
+        assert systemd.pending() == []
+        hangs.clear()
+        systemd.wait_for("WATCHDOG=1")
+
+
+def test_a_loop_that_waits_for_what_is_away_is_excused(systemd: Systemd) -> None:
+    supervisor = Supervisor(systemd.environ(0.02))
+    with supervised(lambda: [WELL], lambda: LONG_AGO, excused=lambda: True, supervisor=supervisor):
+        systemd.wait_for("WATCHDOG=1")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"},
+        {"WATCHDOG_USEC": "0"},
+        {"WATCHDOG_USEC": "soon"},
+    ],
+)
+def test_a_watchdog_of_another_process_or_none_is_not_notified(environ: dict[str, str]) -> None:
+    assert Supervisor(environ).watchdog_s is None
+    assert not Supervisor(environ).is_there
+
+
+def test_a_supervisor_that_is_gone_does_no_harm(tmp_path: Path) -> None:
+    supervisor = Supervisor({"NOTIFY_SOCKET": str(tmp_path / "gone")})
+
+    with capture_logs() as logs, supervised(lambda: [WELL], time.monotonic, supervisor=supervisor):
+        eventually(lambda: bool(logs))
+
+    assert {each["event"] for each in logs} == {"supervisor_not_notified"}
+
+
+def test_the_loops_of_control_centre_and_monitor_stand_still_with_what_hangs() -> None:
+    """A leader that hangs would keep its lease, a monitor its hosts."""
+    hanging, release = threading.Event(), threading.Event()
+
+    class Hangs:
+        def take(self) -> None:
+            hanging.set()
+            release.wait(600)
+
+    clock = iter([59.9, 59.9, *[60.0] * 1000])
+    loop = SlotLoop(
+        cast(Any, None),
+        cast(Any, Hangs()),
+        cast(Any, None),
+        cast(Any, None),
+        slot_length_s=60,
+        on_committed=lambda: None,
+        metrics=cast(Any, type("M", (), {"slot": lambda *_: None})()),
+        now=lambda: next(clock),
+    )
+    monitor = object.__new__(Monitor)
+    monitor._rota = cast(Any, type("R", (), {"is_alive": True, "end": lambda *_: None})())
+    monitor._settings = cast(Any, type("S", (), {"poll_interval_s": 2.0})())
+    monitor.turned_at = LONG_AGO
+    followed, stop = threading.Event(), threading.Event()
+
+    def follow() -> None:
+        followed.set()
+        release.wait(600)
+
+    monitor.follow_hosts = follow  # type: ignore[method-assign]
+    monitor._end = lambda: None  # type: ignore[method-assign]
+    loop.turned_at = LONG_AGO
+    threads = [
+        threading.Thread(target=loop.run, args=(stop,)),
+        threading.Thread(target=monitor.run, args=(stop,)),
+    ]
+    for each in threads:
+        each.start()
+    try:
+        assert hanging.wait(60)
+        assert followed.wait(60)
+        at = (loop.turned_at, monitor.turned_at)
+        assert all(each > LONG_AGO for each in at)
+        time.sleep(1.5)
+        assert (loop.turned_at, monitor.turned_at) == at
+    finally:
+        stop.set()
+        release.set()
+        for each in threads:
+            each.join(60)
+
+
+@pytest.mark.parametrize("process", ["api", "control", "monitor", "worker"])
+def test_each_process_is_ready_and_its_loop_turns(process: str, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    upgrade(f"sqlite:///{state}/fuga.db")
+    systemd = Systemd(str(tmp_path / "notify"))
+    with systemd.socket:
+        environ = os.environ | systemd.environ(4.0) | {"FUGA_STATE_DIR": str(state)}
+        environ |= {"FUGA_LISTEN": "127.0.0.1:0"}
+        del environ["WATCHDOG_PID"]
+        with (tmp_path / "log").open("wb") as log:
+            child = subprocess.Popen([FUGA, process], env=environ, stderr=log, stdout=log)
+        try:
+            systemd.wait_for("READY=1")
+            # Beyond half of the watchdog's time only a loop that turns is fresh.
+            assert [systemd.next() for _ in range(5)] == ["WATCHDOG=1"] * 5
+            child.terminate()
+            assert child.wait(60) == 0
+            assert set(systemd.wait_for("STOPPING=1")) <= {"WATCHDOG=1"}
+        finally:
+            child.kill()
+            child.wait()
