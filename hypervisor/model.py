@@ -98,6 +98,7 @@ class HostReport:
     shares_kept: bool | None = None  #: of processors; None: no guest runs to ask about
     can_filter: bool | None = None  #: what guests send; None: there is no network to filter
     largest_console_bytes: int = 0  #: of the logs that were read since its VM came
+    interfaces: tuple[tuple[str, str], ...] = ()  #: names and MAC addresses
     unnamed: tuple[str, ...] = ()  #: volumes that no domain of the host names, nor a snapshot
 
 

@@ -16,6 +16,7 @@ from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
 from monitor.probe import HostProbe, LockedOut, ProbeFactory
 from monitor.recorder import Recorder
+from monitor.resolved import Resolved
 from monitor.rota import Rota
 from monitor.settings import MonitorSettings
 from monitor.sharing import Peers
@@ -74,6 +75,7 @@ class Monitor:
             ),
         )
         self._clock = NearClock(registry.now)
+        self._resolved = Resolved()
         self._peers = Peers(registry, os.getpid(), interval_s)
         self._table = HostTable(registry, self._peers.key)
         self._rota = Rota(interval_s * _CADENCE)
@@ -164,7 +166,14 @@ class Monitor:
             probe: HostProbe = LockedOut(host.uri, way.locked_out)
         else:
             probe = self._probe_for(host.uri, way.credential)
-        watch = HostWatch(host, probe, self._metrics, recorder=self._recorder, clock=self._clock)
+        watch = HostWatch(
+            host,
+            probe,
+            self._metrics,
+            recorder=self._recorder,
+            clock=self._clock,
+            resolved=self._resolved,
+        )
         self._watches[host.id] = _Watched(host, watch, way)
         log.info("watch_started", host=host.name)
         return watch
@@ -179,6 +188,7 @@ class Monitor:
         # A look that waits for a hung host is left behind: its thread is a daemon,
         # and its child process ends when it finds us gone.
         self._rota.end(_GOODBYE_S)
+        self._resolved.close()
         self._watches.clear()
         try:
             self._peers.leave()

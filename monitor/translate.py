@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +15,7 @@ from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHos
 #: Of anything that a host tells: an exbibyte of memory, and far from what 64 bits hold, also
 #: summed up over a host's domains or multiplied by an over-commit ratio.
 MOST_TOLD: Final = 1 << 40
+_MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
 def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credential | None:
@@ -29,7 +31,12 @@ def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credentia
 
 
 def to_report(
-    seen: SeenReport, *, started_at: datetime, polled_at: datetime, took_ms: int
+    seen: SeenReport,
+    *,
+    started_at: datetime,
+    polled_at: datetime,
+    took_ms: int,
+    addresses: tuple[str, ...] = (),
 ) -> HostReport:
     """Turn one poll of a host into its report.
 
@@ -53,6 +60,8 @@ def to_report(
         domains=tuple(_to_domain(domain) for domain in seen.domains),
         volumes=tuple(volume.name for volume in seen.volumes),
         unnamed=seen.unnamed,
+        interfaces={name: mac.lower() for name, mac in seen.interfaces if _MAC.fullmatch(mac)},
+        addresses=addresses,
         machine_uuid=seen.machine_uuid,
         security_model=seen.security_model,
         shares_kept=seen.shares_kept,

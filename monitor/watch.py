@@ -13,6 +13,7 @@ from monitor.clock import NearClock
 from monitor.metrics import MISSED, NOT_RECORDED, LookMetrics
 from monitor.probe import HostProbe
 from monitor.recorder import Recorder
+from monitor.resolved import Resolved
 from monitor.translate import to_report
 from registry import AnotherMachineError
 from registry.hosts import Miss, WatchedHost
@@ -35,12 +36,14 @@ class HostWatch:
         *,
         recorder: Recorder,
         clock: NearClock,
+        resolved: Resolved,
     ) -> None:
         self.host = host
         self._probe = probe
         self._metrics = metrics
         self._recorder = recorder
         self._clock = clock
+        self._resolved = resolved
         self._stop = threading.Event()
         self._health = host.health
 
@@ -66,6 +69,7 @@ class HostWatch:
                     started_at=started_at,
                     polled_at=self._clock.now(),
                     took_ms=took_ms,
+                    addresses=self._resolved.of(self.host.uri),
                 )
                 host = self._recorder.record(self.host.id, report)
             except (HypervisorError, AnotherMachineError) as error:

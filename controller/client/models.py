@@ -479,12 +479,14 @@ class HostMap(TypedDict):
 class HostReport(TypedDict):
     """One look at a host. Consumption is None where the driver does not tell."""
 
+    addresses: NotRequired[list[str]]
     can_filter: NotRequired[bool | None]
     cpu_busy_percent: float | None
     detected: dict[str, int]
     disk_used_gib: int | None
     domains: list[DomainReport]
     hostname: str
+    interfaces: NotRequired[dict[str, str]]
     largest_console_bytes: NotRequired[int]
     machine_uuid: NotRequired[str | None]
     memory_used_mib: int | None

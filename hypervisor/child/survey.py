@@ -17,9 +17,16 @@ from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilen
 from hypervisor.model import MOST_NAME, DomainSeen, DomainState, HostReport
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.domain import ParsedDomain
+from hypervisor.xml.node_device import NetworkDevice, network_device
 from plain_text import shortened
 
 _GIB: Final = 1 << 30
+_INTERFACES_LAST_S: Final = 600.0
+#: A host with more shows the first of them.
+_MOST_INTERFACES: Final = 64
+#: Devices of guests and containers, and the loopback: they come and go, and are not the host's.
+_OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_veth")
+Interfaces = tuple[tuple[str, str], ...]
 
 # What is being shut down, crashed but kept, or asleep by its guest's wish still holds memory.
 _STATES: Final[Mapping[int, DomainState]] = {
@@ -54,6 +61,7 @@ class Surveyor:
         self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
         self._told: tuple[libvirt.virConnect, str] | None = None  #: capabilities
         self._shares: tuple[libvirt.virConnect, bool] | None = None
+        self._interfaces: tuple[libvirt.virConnect, float, Interfaces] | None = None
 
     def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
         """Look at everything; a pool that does not answer within ``patience_s`` is left out.
@@ -90,6 +98,7 @@ class Surveyor:
             security_model=domain_xml.security_model(told) if told else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
+            interfaces=self._interfaces_of(conn),
             unnamed=() if seen is None else _unnamed(conn, pool, seen, domains),
         )
 
@@ -133,6 +142,13 @@ class Surveyor:
             self._told = (conn, conn.getCapabilities())
         return self._told[1]
 
+    def _interfaces_of(self, conn: libvirt.virConnect) -> Interfaces:
+        """Read them once per connection and every few minutes: each is a call."""
+        known, now = self._interfaces, time.monotonic()
+        if known is None or known[0] is not conn or now - known[1] > _INTERFACES_LAST_S:
+            known = self._interfaces = (conn, now, _interfaces(conn))
+        return known[2]
+
     def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
         """Return whether cgroups share processors, which is asked once per connection."""
         if conn.getType() != "QEMU":
@@ -156,6 +172,30 @@ class Surveyor:
             return None
         busy = 100.0 * (everything - idle - before[0]) / (everything - before[1])
         return min(100.0, max(0.0, busy))
+
+
+def _interfaces(conn: libvirt.virConnect) -> Interfaces:
+    """Return a host's interfaces and their MAC addresses: of hardware, else whatever it has.
+
+    Empty where libvirt has no driver for node devices.
+    """
+    try:
+        devices = conn.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET)
+    except libvirt.libvirtError:
+        return ()
+    found = list(_network_devices(devices))
+    shown = [each for each in found if each.is_hardware] or found
+    named = sorted((shortened(each.name, MOST_NAME), each.mac) for each in shown)
+    return tuple(named[:_MOST_INTERFACES])
+
+
+def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
+    for device in devices:
+        if device.name().startswith(_OF_GUESTS):
+            continue  # a call for each guest
+        with contextlib.suppress(libvirt.libvirtError):  # it went meanwhile
+            if (found := network_device(device.XMLDesc(0))) is not None:
+                yield found
 
 
 def _unnamed(

@@ -55,7 +55,7 @@ from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.hosts.reports import record_reports
 from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
-from registry.hosts.stored_reports import latest_report, latest_reports
+from registry.hosts.stored_reports import latest_report, latest_reports, reached_by
 from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 from registry.journal.events import event_row, note, record
 from registry.lifecycle import (
@@ -117,10 +117,17 @@ class Hosts:
         cursor: str | None = None,
         search: str | None = None,
         include_retired: bool = False,
+        address: str | None = None,
+        mac: str | None = None,
     ) -> Page[Host]:
-        """Return a page, by name; ``search`` is a part of it."""
+        """Return a page, by name; ``search`` is a part of it.
+
+        ``address`` and ``mac`` are those of the host's last report.
+        """
         query = select(hosts).order_by(hosts.c.name, hosts.c.id).limit(check_limit(limit) + 1)
         query = query.where(*named_like(hosts.c.name, search))
+        if address is not None or mac is not None:
+            query = query.where(hosts.c.id.in_(reached_by(address, mac)))
         if not include_retired:
             query = query.where(hosts.c.admin != HostAdmin.RETIRED.value)
         if cursor is not None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, cast, select
 
+from registry.errors import InvalidError
 from registry.ground.bulk import insert_rows, update_rows
 from registry.ground.schema import host_reports, hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import DomainReport, HostReport
 
 _DOMAIN_FIELDS: Final = tuple(field.name for field in fields(DomainReport))
+_MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
 
 
@@ -54,6 +58,34 @@ def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
     return _from_json(found) if found is not None else None
 
 
+def reached_by(address: str | None, mac: str | None) -> Select[tuple[UUID]]:
+    """Select the ids of hosts whose last report has an IP address and a MAC address.
+
+    Raises
+    ------
+    InvalidError
+        If one of them is none.
+    """
+    query = select(host_reports.c.host_id)
+    if address is not None:
+        try:
+            text = str(ipaddress.ip_address(address))
+        except ValueError:
+            raise InvalidError("address", address, "an IPv4 or IPv6 address") from None
+        query = query.where(_holds("addresses", text))
+    if mac is not None:
+        text = mac.lower().replace("-", ":")
+        if not _MAC.fullmatch(text):
+            raise InvalidError("mac", mac, "a MAC address such as 52:54:00:12:34:56")
+        query = query.where(_holds("interfaces", text))
+    return query
+
+
+def _holds(name: str, value: str) -> ColumnElement[bool]:
+    """Compare with a part's JSON as text, which both databases have in one form."""
+    return cast(host_reports.c.report[name], Text).like(f'%"{value}"%')
+
+
 def _to_json(report: HostReport) -> dict[str, Any]:
     return {
         "hostname": report.hostname,
@@ -80,6 +112,8 @@ def _to_json(report: HostReport) -> dict[str, Any]:
         ],
         "volumes": list(report.volumes),
         "unnamed": list(report.unnamed),
+        "interfaces": dict(report.interfaces),
+        "addresses": list(report.addresses),
         "started_at": report.started_at.isoformat(),
         "polled_at": report.polled_at.isoformat(),
         "took_ms": report.took_ms,
@@ -112,5 +146,5 @@ def _from_json(stored: Mapping[str, Any]) -> HostReport:
         if stored.get(key) is not None
     }
     kept = {name: stored[name] for name in _REPORT_FIELDS if name in stored}
-    names = {name: tuple(stored.get(name, ())) for name in ("volumes", "unnamed")}
+    names = {name: tuple(stored.get(name, ())) for name in ("volumes", "unnamed", "addresses")}
     return HostReport(**(kept | times | names | {"domains": domains}))

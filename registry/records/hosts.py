@@ -186,6 +186,9 @@ class HostReport:
     shares_kept: bool | None = None
     can_filter: bool | None = None  #: what guests send; None: not told
     largest_console_bytes: int = 0  #: of the logs of consoles that somebody read
+    #: MAC address by name of its network interfaces; none where its libvirt lists no devices
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    addresses: tuple[str, ...] = ()  #: IP addresses that the name in its URI has
     unnamed: tuple[str, ...] = ()  #: of its volumes, those that no domain there names
 
 

@@ -64,13 +64,19 @@ def _columns(hosts: Sequence[Host]) -> list[Column]:
     return [
         field("name"),
         field("admin"),
-        field("health"),
+        Column("health", _health),
         *(Column(name, _of(name), right=True) for name in names),
         Column("polled", lambda row: age(row.get("last_polled_at")), right=True),
         field("labels"),
         Column("confined", lambda row: row.get("security_model")),
         Column("trouble", lambda row: row.get("last_error")),
     ]
+
+
+def _health(host: Mapping[str, Any]) -> str:
+    """Return a host's health; starting, until it is up for the first time or again."""
+    starts = host["health"] == "enrolling" or host.get("returning_since")
+    return "starting" if starts else str(host["health"])
 
 
 def _of(resource: str) -> Callable[[Mapping[str, Any]], str]:
@@ -110,10 +116,23 @@ app.command()(check)
 
 @app.command("list")
 @listing
-def list_(session: Session, search: SearchOption = None) -> None:
+def list_(
+    session: Session,
+    search: SearchOption = None,
+    address: Annotated[
+        str | None, typer.Option(help="Show only the host with this IP address")
+    ] = None,
+    mac: Annotated[
+        str | None, typer.Option(help="Show only the host with this MAC address")
+    ] = None,
+) -> None:
     """List hosts: state, committed/capacity of each resource, last poll."""
-    hosts = list(session.api.hosts.list(search=search))
-    empty = "no such hosts." if search else "no hosts. Register one with `fuga host add NAME URI`."
+    hosts = list(session.api.hosts.list(search=search, address=address, mac=mac))
+    empty = (
+        "no such hosts."
+        if any((search, address, mac))
+        else "no hosts. Register one with `fuga host add NAME URI`."
+    )
     session.show(hosts, _columns(hosts), empty=empty)
 
 
@@ -321,6 +340,8 @@ def show(session: Session, name: NameArgument) -> None:
     )
     echo()
     echo(_seen(report))
+    if report is not None and (network := _network(report)) is not None:
+        echo(f"network: {network}")
     if report is not None and report.get("largest_console_bytes", 0) >> 20 >= _BOUNDED_MIB:
         echo(_unbounded(report["largest_console_bytes"] >> 20))
     print_table(
@@ -345,6 +366,12 @@ def _report(session: Session, name: str) -> Json | None:
         if problem.http_status == 404:
             return None
         raise
+
+
+def _network(report: Json) -> str | None:
+    """Return the addresses of a host and of its interfaces; None if none is known."""
+    cards = (f"{name} {mac}" for name, mac in report.get("interfaces", {}).items())
+    return ", ".join([*report.get("addresses", ()), *cards]) or None
 
 
 def _seen(report: Json | None) -> str:

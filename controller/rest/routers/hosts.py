@@ -84,6 +84,8 @@ def list_hosts(
         limit=query.limit,
         cursor=query.cursor,
         include_retired=query.include_retired,
+        address=query.address,
+        mac=query.mac,
     )
 
 

@@ -125,3 +125,5 @@ class HostsQuery(SearchQuery):
     """Selects hosts."""
 
     include_retired: bool = False
+    address: str | None = Field(None, max_length=45, description="IP address of the host.")
+    mac: str | None = Field(None, max_length=17, description="MAC address of an interface.")

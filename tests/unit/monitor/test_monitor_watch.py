@@ -18,6 +18,7 @@ from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
 from monitor.probe import ProbeFactory
 from monitor.recorder import Recorder
+from monitor.resolved import Resolved
 from monitor.rota import next_tick
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
@@ -164,6 +165,7 @@ def a_watch(host: Any, probe: FakeProbe, registry: Any) -> HostWatch:
         no_metrics(),
         recorder=Recorder(registry, 0.0, POLICY),
         clock=NearClock(registry.now),
+        resolved=Resolved(),
     )
 
 

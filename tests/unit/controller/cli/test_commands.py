@@ -376,6 +376,37 @@ def test_a_host_that_stays_enrolling_says_its_error_and_status_3(api: HttpApi, f
     assert "connection refused" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"health": "enrolling"}, "starting"),
+        ({"health": "down", "returning_since": "2026-01-01T00:00:00Z"}, "starting"),
+        ({"health": "down"}, "down"),
+        ({"health": "up", "returning_since": None}, "up"),
+    ],
+)
+def test_a_host_is_shown_as_starting_until_it_is_up_for_the_first_time_or_again(
+    api: HttpApi, fuga: Fuga, changes: dict[str, Any], shown: str
+) -> None:
+    api.on("GET", "/v1/hosts", {"items": [a_host(**changes)], "next_cursor": None})
+
+    lines = fuga("host", "list").out.splitlines()
+
+    [row] = [line for line in lines if "host-1" in line]
+    assert row.split()[:3] == ["host-1", "active", shown]
+
+
+def test_a_host_is_looked_for_by_its_addresses(api: HttpApi, fuga: Fuga) -> None:
+    api.on("GET", "/v1/hosts", {"items": [], "next_cursor": None})
+
+    ended = fuga("host", "list", "--address", "192.0.2.7", "--mac", "52:54:00:12:34:56")
+
+    assert "no such hosts" in ended.out + ended.err
+    [asked] = api.asked
+    assert asked.query["address"] == "192.0.2.7"
+    assert asked.query["mac"] == "52:54:00:12:34:56"
+
+
 def test_who_adds_a_host_and_waits_is_warned_of_what_its_first_look_found(
     api: HttpApi, fuga: Fuga
 ) -> None:
