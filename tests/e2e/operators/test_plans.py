@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+from controller.plans.deciding import PlanInputs, decide_plan
+from controller.rounds.running import to_running
+from placement.moving.model import MoveLimits
 from registry.ground.ids import uuid7
 from registry.moves import PlannedMove
 from tests.e2e.conftest import Api
@@ -45,7 +50,13 @@ def test_a_plan_that_is_not_decided_is_neither_approved_nor_replayed(api: Api):
     assert "not decided" in replayed.json()["detail"]
 
 
-def propose(api: Api, plan: Any, decided: list[PlannedMove]) -> None:
+def propose(
+    api: Api,
+    plan: Any,
+    decided: list[PlannedMove],
+    inputs: bytes = b"inputs",
+    document: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     api.registry.plans.propose(
         UUID(plan["id"]),
         decided,
@@ -53,10 +64,28 @@ def propose(api: Api, plan: Any, decided: list[PlannedMove]) -> None:
         after={},
         stays=[],
         cut=False,
-        inputs=b"inputs",
-        document={},
+        inputs=inputs,
+        document=dict(document),
         actor="control",
     )
+
+
+def test_a_plan_is_replayed_in_a_process_of_its_own_and_damaged_inputs_are_told(api: Api):
+    add_host(api.registry, "h1")
+    running, names = to_running(api.registry.plans.view_running(rest_s=0))
+    inputs = PlanInputs(
+        kind="pack", arguments={}, running=running, names=names, limits=MoveLimits(), seed=1
+    ).encode()
+    decided, damaged = ask(api, kind="pack").json(), ask(api, kind="mend").json()
+    propose(api, decided, [], inputs, decide_plan(inputs))
+    propose(api, damaged, [])
+
+    replayed = api.operator.post(f"/v1/plans/{decided['id']}/replay")
+    refused = api.operator.post(f"/v1/plans/{damaged['id']}/replay")
+
+    assert (replayed.status_code, replayed.json()["identical"]) == (200, True)
+    assert refused.status_code == 409
+    assert "not decided again" in refused.json()["detail"]
 
 
 def test_an_approval_may_be_repeated_with_its_key(api: Api):

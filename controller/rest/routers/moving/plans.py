@@ -11,7 +11,8 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.plans.deciding import decide_plan
+from controller.errors import PolicyFailedError
+from controller.rest.callers.attended import NICENESS
 from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
@@ -19,6 +20,8 @@ from controller.rest.pages.openapi import problems
 from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery, PlanStep
 from controller.rest.schemas.values import PageOf
 from controller.rest.writes.idempotency import GivenCreation
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.replay import REPLAY_TIME_S
 from registry import ConflictError, Registry
 from registry.ground import Page
 from registry.moves import Plan, PlanKind
@@ -109,14 +112,18 @@ _add_step(
 
 @router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))
 def replay_plan(id: UUID, caller: Operator, services: GivenServices) -> PlanReplay:  # noqa: A002
-    """Decide a stored plan again and compare bit for bit."""
+    """Decide a stored plan again, in a new process, and compare bit for bit."""
     if not services.replays.acquire(blocking=False):
         raise ConflictError("other replays are running; try again later")
+    process = PolicyProcess(niceness=NICENESS, start=services.start_child)
     try:
         inputs, stored = services.registry.plans.inputs(id)
         started = time.perf_counter()
-        again = decide_plan(inputs)
+        again = process.plan(inputs, kind="plan", deadline_s=REPLAY_TIME_S)
         seconds = time.perf_counter() - started
         return PlanReplay(plan=id, identical=again == stored, seconds=seconds)
+    except PolicyFailedError as error:
+        raise ConflictError(f"the plan was not decided again: {error}") from error
     finally:
+        process.close()
         services.replays.release()
