@@ -26,6 +26,7 @@ floods       what honest callers wait for while a stranger floods the API, besid
 aged         what is done daily on a register a year old, beside a young one
 monitor      how late hosts are looked at beside one that is frozen, and for what
 monitors     the same of many hosts on two monitors, one host in a hundred frozen
+sizing       what each process of a site takes, by number of hosts
 guests       real guests through fuga's workers, beside a bare script of two processes
 evacuation   real guests moved away from a host, beside a bare script
 whole        rounds from read to record on PostgreSQL, beside one VM at a time
@@ -77,6 +78,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
     "backlog": ("backlog", ["--waiting", "10,1000"], []),
     "aged": ("aged", ["--gone", "100000"], []),
     "monitor": ("monitor", ["--hosts", "10,25"], ["--hosts", "25,50,100,200"]),
+    "sizing": ("site.sizing", ["--hosts", "10"], []),
     "monitors": (
         "monitors",
         ["--hosts", "250,1000", "--seconds", "15"],
