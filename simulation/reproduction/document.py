@@ -49,12 +49,12 @@ _SYSTEM: Final = (
     (
         "what the register center holds of a host",
         "its MAC and IP addresses",
-        "the URI of its libvirt, and what libvirt reports",
+        "the same as its libvirt lists them and its name resolves, beside its URI",
     ),
     (
         "states of a host",
         "*starting* besides up and down",
-        "enrolling, up, unreachable, down",
+        "the same (enrolling until its first report), and unreachable between them",
     ),
     (
         "what users pay for",
