@@ -197,7 +197,7 @@ def _asked(control: socket.socket, module: str, deadline: float) -> ForkedChild 
     child = None
     try:
         try:
-            socket.send_fds(control, [module.encode()], [its_stdin, its_stdout, its_line.fileno()])
+            socket.send_fds(control, [module.encode()], [its_line.fileno(), its_stdin, its_stdout])
         except OSError:
             return None
         finally:
@@ -208,6 +208,8 @@ def _asked(control: socket.socket, module: str, deadline: float) -> ForkedChild 
         with contextlib.suppress(ConnectionError):
             message = line.recv(MESSAGE.size)
             said, number = MESSAGE.unpack(message) if message else (Said.STALE, 0)
+            if said == Said.FAILED:
+                raise ForkServerError(f"its fork server cannot fork: {os.strerror(number)}")
             if said == Said.FORKED:
                 child = ForkedChild(
                     number,

@@ -8,8 +8,9 @@ from enum import IntEnum
 from typing import Final
 
 MESSAGE: Final = struct.Struct("!ii")
-#: What a client sends with the name of a module: standard input, standard output, the line on
-#: which it hears of the child and whose end is the child's.
+#: What a client sends with the name of a module: the line on which it hears of the child and whose
+#: end is the child's, standard input, standard output. A server with no room for all of them gets
+#: the first.
 DESCRIPTORS: Final = 3
 MOST_NAME: Final = 256
 
@@ -20,6 +21,7 @@ class Said(IntEnum):
     FORKED = 0  #: its process id
     ENDED = 1  #: its exit status, negative for a signal
     STALE = 2  #: 0; what the server imported has changed, and it forks nothing more
+    FAILED = 3  #: the error number for which it was not forked
 
 
 def status_of(ended: os.waitid_result) -> int:

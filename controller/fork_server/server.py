@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import os
 import select
@@ -55,6 +56,7 @@ class Server:
 
     def __init__(self, client: socket.socket) -> None:
         self._client: socket.socket | None = client
+        self._pid = os.getpid()
         self._libc = ctypes.CDLL(None)
         self._imported = _imported()
         self._children: list[_Forked] = []
@@ -92,39 +94,64 @@ class Server:
             client.close()
             self._client = None
             return
-        stdin, stdout, line = descriptors
-        self._fork(name.decode(), stdin, stdout, socket.socket(fileno=line))
-        os.close(stdin)
-        os.close(stdout)
+        if not descriptors:  # the client sees that its line has ended
+            return
+        line = socket.socket(fileno=descriptors[0])
+        failed = errno.EMFILE if len(descriptors) < DESCRIPTORS else 0
+        if not failed:
+            try:
+                self._fork(name.decode(), line, *descriptors[1:])
+            except OSError as error:
+                failed = error.errno or errno.EIO
+        if failed:
+            _say(line, Said.FAILED, failed)
+            line.close()
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
 
-    def _fork(self, module: str, stdin: int, stdout: int, line: socket.socket) -> None:
+    def _fork(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
         if _imported() != self._imported:
             _say(line, Said.STALE, 0)
             line.close()
             return
-        server, pid = os.getpid(), os.fork()
-        if pid == 0:
-            self._become(module, stdin, stdout, line, server)
-        ended = os.pidfd_open(pid)
+        # The child waits at a gate until nothing can fail here: once the client knows it, it lives.
+        gate, opener = os.pipe()
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._become(module, line, (stdin, stdout), (gate, opener))
+            try:
+                ended = os.pidfd_open(pid)
+            except OSError:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise
+            os.write(opener, b".")
+        finally:
+            os.close(gate)
+            os.close(opener)
         self._children.append(_Forked(pid, ended, line))
         self._poll.register(ended, select.POLLIN)
         self._poll.register(line, select.POLLIN)
 
     def _become(
-        self, module: str, stdin: int, stdout: int, line: socket.socket, server: int
+        self, module: str, line: socket.socket, pipes: tuple[int, int], gate: tuple[int, int]
     ) -> NoReturn:
         status = 1
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != server:  # it died before the kernel was asked
+            if os.getppid() != self._pid:  # it died before the kernel was asked
                 os._exit(status)
             os.setsid()
-            os.dup2(stdin, 0)
-            os.dup2(stdout, 1)
+            os.dup2(pipes[0], 0)
+            os.dup2(pipes[1], 1)
+            os.close(gate[1])
+            if not os.read(gate[0], 1):
+                os._exit(status)
             # Not before it leads its group: the client may kill that from now on.
             _say(line, Said.FORKED, os.getpid())
-            self._close_descriptors(stdin, stdout, line)
+            self._close_descriptors(line, *pipes, gate[0])
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as an interpreter has them
             sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
             invalidate_caches()
@@ -134,14 +161,18 @@ class Server:
             if not isinstance(error, SystemExit):
                 traceback.print_exc()
         finally:
-            with contextlib.suppress(OSError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+            # Whatever a policy made of them, nothing may return to the loop of the server.
+            try:
+                with contextlib.suppress(Exception):
+                    sys.stdout.flush()
+                with contextlib.suppress(Exception):
+                    sys.stderr.flush()
+            finally:
+                os._exit(status)
 
-    def _close_descriptors(self, stdin: int, stdout: int, line: socket.socket) -> None:
+    def _close_descriptors(self, line: socket.socket, *others: int) -> None:
         """In a child: close what is the server's, the lines of other children among it."""
-        for descriptor in (stdin, stdout, *(child.ended for child in self._children)):
+        for descriptor in (*others, *(child.ended for child in self._children)):
             os.close(descriptor)
         for each in (line, self._client, *(child.line for child in self._children)):
             if each is not None:

@@ -14,6 +14,9 @@ def main() -> None:
         match line.decode().split():
             case ["die", status]:
                 os._exit(int(status))
+            case ["close"]:
+                sys.stdout.close()
+                return
             case ["hang"]:
                 time.sleep(600)
             case ["start"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -86,6 +87,66 @@ def test_each_call_has_a_child_of_its_own_of_one_server(server: ForkServer) -> N
 
     for child in children:
         child.close()
+
+
+FAILING = """
+import os
+def failing(name, call):
+    def fails_once(*arguments):
+        try:
+            os.unlink({flag!r})
+        except OSError:
+            return call(*arguments)
+        raise OSError(11, "as a file said")
+    setattr(os, name, fails_once)
+failing({name!r}, getattr(os, {name!r}))
+"""
+
+
+@pytest.mark.parametrize("name", ["fork", "pidfd_open", "pipe"])
+def test_a_fork_that_fails_is_an_error_and_costs_no_other_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    flag = tmp_path / "flag"
+    (tmp_path / "of_a_site.py").write_text(FAILING.format(flag=str(flag), name=name))
+    server = ForkServer([FORKED, "of_a_site"])
+    child = forked(server)
+    before = server.pid
+    flag.touch()
+
+    with pytest.raises(ForkServerError, match="its fork server cannot fork: Resource temporarily"):
+        forked(server)
+
+    assert ask(forked(server), "parent") == ask(child, "parent") == str(before)
+    server.close()
+
+
+def test_a_server_without_room_for_descriptors_says_so_and_goes_on(server: ForkServer) -> None:
+    child = forked(server)
+    before = server.pid
+    assert before is not None
+    soft, hard = resource.prlimit(before, resource.RLIMIT_NOFILE)
+    for room in (0, 1, 2):
+        taken = {int(each.name) for each in Path(f"/proc/{before}/fd").iterdir()}
+        free = min(set(range(soft)) - taken)
+        resource.prlimit(before, resource.RLIMIT_NOFILE, (free + room + 1, hard))
+        with pytest.raises(ForkServerError, match="cannot fork: Too many open files"):
+            forked(server)
+        resource.prlimit(before, resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert ask(forked(server), "parent") == ask(child, "parent") == str(before)
+
+
+def test_a_child_that_closed_its_output_costs_no_other(server: ForkServer) -> None:
+    other = forked(server)
+    child = forked(server)
+
+    child.stdin.write(b"close\n")
+
+    assert until(lambda: child.poll() is not None)
+    assert child.close() == 0
+    assert ask(other, "parent") == str(server.pid)
 
 
 @pytest.mark.parametrize(("line", "status"), [("die 7", 7), ("raise", 1)])
