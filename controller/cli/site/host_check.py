@@ -77,8 +77,9 @@ def check(
 ) -> None:
     """Check from this machine whether a host is ready for VMs, before or after `fuga host add`.
 
-    Prints a line per check: ok, note or WRONG; the status is 1 if one is wrong. Nothing is
-    registered. In a pool of files it makes and deletes an empty volume to read the host's clock.
+    Prints a line per check: ok, note or WRONG; the status is 1 if one is wrong.
+    Nothing is registered. In a pool of files it makes and deletes an empty
+    volume, to read the host's clock.
     """
     need_hosts("fuga host check")
     settings = load_settings()
