@@ -6,12 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 import libvirt
 
 from hypervisor.child import filters, inspection, moved_domains, serial_logs, snapshots
-from hypervisor.child.asides import SpareConnections
+from hypervisor.child.asides import Question, SpareConnections
 from hypervisor.child.guest_stats import GuestStatistics, Values
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
 from hypervisor.model import MOST_NAME, DomainSeen, DomainState, HostReport
@@ -22,11 +23,16 @@ from plain_text import shortened
 
 _GIB: Final = 1 << 30
 _INTERFACES_LAST_S: Final = 600.0
+#: What a poll waits for them: an answer that is not there by then comes with a later poll.
+_INTERFACES_PATIENCE_S: Final = 0.2
 #: A host with more shows the first of them.
 _MOST_INTERFACES: Final = 64
+#: Devices that are read: each is a call.
+_MOST_DEVICES: Final = 256
 #: Devices of guests and containers, and the loopback: they come and go, and are not the host's.
-_OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_veth")
-Interfaces = tuple[tuple[str, str], ...]
+_OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_macvtap", "net_veth", "net_cali")
+#: Names and MAC addresses of interfaces.
+Found = tuple[tuple[str, str], ...]
 
 # What is being shut down, crashed but kept, or asleep by its guest's wish still holds memory.
 _STATES: Final[Mapping[int, DomainState]] = {
@@ -61,7 +67,7 @@ class Surveyor:
         self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
         self._told: tuple[libvirt.virConnect, str] | None = None  #: capabilities
         self._shares: tuple[libvirt.virConnect, bool] | None = None
-        self._interfaces: tuple[libvirt.virConnect, float, Interfaces] | None = None
+        self._interfaces = Interfaces(spares)
 
     def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
         """Look at everything; a pool that does not answer within ``patience_s`` is left out.
@@ -98,7 +104,7 @@ class Surveyor:
             security_model=domain_xml.security_model(told) if told else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
-            interfaces=self._interfaces_of(conn),
+            interfaces=self._interfaces.known(),
             unnamed=() if seen is None else _unnamed(conn, pool, seen, domains),
         )
 
@@ -142,13 +148,6 @@ class Surveyor:
             self._told = (conn, conn.getCapabilities())
         return self._told[1]
 
-    def _interfaces_of(self, conn: libvirt.virConnect) -> Interfaces:
-        """Read them once per connection and every few minutes: each is a call."""
-        known, now = self._interfaces, time.monotonic()
-        if known is None or known[0] is not conn or now - known[1] > _INTERFACES_LAST_S:
-            known = self._interfaces = (conn, now, _interfaces(conn))
-        return known[2]
-
     def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
         """Return whether cgroups share processors, which is asked once per connection."""
         if conn.getType() != "QEMU":
@@ -174,7 +173,37 @@ class Surveyor:
         return min(100.0, max(0.0, busy))
 
 
-def _interfaces(conn: libvirt.virConnect) -> Interfaces:
+class Interfaces:
+    """The interfaces of one host, as they were a few minutes ago; asked for beside the polls.
+
+    libvirt's driver of node devices is one of its own. It may hang, or take long to start, while
+    the host is well.
+    """
+
+    def __init__(
+        self, spares: SpareConnections, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._spares = spares
+        self._clock = clock
+        self._found: Found = ()
+        self._asked_at: float | None = None
+        self._question: Question[Found] | None = None
+
+    def known(self) -> Found:
+        """Return those that are known; ask again every few minutes, one question at a time."""
+        now = self._clock()
+        due = self._asked_at is None or now - self._asked_at > _INTERFACES_LAST_S
+        if due and self._question is None:
+            self._asked_at = now
+            self._question = Question(self._spares, read_interfaces)
+        if self._question is not None and not self._question.is_open_after(_INTERFACES_PATIENCE_S):
+            with contextlib.suppress(Exception):  # whatever it was, it is asked again
+                self._found = self._question.answer()
+            self._question = None
+        return self._found
+
+
+def read_interfaces(conn: libvirt.virConnect) -> Found:
     """Return a host's interfaces and their MAC addresses: of hardware, else whatever it has.
 
     Empty where libvirt has no driver for node devices.
@@ -190,9 +219,8 @@ def _interfaces(conn: libvirt.virConnect) -> Interfaces:
 
 
 def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
-    for device in devices:
-        if device.name().startswith(_OF_GUESTS):
-            continue  # a call for each guest
+    own = (each for each in devices if not each.name().startswith(_OF_GUESTS))
+    for device in islice(own, _MOST_DEVICES):
         with contextlib.suppress(libvirt.libvirtError):  # it went meanwhile
             if (found := network_device(device.XMLDesc(0))) is not None:
                 yield found

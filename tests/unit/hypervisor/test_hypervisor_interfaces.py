@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, cast
 
 import libvirt
 import pytest
 
-from hypervisor.child.survey import _interfaces
+from hypervisor.child.asides import SpareConnections
+from hypervisor.child.survey import Interfaces, read_interfaces
 from hypervisor.xml.node_device import network_device
 
 
@@ -37,7 +39,7 @@ def shown(*devices: Device) -> list[str]:
         def listAllDevices(self, _flags: int) -> list[Device]:  # noqa: N802 - libvirt's
             return list(devices)
 
-    return [name for name, _ in _interfaces(cast(Any, Host()))]
+    return [name for name, _ in read_interfaces(cast(Any, Host()))]
 
 
 def test_what_hardware_is_behind_is_shown_and_guests_taps_are_not_read() -> None:
@@ -68,9 +70,40 @@ def test_a_libvirt_that_lists_no_devices_is_none() -> None:
         def listAllDevices(self, _flags: int) -> list[Device]:  # noqa: N802 - libvirt's
             raise libvirt.libvirtError("not supported")
 
-    assert _interfaces(cast(Any, Host())) == ()
+    assert read_interfaces(cast(Any, Host())) == ()
 
 
 @pytest.mark.parametrize("missing", ["<interface>eth0</interface>", "<address>x</address>"])
 def test_a_device_without_name_or_address_is_none(missing: str) -> None:
     assert network_device(xml("eth0", "x", "pci").replace(missing, "")) is None
+
+
+class Slow:
+    """A host whose driver of devices answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.answers, self.asked, self.devices = threading.Event(), 0, [Device("eth0")]
+
+    def listAllDevices(self, _flags: int) -> list[Device]:  # noqa: N802 - libvirt's
+        self.asked += 1
+        assert self.answers.wait(60)
+        return self.devices
+
+    def isAlive(self) -> bool:  # noqa: N802 - libvirt's
+        return True
+
+
+def test_a_driver_of_devices_that_hangs_holds_up_no_poll() -> None:
+    host, now = Slow(), [0.0]
+    known = Interfaces(SpareConnections(lambda: cast(Any, host)), clock=lambda: now[0])
+
+    for now[0] in (0.0, 10.0, 10_000.0):
+        assert known.known() == ()
+    assert host.asked == 1  # one question at a time
+    host.answers.set()
+    assert any(known.known() for _ in range(300))  # each waits a moment
+    host.devices = [Device("eth1")]
+    now[0] += 601.0
+
+    assert [name for name, _ in known.known()] == ["eth1"]
+    assert host.asked == 2
