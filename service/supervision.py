@@ -22,6 +22,8 @@ log: Final = structlog.get_logger(__name__)
 
 #: Until a process that is not ready looks again.
 _NOT_READY_S: Final = 1.0
+#: That a supervisor waits for a process that has just said why it is not ready.
+_PATIENCE_S: Final = 60.0
 #: Of the watchdog's time: how often it is notified, and how old the main loop's last turn may be.
 _PINGS: Final = 4
 _FRESH: Final = 2
@@ -102,11 +104,18 @@ class _Notices:
             return
         while not over.is_set():
             age_s = time.monotonic() - self._turned_at()
-            if age_s <= watchdog_s / _FRESH or self._excused():
+            if age_s <= watchdog_s / _FRESH or self._is_excused():
                 self._supervisor.notify("WATCHDOG=1")
             else:
                 log.error("main_loop_hangs", age_s=round(age_s, 1))
             over.wait(watchdog_s / _PINGS)
+
+    def _is_excused(self) -> bool:
+        try:
+            return self._excused()
+        except Exception as error:
+            log.warning("excuse_failed", error=type(error).__name__)
+            return False
 
     def _say_ready(self) -> bool:
         try:
@@ -114,7 +123,11 @@ class _Notices:
         except Exception as error:
             lacking = [type(error).__name__]
         if lacking:
-            self._supervisor.notify(f"STATUS=not ready: {'; '.join(lacking)}")
+            # Systemd waits on as long as it hears this: what lacks something goes on trying.
+            self._supervisor.notify(
+                f"STATUS=not ready: {'; '.join(lacking)}",
+                f"EXTEND_TIMEOUT_USEC={int(_PATIENCE_S * 1e6)}",
+            )
             return False
         self._supervisor.notify("READY=1", "STATUS=ready")
         return True

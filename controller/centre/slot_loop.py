@@ -87,13 +87,17 @@ class SlotLoop:
             start = self.next_start()
             while (left_s := start - self._now()) > 0:
                 self.turned_at = time.monotonic()
-                if stop.wait(min(left_s, _TURN_S)):
+                if left_s > self._slot_length_s + _TURN_S:  # the clock was set back
+                    start = self.next_start()
+                elif stop.wait(min(left_s, _TURN_S)):
                     return
             self.turned_at = time.monotonic()
             lease = self._lease()
             if lease is None:
                 self._metrics.slot("not_leading")
             else:
+                # A round may take as long as policy, fallback and bound are given.
+                self.turned_at = time.monotonic() + self._choice.most_time_s
                 self.run_slot(
                     Slot(start_at=datetime.fromtimestamp(start, UTC), length_s=self._slot_length_s),
                     lease,

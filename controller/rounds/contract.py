@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from controller.rounds.policy_process import Decision, Ideal
 from placement.catalog.zone_policies import NamedPolicy
 from registry.moves import RunningView
 from registry.rounds import ClusterView, CommittedRound, Lease, RoundCommit
+
+#: The fallback's own time, whatever the policy was given: late is better than nothing.
+FALLBACK_TIME_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,11 @@ class PolicyChoice:
     spot_grace_s: int = 120  #: from when a spot VM is told that it ends until it does
     spot_margin: float = 0  #: part of each resource that new spot VMs leave free
     room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
+
+    @property
+    def most_time_s(self) -> float:
+        """What deciding a round may take: by the policy, by the fallback, and for the bound."""
+        return 2 * self.decision_time_s + FALLBACK_TIME_S
 
 
 class RoundStore(Protocol):

@@ -15,6 +15,7 @@ import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.contract import (
+    FALLBACK_TIME_S,
     Decider,
     PolicyChoice,
     RoundReport,
@@ -65,9 +66,6 @@ from registry.rounds import (
     SpotEnd,
 )
 from service.version import engine_version
-
-#: The fallback's own time, whatever the policy was given: late is better than nothing.
-FALLBACK_TIME_S = 30.0
 
 log = structlog.get_logger()
 

@@ -55,9 +55,13 @@ class Inbox:
             registry=metrics.registry,
         )
 
-    def readable(self) -> list[str]:
-        """Return the queues that may deliver one more message; called in each turn of the loop."""
+    def turn(self) -> None:
+        """Note a turn of the loop, which asks for no message while all threads are taken."""
         self.turned_at = self._clock()
+
+    def readable(self) -> list[str]:
+        """Return the queues that may deliver one more message."""
+        self.turn()
         with self._lock:
             in_hand = Tally(self._in_hand.values())
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]

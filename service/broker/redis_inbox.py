@@ -150,6 +150,11 @@ class Transport(kombu_redis.Transport):
 
     Channel = Channel
 
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Read in each turn of a worker's loop, and note the turn."""
+        super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]  # kombu
+        loop.on_tick.add(connection.client.transport_options[OPTION].turn)
+
 
 def reading_redis(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
     """Return the Celery configuration of a worker that reads Redis this way."""

@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.centre.slot_loop import SlotLoop
+from controller.rounds.contract import PolicyChoice, Slot
 from monitor.service import Monitor
 from registry import upgrade
 from service import Check
@@ -86,8 +87,9 @@ def test_a_process_is_ready_when_its_checks_are_and_then_notifies_the_watchdog(
 
     supervisor = Supervisor(systemd.environ(0.02))
     with supervised(ready, time.monotonic, supervisor=supervisor):
-        assert systemd.next() == "STATUS=not ready: database: it does not answer"
-        assert systemd.next() == "STATUS=not ready: RuntimeError"
+        longer = "\nEXTEND_TIMEOUT_USEC=60000000"
+        assert systemd.next() == f"STATUS=not ready: database: it does not answer{longer}"
+        assert systemd.next() == f"STATUS=not ready: RuntimeError{longer}"
         assert systemd.next() == "READY=1\nSTATUS=ready"
         assert [systemd.next() for _ in range(3)] == ["WATCHDOG=1"] * 3
 
@@ -118,6 +120,20 @@ def test_no_notification_comes_while_the_main_loop_hangs(systemd: Systemd) -> No
 def test_a_loop_that_waits_for_what_is_away_is_excused(systemd: Systemd) -> None:
     supervisor = Supervisor(systemd.environ(0.02))
     with supervised(lambda: [WELL], lambda: LONG_AGO, excused=lambda: True, supervisor=supervisor):
+        systemd.wait_for("WATCHDOG=1")
+
+
+def test_an_excuse_that_fails_is_none_and_ends_no_notifications(systemd: Systemd) -> None:
+    excuses = iter([RuntimeError("no broker"), *[True] * 1000])
+
+    def excused() -> bool:
+        found = next(excuses)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    supervisor = Supervisor(systemd.environ(0.02))
+    with supervised(lambda: [WELL], lambda: LONG_AGO, excused=excused, supervisor=supervisor):
         systemd.wait_for("WATCHDOG=1")
 
 
@@ -195,6 +211,61 @@ def test_the_loops_of_control_centre_and_monitor_stand_still_with_what_hangs() -
         release.set()
         for each in threads:
             each.join(60)
+
+
+class Clock:
+    """A clock that is set by two hours, back or ahead, while a slot is waited for."""
+
+    def __init__(self, change_s: float) -> None:
+        self.at_s, self.change_s, self.looks = 1_000_030.0, change_s, 0
+
+    def __call__(self) -> float:
+        self.looks += 1
+        if self.looks == 3:
+            self.at_s += self.change_s
+        self.at_s += 0.5 * (self.looks > 3)
+        return self.at_s
+
+
+class Leads:
+    def __init__(self, stop: threading.Event) -> None:
+        self.stop = stop
+
+    def take(self) -> Any:
+        self.stop.set()
+        return object()
+
+
+@pytest.mark.parametrize("change_s", [-7200.0, 7200.0, 0.0])
+def test_a_clock_that_is_set_stops_no_slots_and_a_round_may_take_its_time(
+    change_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.centre.slot_loop._TURN_S", 0.001)
+    stop, clock = threading.Event(), Clock(change_s)
+    choice = PolicyChoice(name="fuga", parameters={}, budget_units=None, decision_time_s=450)
+    loop = SlotLoop(
+        cast(Any, None),
+        cast(Any, Leads(stop)),
+        cast(Any, None),
+        choice,
+        slot_length_s=60,
+        on_committed=lambda: None,
+        metrics=cast(Any, None),
+        now=clock,
+    )
+    decided: list[tuple[float, float]] = []
+
+    def run_slot(slot: Slot, _lease: Any) -> None:
+        decided.append((slot.start_at.timestamp(), loop.turned_at - time.monotonic()))
+
+    loop.run_slot = run_slot  # type: ignore[method-assign]
+    loop.run(stop)
+
+    ((start, ahead_s),) = decided
+    # One that is set ahead decides the slot that was waited for at once.
+    assert abs(start - (1_000_030.0 + min(change_s, 0.0))) <= 60
+    # Policy and bound have 450 s each, the fallback 30.
+    assert 920 < ahead_s <= 930
 
 
 @pytest.mark.parametrize("process", ["api", "control", "monitor", "worker"])
