@@ -9,12 +9,14 @@ from uuid import UUID
 
 import pytest
 from kombu import Connection
+from kombu.asynchronous import Hub
 from kombu.simple import SimpleQueue
 
 from registry.ground.ids import uuid7
 from registry.work.queues import WorkQueue
 from service import ProcessMetrics
-from service.broker.inbox import Inbox
+from service.broker import redis_inbox
+from service.broker.inbox import OPTION, Inbox
 from service.broker.messages import Known
 from tests.strange_messages import a_message
 from workers.broker import reading_the_filesystem
@@ -107,3 +109,20 @@ def test_a_folder_that_is_gone_is_an_empty_queue(
 
     with pytest.raises(queue.Empty):
         queue.get_nowait()
+
+
+def test_a_loop_that_asks_for_no_message_turns_all_the_same() -> None:
+    """While all threads are taken kombu asks no channel: nobody is to take the worker for hung."""
+    now = [1.0]
+    inbox = Inbox([], ProcessMetrics("test"), clock=lambda: now[0])
+    hub = Hub()
+    with Connection(
+        "redis://127.0.0.1:1", transport=redis_inbox.TRANSPORT, transport_options={OPTION: inbox}
+    ) as connection:
+        connection.transport.register_with_event_loop(connection.transport, hub)
+        now[0] = 2.0
+        for tick in list(hub.on_tick):
+            tick()
+    hub.close()
+
+    assert inbox.turned_at == 2.0
