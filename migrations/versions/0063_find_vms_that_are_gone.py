@@ -19,5 +19,11 @@ _GONE = sa.text("deleted_at IS NOT NULL")
 
 def upgrade() -> None:
     op.create_index(
-        "ix_vms_deleted_at", "vms", ["deleted_at"], sqlite_where=_GONE, postgresql_where=_GONE
+        "ix_vms_deleted_at",
+        "vms",
+        ["deleted_at"],
+        # On PostgreSQL it is there: `registry.ground.beforehand` built it.
+        if_not_exists=op.get_bind().dialect.name == "postgresql",
+        sqlite_where=_GONE,
+        postgresql_where=_GONE,
     )

@@ -21,6 +21,7 @@ _LARGE: Final[frozenset[str]] = frozenset(
         "ix_events_kind_id",
         "ix_requests_reservation_id",
         "ix_requests_state_id",
+        "ix_vms_deleted_at",
         "ix_vms_id_live",
         "ix_vms_id_spot",
         "ix_vms_request_id_unplaced",

@@ -166,7 +166,11 @@ def _target(
     if "://" in host:
         if file is not None:
             raise BadInputError("--file needs the NAME of one of its hosts, not a URI")
-        return {"name": host, "uri": host}
+        # One that is registered is checked as that: else it would be a second name of itself.
+        own = (
+            each for each in registered if each.get("uri") == host and each["admin"] != "retired"
+        )
+        return dict(next(own, {"name": host, "uri": host}))
     known: Sequence[Mapping[str, Any]] = registered
     where = "of a registered host"
     if file is not None:

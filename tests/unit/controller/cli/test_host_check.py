@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from controller.cli.operating.doctor_register import Finding
-from controller.cli.site import host_reach
+from controller.cli.site import host_check, host_reach
 from controller.cli.site.host_judgement import judged
 from controller.cli.site.host_reach import reach_findings
 from tests.fakes.http_api import HttpApi
@@ -324,3 +324,19 @@ def test_without_an_api_a_host_is_checked_and_not_compared(fuga: Fuga) -> None: 
         False,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("registered", "name"),
+    [
+        ({"admin": "active"}, "kvm-01"),
+        ({"admin": "retired"}, "qemu+tls://h/system"),
+        ({"uri": "qemu+tls://other/system"}, "qemu+tls://h/system"),
+    ],
+)
+def test_the_uri_of_a_registered_host_is_no_second_name_of_it(
+    registered: dict[str, Any], name: str
+) -> None:
+    host = a_host(name="kvm-01", **{"uri": "qemu+tls://h/system", "admin": "active", **registered})
+
+    assert host_check._target("qemu+tls://h/system", None, [host], None)["name"] == name
