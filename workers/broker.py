@@ -109,7 +109,8 @@ class Transport(filesystem.Transport):
 
     def drain_events(self, connection: Any, timeout: Any = None, **kwargs: Any) -> Any:
         """Return to the worker's loop soon, so that signals do not wait."""
-        self.client.transport_options[OPTION].turn()
+        inbox: Inbox = self.client.transport_options[OPTION]  # type: ignore[union-attr]  # kombu
+        inbox.turn()
         timeout = min(timeout or _LOOP_S, _LOOP_S)
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]  # kombu
 
