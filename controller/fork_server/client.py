@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, Final
 
@@ -17,8 +19,15 @@ from controller.fork_server.children import environ_of_children, kill_group
 from controller.fork_server.messages import MESSAGE, Said
 
 _SERVER: Final = "controller.fork_server.server"
-#: For a server that forked before to fork again.
+#: For a server that has imported everything to fork.
 _FORK_S: Final = 60.0
+#: For one call of several short ones that it answered none of.
+_ONE_FORK_S: Final = 2.0
+#: For a server to import everything: one that is killed on a starved machine is started for ever.
+_IMPORT_S: Final = 600.0
+#: A call after so long a pause is not counted with those before, which may have been answered
+#: when nobody heard it any more.
+_CALLED_AGAIN_S: Final = 10.0
 #: For the server to end after it was asked to.
 _GOODBYE_S: Final = 2.0
 #: For a killed child to end: longer if the kernel holds it.
@@ -29,6 +38,10 @@ class ForkServerError(OSError):
     """A fork server forked no child."""
 
 
+class ForkServerLateError(ForkServerError):
+    """It forked none in time, and may if it is asked again."""
+
+
 class ForkedChild:
     """A child of a fork server."""
 
@@ -36,29 +49,39 @@ class ForkedChild:
         self.pid, self.stdin, self.stdout = pid, stdin, stdout
         self._line = line
         self._status: int | None = None
-        self._lock = threading.Lock()
+        self._orphaned = False  #: its server has died, and its id may be another process's
+        self._reading = threading.Lock()  #: may be held while its end is waited for
+        self._lock = threading.Lock()  #: never is, so that `kill` returns at once
         self._closed = False
 
     def poll(self) -> int | None:
         """Return its exit status, negative for a signal; None while it runs."""
-        with self._lock:
-            return self._polled(0.0)
+        with self._reading:
+            if self._status is None:
+                self._hear(0.0)
+            return self._status
 
     def kill(self) -> None:
         """Kill it, and all that it started, from any thread."""
-        with self._lock:
-            if not self._closed:  # until then its server leaves its id to it
-                kill_group(self.pid)
+        if self._reading.acquire(blocking=False):
+            try:
+                self._hear(0.0)
+            finally:
+                self._reading.release()
+        self._kill()
 
     def close(self) -> int:
         """Kill it, wait for its end and return its exit status; twice is once."""
-        with self._lock:
+        with self._reading:
             if not self._closed:
-                kill_group(self.pid)
+                self._hear(0.0)
+                self._kill()
                 self.stdin.close()
                 self.stdout.close()
-                self._polled(_BURIAL_S)
-                self._closed = True
+                if self._status is None:
+                    self._hear(_BURIAL_S)
+                with self._lock:
+                    self._closed = True
                 # Its server now lets go of it, and then closes the line as well.
                 with contextlib.suppress(OSError):
                     self._line.shutdown(socket.SHUT_WR)
@@ -68,21 +91,43 @@ class ForkedChild:
                 self._line.close()
             return -1 if self._status is None else self._status
 
-    def _polled(self, patience_s: float) -> int | None:
-        if self._status is None and not self._closed:
+    def _kill(self) -> None:
+        with self._lock:
+            if not self._closed and not self._orphaned:  # its server leaves its id to it
+                kill_group(self.pid)
+
+    def _hear(self, patience_s: float) -> None:
+        """Read what its server says of it, and whether that lives."""
+        while not self._closed and not self._orphaned:
             self._line.settimeout(patience_s)
-            with contextlib.suppress(OSError):
+            try:
                 message = self._line.recv(MESSAGE.size)
-                # Its server has died, and the kernel has killed it.
-                self._status = MESSAGE.unpack(message)[1] if message else -9
-        return self._status
+            except OSError:
+                return
+            if message:
+                self._status = MESSAGE.unpack(message)[1]
+                patience_s = 0.0
+            else:
+                self._orphaned = True
+                if self._status is None:
+                    self._status = -signal.SIGKILL  # the kernel has killed it
 
 
 @dataclass(slots=True, eq=False)
 class _Server:
     process: subprocess.Popen[bytes]
     control: socket.socket
+    started_at: float
     forked: bool = False  #: something: it has imported everything
+    silent_since: float | None = None  #: the first of the calls that it has answered none of
+    silent_at: float = 0.0  #: the last of them
+
+    def hangs_at(self, now: float) -> float:
+        """Return until when a call of now may wait for it."""
+        if self.silent_since is None or now - self.silent_at > _CALLED_AGAIN_S:
+            self.silent_since = now
+        at = max(self.silent_since + _FORK_S, now + _ONE_FORK_S)
+        return at if self.forked else max(at, self.started_at + _IMPORT_S)
 
 
 class ForkServer:
@@ -118,23 +163,31 @@ class ForkServer:
 
         Raises
         ------
+        ForkServerLateError
+            If the server forks none by then.
         ForkServerError
-            If the server forks none by then, or twice dies before it does.
+            If it cannot, or twice dies before it does.
         """
         for _ in range(2):
             with self._lock:
                 server = self._running()
-                deadline_of_fork = time.monotonic() + _FORK_S if server.forked else deadline
+                hangs_at = server.hangs_at(time.monotonic())
             try:
-                child = _asked(server.control, module, min(deadline, deadline_of_fork))
+                child = _asked(server.control, module, min(deadline, hangs_at))
             except TimeoutError:
-                if deadline_of_fork > deadline:
-                    raise ForkServerError("its fork server forks no child in time") from None
+                with self._lock:
+                    server.silent_at = now = time.monotonic()
+                if hangs_at > min(deadline, now):
+                    raise ForkServerLateError("its fork server forks no child in time") from None
                 server.process.kill()  # it hangs
                 child = None
+            except ForkServerError:
+                server.silent_since = None
+                raise
             with self._lock:
                 if child is not None:
                     server.forked = True
+                    server.silent_since = None
                     return child
                 self._give_up(server)
         raise ForkServerError("its fork server forks no child")
@@ -186,40 +239,39 @@ def _started(modules: Sequence[str]) -> _Server:
             start_new_session=True,
             env=environ_of_children(),
         )
-    return _Server(process, ours)
+    return _Server(process, ours, time.monotonic())
 
 
 def _asked(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
     """Return a child; None: the server is dead or stale. Raises `TimeoutError`: it is silent."""
-    line, its_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    its_stdin, stdin = os.pipe()
-    stdout, its_stdout = os.pipe()
-    child = None
-    try:
-        try:
-            socket.send_fds(control, [module.encode()], [its_line.fileno(), its_stdin, its_stdout])
-        except OSError:
-            return None
-        finally:
-            os.close(its_stdin)
-            os.close(its_stdout)
-            its_line.close()
-        line.settimeout(max(0.001, deadline - time.monotonic()))
-        with contextlib.suppress(ConnectionError):
-            message = line.recv(MESSAGE.size)
-            said, number = MESSAGE.unpack(message) if message else (Said.STALE, 0)
-            if said == Said.FAILED:
-                raise ForkServerError(f"its fork server cannot fork: {os.strerror(number)}")
-            if said == Said.FORKED:
-                child = ForkedChild(
-                    number,
-                    os.fdopen(stdin, "wb", buffering=0),
-                    os.fdopen(stdout, "rb", buffering=0),
-                    line,
+    with ExitStack() as kept:
+        with ExitStack() as given:
+            line, its_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            kept.enter_context(line)
+            given.enter_context(its_line)
+            its_stdin, stdin = os.pipe()
+            to_child = kept.enter_context(os.fdopen(stdin, "wb", buffering=0))
+            given.callback(os.close, its_stdin)
+            stdout, its_stdout = os.pipe()
+            from_child = kept.enter_context(os.fdopen(stdout, "rb", buffering=0))
+            given.callback(os.close, its_stdout)
+            try:
+                socket.send_fds(
+                    control, [module.encode()], [its_line.fileno(), its_stdin, its_stdout]
                 )
-        return child
-    finally:
-        if child is None:
-            line.close()
-            os.close(stdin)
-            os.close(stdout)
+            except BlockingIOError:  # as many wait for it as the kernel keeps
+                raise TimeoutError from None
+            except OSError:
+                return None
+        line.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            message = line.recv(MESSAGE.size)
+        except ConnectionError:
+            return None
+        said, number = MESSAGE.unpack(message) if message else (Said.STALE, 0)
+        if said == Said.FAILED:
+            raise ForkServerError(f"its fork server cannot fork: {os.strerror(number)}")
+        if said != Said.FORKED:
+            return None
+        kept.pop_all()
+        return ForkedChild(number, to_child, from_child, line)

@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 def main() -> None:
     """Import the modules that arguments name, then fork for the client at a descriptor."""
+    since = time.time_ns()
     control, *modules = sys.argv[1:]
     client = socket.socket(fileno=int(control))
     for module in modules:
@@ -39,7 +41,7 @@ def main() -> None:
     # Pages that a search for cycles of objects would write are shared with all children.
     gc.collect()
     gc.freeze()
-    Server(client).run()
+    Server(client, since).run()
 
 
 @dataclass(slots=True)
@@ -54,11 +56,13 @@ class _Forked:
 class Server:
     """Forks for one client."""
 
-    def __init__(self, client: socket.socket) -> None:
+    def __init__(self, client: socket.socket, since: int) -> None:
         self._client: socket.socket | None = client
         self._pid = os.getpid()
         self._libc = ctypes.CDLL(None)
         self._imported = _imported()
+        # What changed during the imports may have been read before or after.
+        self._stale = any(since <= at <= time.time_ns() for at in _changed().values())
         self._children: list[_Forked] = []
         self._poll = select.poll()
         self._poll.register(client, select.POLLIN)
@@ -98,7 +102,9 @@ class Server:
             return
         line = socket.socket(fileno=descriptors[0])
         failed = errno.EMFILE if len(descriptors) < DESCRIPTORS else 0
-        if not failed:
+        if _is_hung_up(line):  # nobody waits for it any more
+            line.close()
+        elif not failed:
             try:
                 self._fork(name.decode(), line, *descriptors[1:])
             except OSError as error:
@@ -110,7 +116,7 @@ class Server:
             os.close(descriptor)
 
     def _fork(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
-        if _imported() != self._imported:
+        if self._stale or _imported() != self._imported:
             _say(line, Said.STALE, 0)
             line.close()
             return
@@ -210,25 +216,36 @@ def _end_server(server: int, _number: int, _frame: FrameType | None) -> None:
     sys.exit()
 
 
+def _is_hung_up(line: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(line, 0)
+    return bool(poll.poll(0))
+
+
 def _say(line: socket.socket, said: Said, number: int) -> None:
     with contextlib.suppress(OSError):  # who has gone needs to hear nothing
         line.send(MESSAGE.pack(said, number))
 
 
 def _imported() -> dict[str, int]:
-    """Return when each file that was imported, and each folder of packages, changed."""
-    return dict(_changes())
+    """Return the time that each file that was imported, and each folder of packages, has."""
+    return {path: found.st_mtime_ns if found else 0 for path, found in _files()}
 
 
-def _changes() -> Iterator[tuple[str, int]]:
+def _changed() -> dict[str, int]:
+    """Return when each of them was last changed, or put where it is, by the clock."""
+    return {path: found.st_ctime_ns if found else 0 for path, found in _files()}
+
+
+def _files() -> Iterator[tuple[str, os.stat_result | None]]:
     folders = (path for path in sys.path if path.endswith("-packages"))
     files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
     for path in (*folders, *files):
         if path:
             try:
-                yield path, os.stat(path).st_mtime_ns  # noqa: PTH116 - a thousand in each call
+                yield path, os.stat(path)  # noqa: PTH116 - a thousand in each call
             except OSError:
-                yield path, 0
+                yield path, None
 
 
 if __name__ == "__main__":

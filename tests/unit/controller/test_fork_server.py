@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from controller.errors import PolicyFailedError
 from controller.fork_server import client
 from controller.fork_server.children import Child, started
-from controller.fork_server.client import ForkServer, ForkServerError
+from controller.fork_server.client import ForkServer, ForkServerError, ForkServerLateError
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from tests.round_inputs import some_inputs
 
@@ -209,10 +211,137 @@ def test_a_server_that_hangs_is_replaced(
         server.fork(FORKED, time.monotonic() + 0.01)
     assert server.pid == before  # it had no time
     monkeypatch.setattr(client, "_FORK_S", 0.01)
+    monkeypatch.setattr(client, "_ONE_FORK_S", 0.01)
 
     assert ask(forked(server), "parent") == str(server.pid) != str(before)
 
     assert not lives(before)
+
+
+def test_a_server_that_hangs_is_replaced_by_short_calls_too(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked(server)
+    before = server.pid
+    assert before is not None
+    os.kill(before, signal.SIGSTOP)
+    monkeypatch.setattr(client, "_FORK_S", 0.2)
+    monkeypatch.setattr(client, "_ONE_FORK_S", 0.05)
+
+    def forks() -> bool:
+        with contextlib.suppress(ForkServerLateError):
+            return ask(server.fork(FORKED, time.monotonic() + 0.1), "parent") != str(before)
+        return False
+
+    assert until(forks)
+    assert not lives(before)
+
+
+WAITING = """
+import os, time
+while not os.path.exists({!r}):
+    time.sleep(0.01)
+"""
+
+
+def test_a_call_that_is_over_soon_leaves_a_server_that_imports_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(client, "_FORK_S", 0.01)
+    flag = tmp_path / "flag"
+    (tmp_path / "of_a_site.py").write_text(WAITING.format(str(flag)))
+    server = ForkServer(["of_a_site", FORKED])
+    server.warm_up()
+    before = server.pid
+
+    for _ in range(3):
+        with pytest.raises(ForkServerLateError, match="in time"):
+            server.fork(FORKED, time.monotonic() + 0.05)
+    flag.touch()
+
+    assert ask(forked(server), "parent") == str(before)
+    server.close()
+
+
+def test_a_child_is_killed_at_once_while_another_thread_waits_for_its_end(
+    server: ForkServer,
+) -> None:
+    child = forked(server)
+    stopped = server.pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    closing = threading.Thread(target=child.close)
+    closing.start()
+    assert until(lambda: not lives(child.pid))
+
+    child.kill()
+
+    waited_for = closing.is_alive()
+    os.kill(stopped, signal.SIGCONT)
+    closing.join()
+    assert waited_for
+    assert child.close() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("line", "status"), [("hang", -signal.SIGKILL), ("die 7", 7)])
+def test_what_has_the_id_of_a_child_of_a_dead_server_is_not_killed(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch, line: str, status: int
+) -> None:
+    child = forked(server)
+    before = server.pid
+    assert before is not None
+    child.stdin.write(line.encode() + b"\n")
+    if status == 7:
+        assert until(lambda: child.poll() == 7)
+    os.kill(before, signal.SIGKILL)
+    assert until(lambda: server.pid is None)
+    killed: list[int] = []
+    monkeypatch.setattr(client, "kill_group", killed.append)
+
+    child.kill()
+
+    assert child.close() == status
+    assert killed == []
+
+
+def test_a_call_without_descriptors_leaves_none_open(
+    server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked(server)
+    pipes = [os.pipe()]  # for the first of two
+    before = len([*Path("/proc/self/fd").iterdir()])
+
+    def pipe() -> tuple[int, int]:
+        if not pipes:
+            raise OSError(errno.EMFILE, "as a process without room")
+        return pipes.pop()
+
+    monkeypatch.setattr(os, "pipe", pipe)
+    with pytest.raises(OSError, match="without room"):
+        forked(server)
+
+    assert len([*Path("/proc/self/fd").iterdir()]) == before - 2
+
+
+def test_a_server_whose_files_changed_during_its_imports_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    flag = tmp_path / "flag"
+    (tmp_path / "of_a_site.py").write_text(f"""
+import os
+if not os.path.exists({str(flag)!r}):
+    open({str(flag)!r}, "w").close()
+    with open(__file__, "a") as file:
+        file.write("# another version")
+""")
+    server = ForkServer([FORKED, "of_a_site"])
+    server.warm_up()
+    before = server.pid
+
+    assert ask(forked(server), "parent") == str(server.pid) != str(before)
+    server.close()
 
 
 def test_a_server_whose_files_changed_is_replaced_and_its_children_live_on(
