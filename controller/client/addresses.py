@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,21 +30,26 @@ class Addresses(httpx.BaseTransport):
         self._urls = [httpx.URL(url) for url in urls]
         self._transport = transport
         self._at = 0
+        self._moving_on = threading.Lock()
         self._faults: dict[int, str] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a call. Raises the last address's error if none can be connected to."""
+        first = self._at
         for left in range(len(self._urls) - 1, -1, -1):
-            self._direct(request, left)
+            at = (first - 1 - left) % len(self._urls)
+            self._direct(request, at, left)
             try:
                 response = self._transport.handle_request(request)
             except httpx.TransportError as error:
-                self._faults[self._at] = str(error) or type(error).__name__
-                self._at = (self._at + 1) % len(self._urls)
+                self._faults[at] = str(error) or type(error).__name__
+                with self._moving_on:
+                    if self._at == at:  # or another thread has moved on
+                        self._at = (at + 1) % len(self._urls)
                 if left == 0 or not was_not_sent(error):
                     raise
             else:
-                self._faults.pop(self._at, None)
+                self._faults.pop(at, None)
                 return response
         raise AssertionError  # pragma: no cover - the last address returns or raises
 
@@ -60,18 +66,20 @@ class Addresses(httpx.BaseTransport):
         """Let go of the connections."""
         self._transport.close()
 
-    def _direct(self, request: httpx.Request, left: int) -> None:
+    def _direct(self, request: httpx.Request, at: int, left: int) -> None:
         """Give a request the address in turn, which the client made for the first."""
         if len(self._urls) == 1:
             return
-        first, to = self._urls[0], self._urls[self._at]
+        first, to = self._urls[0], self._urls[at]
         path = request.extensions.setdefault("path_below", _below(first, request.url))
         request.url = to.copy_with(raw_path=to.raw_path.rstrip(b"/") + path)
         request.headers["Host"] = to.netloc.decode("ascii")
-        timeout = request.extensions.get("timeout") or {}
-        if left:
-            shortest = min(_CONNECT_S, timeout.get("connect") or _CONNECT_S)
-            request.extensions = {**request.extensions, "timeout": timeout | {"connect": shortest}}
+        given = request.extensions.setdefault(
+            "timeout_given", request.extensions.get("timeout") or {}
+        )
+        shortest = min(_CONNECT_S, given.get("connect") or _CONNECT_S)
+        timeout = given | {"connect": shortest} if left else given
+        request.extensions = {**request.extensions, "timeout": timeout}
 
 
 def was_not_sent(error: httpx.TransportError) -> bool:

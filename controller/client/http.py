@@ -151,6 +151,11 @@ class Client:
         path = f"rounds/{number}/replay"
         return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
 
+    def replay_plan(self, id: str) -> Json:  # noqa: A002
+        """Decide a stored plan again, which may take as long as the plan did."""
+        path = f"plans/{id}/replay"
+        return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
+
     def game(self, number: int, steps: int) -> Json:
         """Return a stored round step by step; it is computed again, as for a replay."""
         path = f"rounds/{number}/game"

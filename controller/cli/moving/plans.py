@@ -184,7 +184,7 @@ def cancel(session: Session, plan: IdArgument) -> None:
 @with_session
 def replay(session: Session, plan: IdArgument) -> None:
     """Decide a stored plan again and compare bit for bit."""
-    found = session.api.post(f"plans/{find(session, plan)['id']}/replay", {})
+    found = session.api.replay_plan(find(session, plan)["id"])
     if not found["identical"]:
         if session.json:
             print_json(found)

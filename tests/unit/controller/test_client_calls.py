@@ -159,6 +159,18 @@ def test_a_change_that_may_not_be_repeated_is_told_at_once() -> None:
     assert len(wire.sent) == 1
 
 
+@pytest.mark.parametrize("call", ["replay", "replay_plan"])
+def test_a_replay_has_ten_minutes_and_is_sent_once(call: str) -> None:
+    wire = Wire(httpx.ReadTimeout("timed out"))
+
+    with pytest.raises(ApiUnreachableError):
+        getattr(wire.api, call)("1")
+
+    assert len(wire.sent) == 1
+    assert wire.sent[0].extensions["timeout"]["read"] > 600
+    assert "Idempotency-Key" not in wire.sent[0].headers
+
+
 @pytest.mark.parametrize("retry_after", [None, "3600", "Wed, 21 Oct 2026 07:28:00 GMT"])
 def test_who_says_no_time_or_a_long_one_is_not_waited_for(retry_after: str | None) -> None:
     wire = Wire(busy(429, retry_after), httpx.Response(200, json={}))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from controller.calling.credentials import find_connection
@@ -148,3 +151,45 @@ def test_a_login_goes_to_the_addresses_that_gave_it_and_to_no_further_one(tmp_pa
 
     assert [token(url) for url in ("http://a", "http://b,http://a", None)] == ["secret"] * 3
     assert token("http://a,http://evil") is None
+
+
+def test_the_last_address_has_the_time_to_connect_that_was_given() -> None:
+    given: list[float] = []
+
+    def hangs(request: httpx.Request) -> httpx.Response:
+        given.append(request.extensions["timeout"]["connect"])
+        raise httpx.ConnectTimeout("timed out")
+
+    urls = ("http://a", "http://b", "http://c")
+    connection = Connection(url=urls[0], others=urls[1:], token="secret")
+    api = Client(connection, timeout_s=9.0, retry_after_s=(), transport=httpx.MockTransport(hangs))
+    with pytest.raises(ApiUnreachableError):
+        api.get("vms/1")
+
+    assert given == [0.3, 0.3, 9.0]
+
+
+def test_two_calls_that_fail_at_one_address_both_go_to_the_next() -> None:
+    called: list[str] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        called.append(request.url.host)
+        if request.url.host == "b":
+            return httpx.Response(200, json=VM)
+        if called.count("a") <= 2:
+            both.wait()
+        raise httpx.ConnectError("refused")
+
+    urls = ("http://a", "http://b")
+    several = addresses.Addresses(urls, httpx.MockTransport(answer))
+
+    def call() -> int:
+        return several.handle_request(httpx.Request("GET", "http://a/v1/vms/1")).status_code
+
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(call) for _ in range(2)]
+    assert [each.result() for each in calls] == [200, 200]
+
+    assert call() == 200
+    assert called == ["a", "a", "b", "b", "b"]

@@ -614,6 +614,20 @@ def test_a_replay_that_differs_is_status_1(api: HttpApi, fuga: Fuga) -> None:
     assert "placed: 4, now 3" in ended.err
 
 
+def test_a_plan_is_replayed_by_a_call_that_is_not_made_twice(api: HttpApi, fuga: Fuga) -> None:
+    plan = "0193a333-0000-7000-8000-000000000004"
+    api.on("GET", f"/v1/plans/{plan}", {"id": plan})
+    answer = {"plan": plan, "identical": True, "seconds": 0.1}
+    api.on("POST", f"/v1/plans/{plan}/replay", answer)
+
+    ended = fuga("plan", "replay", plan)
+
+    assert ended.status == 0
+    assert f"plan {plan}: identical" in ended.out
+    (replayed,) = api.calls("POST", f"/v1/plans/{plan}/replay")
+    assert "Idempotency-Key" not in replayed.headers
+
+
 def a_step(kind: str, **more: object) -> dict[str, object]:
     nothing = dict.fromkeys(("game", "host", "how", "players", "vms", "moves"))
     measures = {"fairness": -0.25, "skewness": 0.125, "fair_distance": 0.5}
