@@ -19,6 +19,7 @@ import structlog
 
 from controller.errors import ControllerError
 from controller.fork_server.children import Child, StartChild, started
+from controller.fork_server.client import ForkServerLateError
 from registry import ClaimLostError, NotFoundError, Registry, RegistryError
 from registry.operating import WhatIfEvent, WhatIfState
 
@@ -30,6 +31,9 @@ _READING: Final = 0.05
 _TIMES_LONGER: Final = 4
 _LOOK_EVERY_S: Final = 0.25
 _TELL_EVERY_S: Final = 1.0
+#: For one attempt to start a child: less than `WhatIfs.close` waits, and than a what-if may be
+#: silent; more than a starved machine takes to fork.
+_START_S: Final = 4.0
 #: How long the register center may be away before nobody knows that it is carried.
 _SILENT_S: Final = 15.0
 _MOST_ANSWER: Final = 8 << 20
@@ -148,15 +152,17 @@ class WhatIfs:
         # A child of low priority on a busy machine gets a part of the time; one that hangs, none.
         deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
         part = 0.0
-        with self._running(job, deadline) as child:
+        with self._running(job, deadline, lambda: heard.tell(progress(0.0))) as child:
             rest = b""
             while True:
                 heard.tell(progress(part))
                 if select.select([child.stdout], [], [], _LOOK_EVERY_S)[0]:
                     read = os.read(child.stdout.fileno(), 1 << 16)
                     if not read:
+                        status = child.close()
+                        heard.tell(progress(part))  # it may be that the API ends, and its children
                         raise WhatIfFailedError(
-                            f"its process ended with status {child.close()} and without an answer"
+                            f"its process ended with status {status} and without an answer"
                         )
                     *lines, rest = (rest + read).split(b"\n")
                     if len(rest) > _MOST_ANSWER:
@@ -172,12 +178,11 @@ class WhatIfs:
                 self._check_bounds(child.pid, deadline)
 
     @contextmanager
-    def _running(self, job: Mapping[str, Any], deadline: float) -> Iterator[Child]:
+    def _running(
+        self, job: Mapping[str, Any], deadline: float, tell: Callable[[], object]
+    ) -> Iterator[Child]:
         """Start a child with its job; it is gone, with all that it started, at the end."""
-        try:
-            child = self._start_child(CHILD, deadline)
-        except OSError as error:
-            raise WhatIfFailedError(f"its process was not started: {error}") from error
+        child = self._started(deadline, tell)
         try:
             with contextlib.suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
@@ -186,6 +191,16 @@ class WhatIfs:
             yield child
         finally:
             child.close()
+
+    def _started(self, deadline: float, tell: Callable[[], object]) -> Child:
+        while True:
+            try:
+                return self._start_child(CHILD, min(deadline, time.monotonic() + _START_S))
+            except OSError as error:
+                tell()
+                if not isinstance(error, ForkServerLateError) or time.monotonic() > deadline:
+                    raise WhatIfFailedError(f"its process was not started: {error}") from error
+                self._closing.wait(_LOOK_EVERY_S)
 
     def _check_bounds(self, pid: int, deadline: float) -> None:
         if time.monotonic() > deadline:
