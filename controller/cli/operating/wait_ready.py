@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,6 +34,10 @@ _MODULES: Final = (
 _IMPORT_S: Final = 120.0
 #: Ends of one unit after which systemd's next start will not differ.
 _STARTS: Final = 3
+#: Units of processes that answer /readyz; a backup that failed ends no wait.
+_UNITS: Final = tuple(
+    f"fuga-{name}.service" for name in ("api*", "control*", "monitor*", "worker@*")
+)
 _LOGS: Final = "systemctl status 'fuga-*'; journalctl -u fuga-api -n 20 (or the unit's name)"
 
 
@@ -54,13 +61,14 @@ def wait_ready(
 ) -> None:
     """Wait until processes answer /readyz with 200, and end at once if one cannot start.
 
-    While nothing listens at an address it looks, on this machine, at settings, imports, the
+    While nothing listens at an address of this machine it looks at settings, imports, the
     database's schema and systemd's units, and ends with what it found.
     """
     ends_at = time.monotonic() + timeout
     context = ssl.create_default_context(cafile=session.connection.ca)
     ready = []
-    for url in urls or list(session.connection.urls):
+    named = ",".join(urls or session.connection.urls).split(",")
+    for url in dict.fromkeys(each.strip() for each in named if each.strip()):
         _wait(url, context, ends_at, refused_for, session.say)
         session.say(f"{url} is ready")
         ready.append({"name": url, "ready": True})
@@ -84,20 +92,18 @@ def _wait(
 ) -> None:
     last = _ask(url, context)
     silent_from, judged, said = time.monotonic(), False, ""
+    here = _is_here(url)
     while not last.ready:
         if last.heard:
             silent_from = time.monotonic()
-        elif not judged:
-            judged = True
-            if reason := next(_reasons(), None):
-                raise CliError(f"{url}: {last.message}; {reason}")
-        elif reason := crashed_unit():
+        elif here and (reason := next(_of_crashes() if judged else _reasons(ends_at), None)):
             raise CliError(f"{url}: {last.message}; {reason}")
         elif time.monotonic() - silent_from >= refused_for:
             raise CliError(
                 f"{url}: {last.message} for {refused_for:g} s: its process was not started, or"
                 f" ends before it listens: {_LOGS}"
             )
+        judged = judged or not last.heard
         if time.monotonic() >= ends_at:
             raise WaitExpiredError(f"{url} is not ready: {last.message}; see {_LOGS}")
         if last.message != said:
@@ -135,23 +141,41 @@ def _lacking(body: bytes) -> str | None:
         return None
 
 
-def _reasons() -> Iterator[str]:
+def _is_here(url: str) -> bool:
+    """Return whether an address is of this machine: settings and units here are not another's."""
+    try:
+        found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
+    except (OSError, ValueError):
+        return False
+    for family, kind, protocol, _, address in found:
+        with suppress(OSError), socket.socket(family, kind, protocol) as own:
+            own.bind(address)  # only an address of this machine can be bound
+            return True
+    return False
+
+
+def _reasons(ends_at: float) -> Iterator[str]:
     """Yield why no process of this release starts on this machine, the most basic first."""
-    yield from _of_imports()
+    from registry import RegistryUnavailableError  # noqa: PLC0415 - slow; `--help` needs none
+
+    yield from _of_imports(ends_at)
     yield from _of_settings()
-    yield from _of_schema()
-    if reason := crashed_unit():
-        yield reason
+    with suppress(RegistryUnavailableError):
+        yield from _of_schema()
+    yield from _of_crashes()
 
 
-def _of_imports() -> Iterator[str]:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", f"import {_MODULES}"],
-        capture_output=True,
-        text=True,
-        timeout=_IMPORT_S,
-        check=False,
-    )
+def _of_imports(ends_at: float) -> Iterator[str]:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", f"import {_MODULES}"],
+            capture_output=True,
+            text=True,
+            timeout=min(_IMPORT_S, max(0.0, ends_at - time.monotonic())),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return  # a busy machine: nothing is known
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
         yield f"its modules cannot be imported: {last[0]}; install the release again"
@@ -183,7 +207,7 @@ def _of_schema() -> Iterator[str]:
         finally:
             registry.close()
     except RegistryUnavailableError:
-        return  # no database yet: processes go on trying
+        raise
     except RegistryError as error:
         yield str(error)
     except Exception as error:  # a schema of two heads raises what Alembic has
@@ -191,11 +215,24 @@ def _of_schema() -> Iterator[str]:
             yield f"the release's schema is damaged: {error}; install the release again"
 
 
+def _of_crashes() -> Iterator[str]:
+    """Yield which unit goes on ending, unless its database is away: then units go on trying."""
+    from registry import RegistryUnavailableError  # noqa: PLC0415
+
+    if (crashed := crashed_unit()) is None:
+        return
+    try:
+        yield from _of_schema()
+    except RegistryUnavailableError:
+        return
+    yield crashed
+
+
 def crashed_unit() -> str | None:
     """Return which unit of fuga's systemd starts again and again, with its last words."""
     if shutil.which("systemctl") is None:
         return None
-    shown = _said_by("systemctl", "show", "fuga-*", "-p", "Id,SubState,NRestarts")
+    shown = _said_by("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")
     for block in shown.split("\n\n"):
         unit = dict(line.partition("=")[::2] for line in block.splitlines())
         restarts = unit.get("NRestarts", "0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +82,15 @@ def of_an_import(_: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wait_ready, "_MODULES", "controller.rest.nowhere")
 
 
-def of_a_unit(folder: Path, patch: pytest.MonkeyPatch) -> None:
+def of_a_unit(folder: Path, patch: pytest.MonkeyPatch, name: str = "fuga-api.service") -> None:
     """Stand in for systemd: a unit of three starts, the last words of which are known."""
-    for name, says in (
-        ("systemctl", "Id=fuga-api.service\\nSubState=auto-restart\\nNRestarts=3\\n"),
-        ("journalctl", "fuga: it has no port\\n"),
+    shown = f"Id={name}\\nSubState=auto-restart\\nNRestarts=3\\n"
+    for program, says in (
+        ("systemctl", f"for each; do case {name} in $each) printf '{shown}' ;; esac; done"),
+        ("journalctl", "echo fuga: it has no port"),
     ):
-        (folder / name).write_text(f"#!/bin/sh\nprintf '{says}'\n")
-        (folder / name).chmod(0o755)
+        (folder / program).write_text(f"#!/bin/sh\n{says}\n")
+        (folder / program).chmod(0o755)
     patch.setenv("PATH", str(folder), prepend=":")
 
 
@@ -132,5 +134,69 @@ def test_where_nothing_is_found_wrong_a_silent_address_ends_the_wait_with_where_
     assert "journalctl -u fuga-api" in ended.err
 
 
+def of_a_backup(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    of_a_unit(folder, patch, "fuga-backup.service")
+
+
+def of_a_unit_without_its_database(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    of_a_unit(folder, patch)
+    at = f"127.0.0.1:{a_quiet_port()}"
+    patch.setenv("FUGA_DATABASE_URL", f"postgresql://fuga@{at}/fuga?connect_timeout=2")
+
+
+def of_imports_that_take_long(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(wait_ready, "_MODULES", "time; time.sleep(600)")
+    patch.setattr(wait_ready, "_IMPORT_S", 0.2)
+
+
+@pytest.mark.parametrize(
+    "unrelated", [of_a_backup, of_a_unit_without_its_database, of_imports_that_take_long]
+)
+def test_what_says_nothing_about_processes_ends_no_wait(
+    fuga: Fuga,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unrelated: Any,
+) -> None:
+    monkeypatch.setattr(wait_ready, "_MODULES", "sys")
+    unrelated(tmp_path, monkeypatch)
+
+    ended = fuga("wait-ready", refused(), "--refused-for", "0.1")
+
+    assert (ended.status, "nothing listens there for 0.1 s" in ended.err) == (1, True), ended.err
+
+
+def test_nothing_of_this_machine_is_judged_for_an_address_of_another(
+    fuga: Fuga,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_a_unit(tmp_path, monkeypatch)
+    monkeypatch.setenv("FUGA_SLOT_LENGTH_S", "never")
+    silent = wait_ready._Answer(False, False, "nothing listens there")
+    monkeypatch.setattr(wait_ready, "_ask", lambda *_: silent)
+
+    ended = fuga("wait-ready", "http://192.0.2.1:8732", "--refused-for", "0.1")
+
+    assert (ended.status, "nothing listens there for 0.1 s" in ended.err) == (1, True), ended.err
+    assert wait_ready._is_here("http://localhost:8732")
+    assert wait_ready._is_here("https://[::]:8732") or wait_ready._is_here("https://0.0.0.0")
+
+
+def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    api.on("GET", "/readyz", {"status": "ok"})
+    both = (api.url, api.url.replace("127.0.0.1", "localhost"))
+
+    ended = fuga("wait-ready", ",".join(both), "--timeout", "9", "-o", "json")
+
+    assert (ended.status, ended.out.count('"ready": true')) == (0, 2), ended.err
+
+
 def test_everything_that_processes_import_is_there() -> None:
-    assert list(wait_ready._of_imports()) == []
+    assert list(wait_ready._of_imports(time.monotonic() + 600)) == []
+
+
+def test_imports_take_no_longer_than_the_wait() -> None:
+    began = time.monotonic()
+
+    assert list(wait_ready._of_imports(began - 1)) == []
