@@ -47,6 +47,8 @@ _GATHER: Final = 0.05
 _GATHER_AT_MOST_S: Final = 0.3
 #: Many times the interval: a database that is slow for a moment is no failure.
 _FOLLOWED_WITHIN_S: Final = 30.0
+#: Less than the hour between two looks, and what 12,500 hosts take that do not answer.
+_CERTIFICATES_WITHIN_S: Final = 3000.0
 
 
 class Monitor:
@@ -105,7 +107,8 @@ class Monitor:
             server_of_host(each.host.name, each.host.uri, each.way.folder)
             for each in list(self._watches.values())
         )
-        yield from ends_of_servers(each for each in servers if each is not None)
+        known = (each for each in servers if each is not None)
+        yield from ends_of_servers(known, _CERTIFICATES_WITHIN_S)
 
     def run(self, stop: threading.Event) -> None:
         """Watch until ``stop`` is set."""

@@ -8,10 +8,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -34,6 +35,8 @@ _POSTGRES_PORT: Final = 5432
 _REDIS_PORT: Final = 6379
 _TIMEOUT_S: Final = 3.0
 _EVERY_S: Final = 3600.0
+#: Before the first look: a monitor has read by then which hosts it watches.
+_FIRST_S: Final = 60.0
 _AT_ONCE: Final = 16
 #: PostgreSQL's SSLRequest: its length and its code.
 _SSL_REQUEST: Final = struct.pack("!II", 8, 80877103)
@@ -157,6 +160,7 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
 
     It is not verified: who connects in earnest does that, and one that has ended must be read.
     """
+    ends_at = time.monotonic() + _TIMEOUT_S
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -164,17 +168,42 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
         with suppress(OSError, ValueError):  # another finding says what is wrong with them
             context.load_cert_chain(server.certificate, server.key)
     try:
-        with socket.create_connection((server.host, server.port), _TIMEOUT_S) as plain:
+        with _connected(server, ends_at) as plain:
             if server.postgres:
                 plain.sendall(_SSL_REQUEST)
                 if plain.recv(1) != b"S":
                     return None
+                plain.settimeout(_left_s(ends_at))
             with context.wrap_socket(plain, server_hostname=server.host) as shown:
                 der = shown.getpeercert(binary_form=True) or b""
-        ends_at = x509.load_der_x509_certificate(der).not_valid_after_utc
+        end = x509.load_der_x509_certificate(der).not_valid_after_utc
     except (OSError, ValueError) as error:
         return CertificateEnd(of=server.of, at=server.at, problem=str(error))
-    return CertificateEnd(of=server.of, at=server.at, ends_at=ends_at)
+    return CertificateEnd(of=server.of, at=server.at, ends_at=end)
+
+
+def _connected(server: TlsServer, ends_at: float) -> socket.socket:
+    """Connect to the first address of a server that answers, all within the time."""
+    found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+    for number, (family, kind, protocol, _, address) in enumerate(found, 1):
+        plain = socket.socket(family, kind, protocol)
+        try:
+            plain.settimeout(_left_s(ends_at) / (len(found) - number + 1))
+            plain.connect(address)
+            plain.settimeout(_left_s(ends_at))
+        except OSError:
+            plain.close()
+            if number == len(found):
+                raise
+        else:
+            return plain
+    raise OSError(f"{server.host} has no address")
+
+
+def _left_s(ends_at: float) -> float:
+    if (left_s := ends_at - time.monotonic()) <= 0:
+        raise TimeoutError("timed out")
+    return left_s
 
 
 def ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
@@ -199,12 +228,30 @@ def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
             yield CertificateEnd(of=of, at=name, problem=str(error))
 
 
-def ends_of_servers(servers: Iterable[TlsServer]) -> Iterator[CertificateEnd]:
-    """Yield the ends of many servers' certificates, some of which may not answer."""
-    with ThreadPoolExecutor(_AT_ONCE, "certificates") as pool:
-        for found in pool.map(end_of_server, servers):
-            if found is not None:
-                yield found
+def ends_of_servers(servers: Iterable[TlsServer], within_s: float) -> Iterator[CertificateEnd]:
+    """Yield the ends of many servers' certificates, in any order, within a time.
+
+    None waits in the pool: the end of the process would wait for it.
+    """
+    ends_at = time.monotonic() + within_s
+    rest = iter(servers)
+    looks: dict[Future[CertificateEnd | None], TlsServer] = {}
+    pool = ThreadPoolExecutor(_AT_ONCE, "certificates")
+    try:
+        while (left_s := ends_at - time.monotonic()) > 0:
+            for server in islice(rest, _AT_ONCE - len(looks)):
+                looks[pool.submit(end_of_server, server)] = server
+            done, _ = wait(looks, left_s, FIRST_COMPLETED)
+            if not done:
+                break
+            for each in done:
+                del looks[each]
+                if (found := each.result()) is not None:
+                    yield found
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    for server in (*looks.values(), *rest):
+        yield CertificateEnd(of=server.of, at=server.at, problem="no answer in time")
 
 
 class CertificateWatch:
@@ -254,12 +301,14 @@ class CertificateWatch:
 
     def run(self, over: threading.Event) -> None:
         """Look every hour until it is over."""
-        while not over.is_set():
+        wait_s = _FIRST_S
+        while not over.wait(wait_s):
+            wait_s = _EVERY_S
             try:
                 self.look()
             except Exception:
-                log.exception("certificates_not_read")
-            over.wait(_EVERY_S)
+                if not over.is_set():  # a process that ends takes no more threads
+                    log.exception("certificates_not_read")
 
     def _left_until(self, ends_at: datetime) -> Callable[[], float]:
         end = ends_at.timestamp()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _HTTPS_PORT: Final = 443
 _NAMED: Final = 10
+#: A site of thousands of hosts that are silent keeps nobody waiting longer; monitors see them.
+_WITHIN_S: Final = 30.0
 
 
 def credential_findings(store: HostCredentials, now: datetime) -> Iterator[Finding]:
@@ -51,12 +53,12 @@ def certificate_findings(
     session: Session, settings: ControllerSettings, now: datetime
 ) -> Iterator[Finding]:
     """Check when certificates end: of the settings' files, of their servers, and of hosts."""
-    from service.certificates import end_of_server, ends_by_settings  # noqa: PLC0415
+    from service.certificates import ends_by_settings, ends_of_servers  # noqa: PLC0415
 
     for found in ends_by_settings(settings):
         yield _finding(found, now)
-    if (api := _api(session)) is not None and (shown := end_of_server(api)) is not None:
-        yield _finding(shown, now)
+    for found in ends_of_servers(_apis(session), _WITHIN_S):
+        yield _finding(found, now)
     yield from _hosts(session, settings, now)
 
 
@@ -69,14 +71,14 @@ def _finding(found: CertificateEnd, now: datetime) -> Finding:
     return Finding(about, not found.ends_soon(now), f"{found.at}: ends at {clock(found.ends_at)}")
 
 
-def _api(session: Session) -> TlsServer | None:
+def _apis(session: Session) -> Iterator[TlsServer]:
     from service.certificates import TlsServer  # noqa: PLC0415
 
-    parts = urlsplit(session.connection.url)
-    if parts.scheme != "https" or not parts.hostname:
-        return None
-    # The file may have been renewed without a reload.
-    return TlsServer(of="API (as served)", host=parts.hostname, port=parts.port or _HTTPS_PORT)
+    for parts in map(urlsplit, session.connection.urls):
+        if parts.scheme == "https" and parts.hostname:
+            # The file may have been renewed without a reload.
+            port = parts.port or _HTTPS_PORT
+            yield TlsServer(of="API (as served)", host=parts.hostname, port=port)
 
 
 def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Iterator[Finding]:
@@ -96,7 +98,7 @@ def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Ite
         for each in hosts
         if each["admin"] != "retired"
     ]
-    found = list(ends_of_servers(each for each in servers if each is not None))
+    found = list(ends_of_servers((each for each in servers if each is not None), _WITHIN_S))
     for each in found:
         if each.ends_soon(now):
             yield _finding(each, now)

@@ -6,18 +6,23 @@ import shutil
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from controller.cli.operating.doctor_certificates import certificate_findings
+from controller.client.connection import Connection
 from controller.settings import ControllerSettings
 from registry.hosts import HostCredentials
-from service import ProcessMetrics
+from service import ProcessMetrics, certificates
 from service.certificates import (
     CertificateEnd,
     CertificateWatch,
@@ -173,7 +178,8 @@ def test_hosts_credentials_and_what_their_libvirt_shows_are_looked_at(
                 ("ssh", "qemu+ssh://root@127.0.0.1/system"),
             )
         ]
-        found = list(ends_of_servers(each for each in servers if each is not None))
+        known = (each for each in servers if each is not None)
+        found = sorted(ends_of_servers(known, 60), key=lambda each: each.of)
 
     assert [(each.of, days_left(each)) for each in found] == [("host a", 19), ("host off", None)]
     assert [(each.of, days_left(each)) for each in ends_of_credentials(store)] == [
@@ -209,3 +215,88 @@ def test_metrics_have_the_first_end_of_all_hosts_and_keep_what_a_silent_server_s
     del shown["host b"]
     watch.look()
     assert series() == {"hosts": 400, "database": 300}
+
+
+def test_a_look_at_thousands_of_silent_hosts_ends_in_time_and_leaves_none_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over, looked = threading.Event(), []
+
+    def silent(server: TlsServer) -> None:
+        looked.append(server)
+        over.wait(60)
+
+    monkeypatch.setattr(certificates, "end_of_server", silent)
+    hosts = [TlsServer(of=f"host {each}", host="192.0.2.1", port=1) for each in range(2000)]
+    try:
+        found = list(ends_of_servers(hosts, 0.2))
+    finally:
+        over.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("certificates"):
+            thread.join(60)
+
+    assert {each.of for each in found} == {each.of for each in hosts}
+    assert {each.problem for each in found} == {"no answer in time"}
+    assert len(looked) == certificates._AT_ONCE
+
+
+def test_the_time_of_a_server_counts_from_its_connection_to_the_end_of_the_handshake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: passed[0], time=time.time)
+    monkeypatch.setattr(certificates, "time", clock)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def slow() -> None:
+        plain, _ = listener.accept()
+        plain.recv(64)
+        passed[0] = certificates._TIMEOUT_S + 1
+        plain.sendall(b"S")
+        with plain, suppress(OSError):
+            assert plain.recv(64) == b"", "a handshake began after the time was over"
+
+    thread = threading.Thread(target=slow, daemon=True)
+    thread.start()
+    port = listener.getsockname()[1]
+    with listener:
+        found = end_of_server(TlsServer(of="x", host="127.0.0.1", port=port, postgres=True))
+        thread.join(60)
+
+    assert found == CertificateEnd(of="x", at=f"127.0.0.1:{port}", problem="timed out")
+
+
+def test_the_first_look_waits_until_a_monitor_knows_its_hosts() -> None:
+    did: list[Any] = []
+
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            did.append(timeout)
+            return len(did) > 2
+
+        def is_set(self) -> bool:
+            return len(did) > 2
+
+    def look() -> Iterator[CertificateEnd]:
+        did.append("look")
+        yield from ()
+
+    CertificateWatch(look, ProcessMetrics("monitor")).run(Over())
+
+    assert did == [60.0, "look", 3600.0]
+
+
+def test_doctor_looks_at_each_address_of_the_api(ours: Authority) -> None:
+    with tls_server(ours) as one, tls_server(ours) as other:
+        urls = [f"https://127.0.0.1:{port}" for port in (one, other)]
+        session: Any = SimpleNamespace(
+            connection=Connection(url=urls[0], others=(urls[1],), token=None),
+            api=SimpleNamespace(items=lambda _: []),
+        )
+        findings = list(certificate_findings(session, ControllerSettings(), datetime.now(UTC)))
+
+    served = [each.message for each in findings if each.about == "certificate of API (as served)"]
+    assert sorted(each.partition(": ")[0] for each in served) == sorted(
+        url.removeprefix("https://") for url in urls
+    )
