@@ -1,9 +1,10 @@
 """The process that imports what children need and forks one for each call.
 
 It runs nothing of what it imported, holds no secret and has one thread. It ends when its
-client has closed the control socket and all children are gone; each child ends when the client
-closes its line. Both happen when the client is killed. At SIGTERM it kills its children and ends,
-and the kernel kills them when this process dies in another way.
+client has closed the control socket and all children are gone. It kills a child when the client
+shuts the line of that; when the client was killed, the child has a few seconds to end by itself,
+as its standard input has ended. At SIGTERM it kills its children and ends, and the kernel kills
+them when this process dies in another way.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import ctypes
 import errno
 import gc
+import math
 import os
 import select
 import signal
@@ -29,6 +31,8 @@ from typing import Final, NoReturn
 from controller.fork_server.messages import DESCRIPTORS, MESSAGE, MOST_NAME, Said, status_of
 
 _PR_SET_PDEATHSIG: Final = 1
+#: For a child whose client was killed to remove its files.
+_OWN_END_S: Final = 5.0
 
 
 def main() -> None:
@@ -51,6 +55,7 @@ class _Forked:
     line: socket.socket
     wanted: bool = True  #: until the client closes the line
     over: bool = False
+    killed_at: float = math.inf  #: when it has not ended by itself
 
 
 class Server:
@@ -80,16 +85,24 @@ class Server:
 
     def _serve_all(self) -> None:
         while self._client is not None or self._children:
-            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            ready = dict(self._poll.poll(self._patience_ms()))
             for child in [*self._children]:
                 if child.ended in ready:
                     self._end(child)
-                if child.wanted and child.line.fileno() in ready:
-                    self._abandon(child)
+                if child.wanted and (events := ready.get(child.line.fileno())):
+                    self._abandon(child, client_died=bool(events & select.POLLHUP))
+                if time.monotonic() >= child.killed_at:
+                    child.killed_at = math.inf
+                    self._kill(child)
                 if child.over and not child.wanted:
                     self._bury(child)
             if self._client is not None and self._client.fileno() in ready:
                 self._serve(self._client)
+
+    def _patience_ms(self) -> float | None:
+        """Return how long nothing is to be done, unless something happens."""
+        first = min((child.killed_at for child in self._children), default=math.inf)
+        return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 
     def _serve(self, client: socket.socket) -> None:
         name, descriptors, _, _ = socket.recv_fds(client, MOST_NAME, DESCRIPTORS)
@@ -192,10 +205,10 @@ class Server:
         assert found is not None  # noqa: S101 - waited for
         _say(child.line, Said.ENDED, status_of(found))
 
-    def _abandon(self, child: _Forked) -> None:
+    def _abandon(self, child: _Forked, *, client_died: bool) -> None:
         self._poll.unregister(child.line)
         child.wanted = False
-        self._kill(child)
+        child.killed_at = time.monotonic() + (_OWN_END_S if client_died else 0.0)
 
     def _kill(self, child: _Forked) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -204,6 +217,7 @@ class Server:
             os.killpg(child.pid, signal.SIGKILL)
 
     def _bury(self, child: _Forked) -> None:
+        self._kill(child)  # what it started
         os.waitpid(child.pid, 0)
         os.close(child.ended)
         child.line.close()

@@ -17,6 +17,11 @@ def main() -> None:
             case ["close"]:
                 sys.stdout.close()
                 return
+            case ["remove", path]:
+                sys.stdin.buffer.read()
+                time.sleep(0.2)
+                os.unlink(path)  # noqa: PTH108
+                return
             case ["hang"]:
                 time.sleep(600)
             case ["start"]:

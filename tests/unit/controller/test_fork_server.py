@@ -368,23 +368,28 @@ PARENT = f"""
 import sys, time
 from controller.fork_server.client import ForkServer
 server = ForkServer(["{FORKED}"])
-child = server.fork("{FORKED}", time.monotonic() + {PATIENCE_S})
-child.stdin.write(b"hang\\n")
-print(server.pid, child.pid, flush=True)
+children = [server.fork("{FORKED}", time.monotonic() + {PATIENCE_S}) for _ in range(2)]
+children[0].stdin.write(b"hang\\n")
+children[1].stdin.write(b"remove " + sys.argv[1].encode() + b"\\n")
+print(server.pid, *(child.pid for child in children), flush=True)
 time.sleep(600)
 """
 
 
-def test_server_and_children_end_when_the_parent_is_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+def test_server_and_children_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "temporary"
+    file.touch()
+    command = [sys.executable, "-c", PARENT, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pids = [int(each) for each in parent.stdout.readline().split()]
         assert all(lives(pid) for pid in pids)
 
         parent.kill()
 
-    assert len(pids) == 2
+    assert len(pids) == 3
     assert until(lambda: not any(lives(pid) for pid in pids))
+    assert not file.exists()
 
 
 def test_a_module_that_cannot_be_imported_is_an_error() -> None:
