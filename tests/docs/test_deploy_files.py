@@ -205,3 +205,85 @@ def test_the_dashboard_is_one_that_grafana_reads() -> None:
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(ids) == len(set(ids))
     assert all(panel["targets"] and panel["title"] for panel in dashboard["panels"])
+
+
+def test_a_unit_that_is_enabled_with_the_target_can_be_disabled_by_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "etc/systemd/system"
+    shutil.copytree(DEPLOY / "systemd", folder)
+
+    def wanted(*words: str) -> set[str]:
+        subprocess.run(["systemctl", f"--root={tmp_path}", *words], check=True)
+        return {each.name for each in folder.glob("fuga.target.wants/*")}
+
+    ours = {f"fuga-{each}.service" for each in ("api", "control", "monitor")}
+    workers = {"fuga-worker@1.service", "fuga-worker@2.service"}
+    if shutil.which("systemctl"):
+        assert wanted("enable", "fuga.target") == ours | workers
+        assert wanted("disable", "fuga-api.service") == ours - {"fuga-api.service"} | workers
+        assert wanted("disable", "fuga.target") == set()
+    assert "Wants=" not in (folder / "fuga.target").read_text()
+
+
+def test_the_package_has_the_role_of_its_processes_and_listens_to_nobody_without_tls(
+    tmp_path: Path,
+) -> None:
+    subprocess.run([DEPLOY / "debian" / "place-files", tmp_path], check=True)
+
+    assert tomllib.loads((tmp_path / "etc/fuga/fuga.toml").read_text())["listen"] == (
+        "127.0.0.1:8732"
+    )
+    examples = tmp_path / "usr/share/doc/fuga-controller/examples"
+    assert (examples / "run-role.sql").read_text() == (DEPLOY / "run-role.sql").read_text()
+
+
+def run_script(name: str, verb: str, root: Path) -> str:
+    """Run a script of the package with its absolute folders below another root."""
+    text = re.sub(
+        r"(?<=[ >\"])/(?=run/|etc/|var/)", f"{root}/", (DEPLOY / "debian" / name).read_text()
+    )
+    return subprocess.run(
+        ["sh", "-c", text, name, verb],
+        env={"PATH": f"{root}:/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stderr
+
+
+def test_before_files_change_all_that_runs_from_the_package_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    (tmp_path / "systemctl").write_text(
+        """#!/bin/sh
+case $* in
+  list-units*) printf '%s loaded\\n' fuga-a.service fuga-b.service fuga-c.service ;;
+  *fuga-a.service) echo '{ path=/usr/lib/fuga/bin/fuga ; argv[]=/usr/lib/fuga/bin/fuga api ; }' ;;
+  *fuga-b.service) echo '{ path=/usr/bin/fuga ; argv[]=/usr/bin/fuga db backup ; }' ;;
+  *fuga-c.service) echo '{ path=/opt/fuga/bin/fuga ; argv[]=/opt/fuga/bin/fuga api ; }' ;;
+esac
+"""
+    )
+    (tmp_path / "systemctl").chmod(0o755)
+
+    run_script("prerm", "upgrade", tmp_path)
+
+    stopped = (tmp_path / "run/fuga-controller/stopped").read_text().split()
+    assert stopped == ["fuga-a.service", "fuga-b.service"]
+
+
+@pytest.mark.parametrize("folder", ["/lib", "/usr/lib"])
+def test_a_purge_takes_the_links_of_enabled_units(folder: str, tmp_path: Path) -> None:
+    wants = tmp_path / "etc/systemd/system/fuga.target.wants"
+    wants.mkdir(parents=True)
+    (wants / "fuga-worker@3.service").symlink_to(f"{folder}/systemd/system/fuga-worker@.service")
+
+    run_script("postrm", "purge", tmp_path)
+
+    assert not wants.exists()
+
+
+def test_the_package_says_that_upgrades_of_the_schema_are_the_owners() -> None:
+    said = " ".join((DEPLOY / "debian" / "postinst").read_text().replace('" >&2', "").split())
+    said = said.replace('echo " ', "").replace('echo "', "")
+
+    assert said.count("fuga db upgrade") == 2
+    assert said.count("as the database's owner: fuga db upgrade") == 2
