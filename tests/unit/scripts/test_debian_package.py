@@ -35,7 +35,7 @@ def test_units_name_nothing_that_the_package_lacks(placed: Path) -> None:
     started = set(re.findall(r"^ExecStart=(\S+)", text, re.MULTILINE))
     read = re.findall(r"^(?:EnvironmentFile=|Environment=FUGA_CONFIG=)(/\S+)", text, re.MULTILINE)
     documents = re.findall(r"file://(/\S+)", text)
-    wanted = re.findall(r"^Wants=(fuga.*)", text, re.MULTILINE)
+    wanted = re.findall(r"^Also=(fuga.*)", text, re.MULTILINE)
 
     assert started == {"/usr/lib/fuga/bin/fuga"}
     assert "/opt/" not in text
