@@ -93,6 +93,7 @@ def report_from(fields: Mapping[str, Any]) -> HostReport:
         **{
             **fields,
             "domains": tuple(domain for domain in domains if domain is not None),
+            "interfaces": tuple((name, mac) for name, mac in fields["interfaces"]),
             "unnamed": tuple(fields["unnamed"]),
             "volumes": tuple(VolumeSeen(**volume) for volume in fields["volumes"]),
         }

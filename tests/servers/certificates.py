@@ -50,7 +50,9 @@ class Authority:
         pair = Pair(self.folder / f"{file}.pem", self.folder / f"{file}.key")
         request, extensions = self.folder / f"{file}.csr", self.folder / f"{file}.ext"
         extensions.write_text(
-            "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
+            "basicConstraints=critical,CA:FALSE\n"
+            # libvirt refuses a certificate that may not encipher keys.
+            "keyUsage=critical,digitalSignature,keyEncipherment\n"
             f"extendedKeyUsage={usage}\n{extension}\n"
         )
         subject = ("-subj", f"/CN={common_name}")

@@ -18,7 +18,6 @@ from controller.calling.settings import load_settings
 from controller.cli.extras import need_hosts
 from controller.cli.operating.doctor_register import Finding
 from controller.cli.site.host_judgement import judged
-from controller.cli.site.host_reach import reach_findings
 from controller.client.errors import ApiError, ProblemError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, field, print_json, print_table
@@ -115,6 +114,8 @@ def _looked_at(
     folder: Path,
     deadline_s: float,
 ) -> list[Finding]:
+    from controller.cli.site.host_reach import reach_findings  # noqa: PLC0415 - TLS, slow to import
+
     named = target.get("credential")
     findings = list(reach_findings(target["uri"], folder / named if named else None))
     if any(each.about in {"name", "port"} and not each.well for each in findings):

@@ -249,6 +249,7 @@ def test_a_report_crosses_the_wire_unchanged() -> None:
         disk_used_gib=6,
         domains=(domain,),
         volumes=(VolumeSeen(name="x", capacity_bytes=1, allocation_bytes=0),),
+        interfaces=(("eth0", "52:54:00:00:00:01"),),
     )
 
     line = wire.encode({"ok": report})

@@ -290,7 +290,7 @@ def test_a_host_that_accepts_and_hangs_ends_at_the_deadline_with_a_clear_line(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["qemu+tcp://192.0.2.1/system"], 1, "scheme 'qemu+tcp' is not allowed"),
+        (["qemu+tcp://192.0.2.99/system"], 1, "scheme 'qemu+tcp' is not allowed"),
         (["h7"], 2, "h7 is neither a URI nor the name of a registered host"),
         (["h7", "--file", "{file}"], 2, "of a host in"),
         (["qemu+tls://h/system", "--file", "{file}"], 2, "--file needs the NAME"),
