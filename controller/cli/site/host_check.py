@@ -29,7 +29,7 @@ _PREFLIGHT: Final = (sys.executable, "-P", "-m", "monitor.preflight")
 _MOST_COMPARED: Final = 3  #: hosts whose processors are read
 #: What a target is made of, of a registered host, a host of a file or the options.
 _FIELDS: Final = ("uri", "credential", "ssh_host_keys", "domain_type", "pool", "network")
-_STARTING_S: Final = 30.0  #: for the process that asks, on a busy machine
+_STARTING_S: Final = 120.0  #: for imports, on a busy machine
 
 
 @with_session
