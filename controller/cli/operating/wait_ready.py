@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import socket
-import ssl
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import Annotated
 
 import typer
 
 from controller.calling.config import ConfigOption
 from controller.calling.session import Session, with_session
-from controller.calling.settings import load_as, load_settings
-from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
-
-_PATH: Final = "/readyz"
-_EVERY_S: Final = 1.0
-_ANSWER_S: Final = 5.0
-#: What processes import before they listen.
-_MODULES: Final = (
-    "controller.rest.server, controller.centre.slot_loop, monitor.service, workers.tasks"
-)
-_IMPORT_S: Final = 120.0
-#: Ends of one unit after which systemd's next start will not differ.
-_STARTS: Final = 3
-#: Units of processes that answer /readyz; a backup that failed ends no wait.
-_UNITS: Final = tuple(
-    f"fuga-{name}.service" for name in ("api*", "control*", "monitor*", "worker@*")
-)
-_LOGS: Final = "systemctl status 'fuga-*'; journalctl -u fuga-api -n 20 (or the unit's name)"
 
 
 @with_session
@@ -64,190 +34,20 @@ def wait_ready(
     While nothing listens at an address of this machine it looks at settings, imports, the
     database's schema and systemd's units, and ends with what it found.
     """
+    from controller.cli.operating.readiness import wait_until_ready  # noqa: PLC0415 - TLS, slow
+
     ends_at = time.monotonic() + timeout
-    context = ssl.create_default_context(cafile=session.connection.ca)
     ready = []
     named = ",".join(urls or session.connection.urls).split(",")
     for url in dict.fromkeys(each.strip() for each in named if each.strip()):
-        _wait(url, context, ends_at, refused_for, session.say)
+        wait_until_ready(
+            url,
+            ca=session.connection.ca,
+            ends_at=ends_at,
+            refused_for_s=refused_for,
+            say=session.say,
+        )
         session.say(f"{url} is ready")
         ready.append({"name": url, "ready": True})
     if session.json:
         session.answer(ready)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    ready: bool
-    heard: bool  #: something listens there
-    message: str
-
-
-def _wait(
-    url: str,
-    context: ssl.SSLContext,
-    ends_at: float,
-    refused_for: float,
-    say: Callable[[str], None],
-) -> None:
-    last = _ask(url, context)
-    silent_from, judged, said = time.monotonic(), False, ""
-    here = _is_here(url)
-    while not last.ready:
-        if last.heard:
-            silent_from = time.monotonic()
-        elif here and (reason := next(_of_crashes() if judged else _reasons(ends_at), None)):
-            raise CliError(f"{url}: {last.message}; {reason}")
-        elif time.monotonic() - silent_from >= refused_for:
-            raise CliError(
-                f"{url}: {last.message} for {refused_for:g} s: its process was not started, or"
-                f" ends before it listens: {_LOGS}"
-            )
-        judged = judged or not last.heard
-        if time.monotonic() >= ends_at:
-            raise WaitExpiredError(f"{url} is not ready: {last.message}; see {_LOGS}")
-        if last.message != said:
-            said = last.message
-            say(f"{url}: {said}")
-        time.sleep(_EVERY_S)
-        last = _ask(url, context)
-
-
-def _ask(url: str, context: ssl.SSLContext) -> _Answer:
-    if not url.startswith(("http://", "https://")):
-        raise BadInputError(f"{url}: an address begins with http:// or https://")
-    whole = url.rstrip("/").removesuffix(_PATH) + _PATH
-    handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
-    try:
-        with urllib.request.build_opener(*handlers).open(whole, timeout=_ANSWER_S):
-            return _Answer(True, True, "ready")
-    except urllib.error.HTTPError as error:
-        with error:
-            return _Answer(False, True, _lacking(error.read()) or f"HTTP status {error.code}")
-    except (OSError, ValueError) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        refused = isinstance(cause, ConnectionRefusedError)
-        return _Answer(False, not refused, "nothing listens there" if refused else str(cause))
-
-
-def _lacking(body: bytes) -> str | None:
-    """Return what a process says it lacks."""
-    try:
-        document = json.loads(body)
-        checks = document.get("checks", {})
-        lacking = [f"{name}: {each['message']}" for name, each in checks.items() if not each["ok"]]
-        return "; ".join(lacking) or document.get("detail")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _is_here(url: str) -> bool:
-    """Return whether an address is of this machine: settings and units here are not another's."""
-    try:
-        found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
-    except (OSError, ValueError):
-        return False
-    for family, kind, protocol, _, address in found:
-        with suppress(OSError), socket.socket(family, kind, protocol) as own:
-            own.bind(address)  # only an address of this machine can be bound
-            return True
-    return False
-
-
-def _reasons(ends_at: float) -> Iterator[str]:
-    """Yield why no process of this release starts on this machine, the most basic first."""
-    from registry import RegistryUnavailableError  # noqa: PLC0415 - slow; `--help` needs none
-
-    yield from _of_imports(ends_at)
-    yield from _of_settings()
-    with suppress(RegistryUnavailableError):
-        yield from _of_schema()
-    yield from _of_crashes()
-
-
-def _of_imports(ends_at: float) -> Iterator[str]:
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", f"import {_MODULES}"],
-            capture_output=True,
-            text=True,
-            timeout=min(_IMPORT_S, max(0.0, ends_at - time.monotonic())),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return  # a busy machine: nothing is known
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        yield f"its modules cannot be imported: {last[0]}; install the release again"
-
-
-def _of_settings() -> Iterator[str]:
-    from controller.policies import check_policies  # noqa: PLC0415 - slow; `--help` needs none
-    from registry import SettingsError  # noqa: PLC0415
-    from service.settings_names import settings_classes  # noqa: PLC0415
-
-    try:
-        for each in settings_classes().values():
-            load_as(each)
-        check_policies(load_settings())
-    except (BadInputError, SettingsError) as error:
-        yield f"the settings are refused: {error}"
-
-
-def _of_schema() -> Iterator[str]:
-    from registry import Registry, RegistryError, RegistryUnavailableError  # noqa: PLC0415
-
-    settings = load_settings()
-    if settings.database_url is None and not (settings.state_dir / "fuga.db").exists():
-        return
-    try:
-        registry = Registry.connect(settings.resolved_database_url())
-        try:
-            registry.check_schema()
-        finally:
-            registry.close()
-    except RegistryUnavailableError:
-        raise
-    except RegistryError as error:
-        yield str(error)
-    except Exception as error:  # a schema of two heads raises what Alembic has
-        if type(error).__module__.startswith("alembic"):
-            yield f"the release's schema is damaged: {error}; install the release again"
-
-
-def _of_crashes() -> Iterator[str]:
-    """Yield which unit goes on ending, unless its database is away: then units go on trying."""
-    from registry import RegistryUnavailableError  # noqa: PLC0415
-
-    if (crashed := crashed_unit()) is None:
-        return
-    try:
-        yield from _of_schema()
-    except RegistryUnavailableError:
-        return
-    yield crashed
-
-
-def crashed_unit() -> str | None:
-    """Return which unit of fuga's systemd starts again and again, with its last words."""
-    if shutil.which("systemctl") is None:
-        return None
-    shown = _said_by("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")
-    for block in shown.split("\n\n"):
-        unit = dict(line.partition("=")[::2] for line in block.splitlines())
-        restarts = unit.get("NRestarts", "0")
-        ended = unit.get("SubState") in {"auto-restart", "failed"}
-        if unit.get("SubState") == "failed" or (ended and int(restarts or 0) >= _STARTS):
-            name = unit.get("Id", "")
-            words = _said_by("journalctl", "-u", name, "-n", "3", "--no-pager", "-o", "cat")
-            last = " | ".join(words.strip().splitlines()) or "no words in the journal"
-            return f"{name} ended {restarts} times: {last}; journalctl -u {name} -n 20"
-    return None
-
-
-def _said_by(*words: str) -> str:
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout

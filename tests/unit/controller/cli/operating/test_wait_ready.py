@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating import wait_ready
+from controller.cli.operating import readiness
 from tests.fakes.http_api import HttpApi
 from tests.servers.ports import a_quiet_port
 from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
@@ -18,7 +18,7 @@ LACKS = {"status": "not_ready", "checks": {"database": {"ok": False, "message": 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_ready, "_EVERY_S", 0.01)
+    monkeypatch.setattr(readiness, "_EVERY_S", 0.01)
 
 
 def test_a_process_that_is_ready_is_said_to_be(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
@@ -79,7 +79,7 @@ def of_two_heads(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def of_an_import(_: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(wait_ready, "_MODULES", "controller.rest.nowhere")
+    patch.setattr(readiness, "_MODULES", "controller.rest.nowhere")
 
 
 def of_a_unit(folder: Path, patch: pytest.MonkeyPatch, name: str = "fuga-api.service") -> None:
@@ -113,7 +113,7 @@ def test_processes_that_cannot_start_end_the_wait_at_once(
     said: str,
 ) -> None:
     if crash is not of_an_import:
-        monkeypatch.setattr(wait_ready, "_MODULES", "sys")
+        monkeypatch.setattr(readiness, "_MODULES", "sys")
     crash(tmp_path, monkeypatch)
 
     ended = fuga("wait-ready", refused(), "--refused-for", "3600", "--timeout", "3600")
@@ -125,7 +125,7 @@ def test_where_nothing_is_found_wrong_a_silent_address_ends_the_wait_with_where_
     fuga: Fuga,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wait_ready, "_MODULES", "sys")
+    monkeypatch.setattr(readiness, "_MODULES", "sys")
 
     ended = fuga("wait-ready", refused(), "--refused-for", "0.1")
 
@@ -145,8 +145,8 @@ def of_a_unit_without_its_database(folder: Path, patch: pytest.MonkeyPatch) -> N
 
 
 def of_imports_that_take_long(_: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(wait_ready, "_MODULES", "time; time.sleep(600)")
-    patch.setattr(wait_ready, "_IMPORT_S", 0.2)
+    patch.setattr(readiness, "_MODULES", "time; time.sleep(600)")
+    patch.setattr(readiness, "_IMPORT_S", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_says_nothing_about_processes_ends_no_wait(
     monkeypatch: pytest.MonkeyPatch,
     unrelated: Any,
 ) -> None:
-    monkeypatch.setattr(wait_ready, "_MODULES", "sys")
+    monkeypatch.setattr(readiness, "_MODULES", "sys")
     unrelated(tmp_path, monkeypatch)
 
     ended = fuga("wait-ready", refused(), "--refused-for", "0.1")
@@ -173,14 +173,14 @@ def test_nothing_of_this_machine_is_judged_for_an_address_of_another(
 ) -> None:
     of_a_unit(tmp_path, monkeypatch)
     monkeypatch.setenv("FUGA_SLOT_LENGTH_S", "never")
-    silent = wait_ready._Answer(False, False, "nothing listens there")
-    monkeypatch.setattr(wait_ready, "_ask", lambda *_: silent)
+    silent = readiness._Answer(False, False, "nothing listens there")
+    monkeypatch.setattr(readiness, "_ask", lambda *_: silent)
 
     ended = fuga("wait-ready", "http://192.0.2.1:8732", "--refused-for", "0.1")
 
     assert (ended.status, "nothing listens there for 0.1 s" in ended.err) == (1, True), ended.err
-    assert wait_ready._is_here("http://localhost:8732")
-    assert wait_ready._is_here("https://[::]:8732") or wait_ready._is_here("https://0.0.0.0")
+    assert readiness._is_here("http://localhost:8732")
+    assert readiness._is_here("https://[::]:8732") or readiness._is_here("https://0.0.0.0")
 
 
 def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
@@ -193,10 +193,10 @@ def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -
 
 
 def test_everything_that_processes_import_is_there() -> None:
-    assert list(wait_ready._of_imports(time.monotonic() + 600)) == []
+    assert list(readiness._of_imports(time.monotonic() + 600)) == []
 
 
 def test_imports_take_no_longer_than_the_wait() -> None:
     began = time.monotonic()
 
-    assert list(wait_ready._of_imports(began - 1)) == []
+    assert list(readiness._of_imports(began - 1)) == []
