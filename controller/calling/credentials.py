@@ -64,7 +64,7 @@ def find_connection(
     """Choose address and token: option, environment, settings file, state folder, then logins.
 
     The address may be several, with commas. A token of the state folder goes to the address that
-    stands beside it, and to no other.
+    is kept with it, and to no other.
 
     Reads the few settings that it needs by itself: the settings classes cost a
     quarter of a second that a person at the prompt would feel.

@@ -173,7 +173,7 @@ class ForkServer:
                 server = self._running()
                 hangs_at = server.hangs_at(time.monotonic())
             try:
-                child = _asked(server.control, module, min(deadline, hangs_at))
+                child = _child_forked_by(server.control, module, min(deadline, hangs_at))
             except TimeoutError:
                 with self._lock:
                     server.silent_at = now = time.monotonic()
@@ -242,7 +242,7 @@ def _started(modules: Sequence[str]) -> _Server:
     return _Server(process, ours, time.monotonic())
 
 
-def _asked(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
+def _child_forked_by(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
     """Return a child; None: the server is dead or stale. Raises `TimeoutError`: it is silent."""
     with ExitStack() as kept:
         with ExitStack() as given:

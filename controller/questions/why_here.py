@@ -54,34 +54,17 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
     """
     vm = registry.vms.get(vm_id)
     if vm.deleted_at is not None:
-        return VmExplanation(
-            vm=vm.id,
-            name=vm.name,
-            host=None,
-            round=None,
-            slot_start_at=None,
-            policy=None,
-            decided_by=None,
-            phase=None,
-            utilities=(),
-            message=f"it is gone since {vm.deleted_at:%Y-%m-%d %H:%M:%S} UTC; `fuga events"
+        return _without_round(
+            vm,
+            f"it is gone since {vm.deleted_at:%Y-%m-%d %H:%M:%S} UTC; `fuga events"
             f" --subject {vm.id}` says who deleted it",
         )
     if vm.round is None or vm.host is None:
         kept = registry.fencing.keeps_disk_of(vm.id)
         disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""
-        return VmExplanation(
-            vm=vm.id,
-            name=vm.name,
-            host=None,
-            round=None,
-            slot_start_at=None,
-            policy=None,
-            decided_by=None,
-            phase=None,
-            utilities=(),
-            message="it has no host yet; `fuga explain` of its request shows what it waits for"
-            + disk,
+        return _without_round(
+            vm,
+            "it has no host yet; `fuga explain` of its request shows what it waits for" + disk,
         )
     record = registry.rounds.get(vm.round)
     assert vm.assignment_id is not None  # noqa: S101 - a VM with a host has one
@@ -116,6 +99,22 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation
         f"{placed.message}; it is created once image {image.image} is there: {_how_far(image)}"
     )
     return replace(placed, waits_for_image=image, message=message)
+
+
+def _without_round(vm: Vm, message: str) -> VmExplanation:
+    """Return the explanation of a VM that no round has placed where it is."""
+    return VmExplanation(
+        vm=vm.id,
+        name=vm.name,
+        host=None,
+        round=None,
+        slot_start_at=None,
+        policy=None,
+        decided_by=None,
+        phase=None,
+        utilities=(),
+        message=message,
+    )
 
 
 def _how_far(image: ImageWait) -> str:

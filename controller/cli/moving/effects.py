@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from controller.terminal.output import number, percent
 
-#: Differences below this are none to a reader of the table beside the sentence.
+#: Differences below this are none to a reader of the table above the sentence.
 _SAME: Final = 0.00005
 #: What the game of a kind of plan rises for: its potential alone says nothing to a reader.
 _AIM: Final[Mapping[str, tuple[str, str]]] = {

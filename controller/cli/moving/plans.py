@@ -278,7 +278,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
             echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
     if plan["before"]:
-        _tell_measures(plan)
+        _show_measures(plan)
     _tell_moves(moves)
     if plan["stays"]:
         echo("")
@@ -290,7 +290,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
 
 
-def _tell_measures(plan: Mapping[str, Any]) -> None:
+def _show_measures(plan: Mapping[str, Any]) -> None:
     rows = [
         {
             "measure": label,

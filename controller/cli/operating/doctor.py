@@ -110,15 +110,7 @@ def doctor(
         print_json(
             {
                 "settings": rows,
-                "findings": [
-                    {
-                        "about": each.about,
-                        "well": each.well,
-                        "note": each.well and each.note,
-                        "message": each.message,
-                    }
-                    for each in findings
-                ],
+                "findings": [each.document() for each in findings],
             }
         )
     else:

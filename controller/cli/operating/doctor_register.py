@@ -35,6 +35,15 @@ class Finding:
             return "WRONG"
         return "note" if self.note else "ok"
 
+    def document(self) -> dict[str, str | bool]:
+        """Return JSON values."""
+        return {
+            "about": self.about,
+            "well": self.well,
+            "note": self.well and self.note,
+            "message": self.message,
+        }
+
 
 def register_findings(
     settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool = False

@@ -90,7 +90,7 @@ def answer_to(
     except UnknownPolicyError as error:
         raise BadInputError(str(error)) from error
     except ProblemError as error:
-        raise BadInputError(_told(file, error, parameters or {})) from error
+        raise BadInputError(_refusal_of(file, error, parameters or {})) from error
     except ParameterError as error:
         allowed, found = error.allowed, f"{error.found!r:.60}"
         place = _typed(f"parameters.{error.name}", parameters or {})
@@ -200,7 +200,7 @@ def _typed(place: str, given: Mapping[str, object]) -> str:
     return f"-p {rest}" if not start and name in given else place
 
 
-def _told(file: str, error: ProblemError, given: Mapping[str, object]) -> str:
+def _refusal_of(file: str, error: ProblemError, given: Mapping[str, object]) -> str:
     lines = [
         str(dataclasses.replace(fault, place=_typed(fault.place, given))) for fault in error.faults
     ]

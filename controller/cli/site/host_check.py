@@ -123,8 +123,8 @@ def _looked_at(
     others = _others(target, registered)
     seen = _ask(
         {
-            "target": _asked(target),
-            "others": [_asked(each) for each in others],
+            "target": _question_about(target),
+            "others": [_question_about(each) for each in others],
             "credentials": str(folder),
             "deadline_s": deadline_s,
         },
@@ -154,7 +154,7 @@ def _ask(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
     return answer
 
 
-def _asked(host: Mapping[str, Any]) -> dict[str, Any]:
+def _question_about(host: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": host["name"]} | {key: host[key] for key in _FIELDS if host.get(key) is not None}
 
 
@@ -233,15 +233,7 @@ def _show(session: Session, target: Mapping[str, Any], findings: Sequence[Findin
                 "name": target["name"],
                 "uri": target["uri"],
                 "well": not wrong,
-                "findings": [
-                    {
-                        "about": each.about,
-                        "well": each.well,
-                        "note": each.well and each.note,
-                        "message": each.message,
-                    }
-                    for each in findings
-                ],
+                "findings": [each.document() for each in findings],
             }
         )
     else:
