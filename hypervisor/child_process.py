@@ -29,7 +29,14 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SilentError(Exception):
-    """The child gave no answer: too late, or dead."""
+    """The child gave no answer: too late, or dead.
+
+    ``signal`` is the signal that ended it, if one did.
+    """
+
+    def __init__(self, reason: str, signal: int | None = None) -> None:
+        super().__init__(reason)
+        self.signal = signal
 
 
 class ChildProcess:
@@ -88,7 +95,7 @@ class ChildProcess:
             while unsent:
                 unsent = unsent[self._stdin.write(unsent) or 0 :]
         except BrokenPipeError:
-            raise SilentError(self._last_words()) from None
+            raise self._ended() from None
 
     def hear(self, patience_s: float) -> bytes | None:
         """Return some of what it says; None: nothing for so long. Raises `SilentError`: ended."""
@@ -96,7 +103,7 @@ class ChildProcess:
             return None
         part = os.read(self._stdout.fileno(), 1 << 16)
         if not part:
-            raise SilentError(self._last_words())
+            raise self._ended()
         return part
 
     def hang_up(self) -> None:
@@ -133,13 +140,15 @@ class ChildProcess:
                 stream.close()
         self._process.returncode = self._process.returncode or 0
 
-    def _last_words(self) -> str:
+    def _ended(self) -> SilentError:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GOODBYE_S)
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - _STDERR_KEPT))
         words = self._stderr.read().decode(errors="replace").strip().splitlines()[-3:]
-        return f"its process ended ({self._process.returncode}): {' | '.join(words)}"
+        status = self._process.returncode
+        by_signal = -status if status is not None and status < 0 else None
+        return SilentError(f"its process ended ({status}): {' | '.join(words)}", by_signal)
 
 
 def _environment(credential: Credential | None) -> dict[str, str]:

@@ -375,7 +375,8 @@ class HostConnection:
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
         except (SilentError, ValueError, OSError) as error:
             self._discard()
-            raise HostSilentError(self.uri, self._masked(f"{in_words(op)}: {error}")) from error
+            reason = self._masked(f"{in_words(op)}: {error}")
+            raise HostSilentError(self.uri, reason, getattr(error, "signal", None)) from error
         except BaseException:
             # Interrupted between question and answer: the next answer would not be ours.
             self._discard()

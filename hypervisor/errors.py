@@ -24,7 +24,14 @@ class HostUnreachableError(HypervisorError):
 
 
 class HostSilentError(HostUnreachableError):
-    """The process that was to ask it gave no answer: it waited too long, or died of what came."""
+    """The process that was to ask it gave no answer: it waited too long, or died of what came.
+
+    ``signal`` is the signal that ended it, if one did.
+    """
+
+    def __init__(self, uri: str, reason: str, signal: int | None = None) -> None:
+        super().__init__(uri, reason)
+        self.signal = signal
 
 
 class OperationFailedError(HypervisorError):

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hypervisor import (
     Credential,
     HostConnection,
     HostInspection,
+    HostSilentError,
     HypervisorError,
     OperationFailedError,
 )
 from registry import HostCredentialError
 from registry.hosts import HostCredentials
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,10 @@ def look(
     if own is not None and known:
         try:
             with _connection(target, credentials, deadline_s) as host:
-                compared = host.compare_processors(
-                    domain_type=target.domain_type, own=own, others=known
+                compared = _steadily(
+                    lambda: host.compare_processors(
+                        domain_type=target.domain_type, own=own, others=known
+                    )
                 )
             found["processors"] = {**asdict(compared), "others": sorted(known)}
         except HypervisorError as error:
@@ -78,7 +83,8 @@ def _look(target: Target, credentials: HostCredentials, deadline_s: float) -> di
         except HypervisorError as error:
             return {"unreachable": str(error)}
         try:
-            return {"host": asdict(seen), "pool": asdict(host.inspect_pool(target.pool))}
+            pool = _steadily(lambda: host.inspect_pool(target.pool))
+            return {"host": asdict(seen), "pool": asdict(pool)}
         except HypervisorError as error:
             reason = error.reason if isinstance(error, OperationFailedError) else str(error)
             return {"host": asdict(seen), "pool_fault": reason}
@@ -96,7 +102,21 @@ def _processor(
 
 
 def _inspect(host: HostConnection, target: Target) -> HostInspection:
-    return host.inspect(domain_type=target.domain_type, network=target.network)
+    return _steadily(lambda: host.inspect(domain_type=target.domain_type, network=target.network))
+
+
+def _steadily(ask: Callable[[], T]) -> T:
+    """Ask, and once more if a signal ended the child.
+
+    Over SSH libvirt's client dies of SIGSEGV once in some hundred connections. That says
+    nothing about the host.
+    """
+    try:
+        return ask()
+    except HostSilentError as error:
+        if error.signal is None:
+            raise
+    return ask()
 
 
 def _connection(target: Target, credentials: HostCredentials, deadline_s: float) -> HostConnection:

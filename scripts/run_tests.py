@@ -1,12 +1,12 @@
-"""Run every suite; print on what the tests ran, the slowest, and those that are unsteady.
+"""Run every suite; print on what the tests ran, the slowest, and those that libvirt failed.
 
 Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
 Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
 processes and keep both cores of the smallest machine busy. Those with hosts often wait for
 guests: three processes run them afterwards, a module at a time, the long ones first (ADR 0073).
-With CI=true a skipped test on real guests or PostgreSQL fails. A test on real processes that
-fails runs once more, alone (ADR 0049).
+With CI=true a skipped test on real guests or PostgreSQL fails. Tests that failed under a fault that
+is proven to be libvirt's run once more, alone (ADR 0049).
 """
 
 from __future__ import annotations
@@ -83,12 +83,6 @@ GROUPS = (
 NEEDED_BY_CI = ("postgresql", "qemu")
 #: Set and not empty: pytest runs the sample of `tests/sample.py` alone (ADR 0084).
 SAMPLE = "FUGA_TEST_SAMPLE"
-#: Suites whose failures count at once: they wait for no process, or look for defects under load.
-NO_SECOND_RUN = tuple(
-    f"tests/{suite}/" for suite in ("chaos", "golden", "mutants", "plain", "properties")
-)
-#: Modules whose tests failed, and tests. Those of a module share servers, and fall with one.
-MOST_UNSTEADY_MODULES, MOST_UNSTEADY = 3, 8
 NAMED_SLOWEST = 20
 
 
@@ -99,6 +93,7 @@ class Account:
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)  #: of each test
     failed: list[str] = field(default_factory=list)
+    libvirt: dict[str, str] = field(default_factory=dict)  #: faults of its own, by failed test
 
     @classmethod
     def read(cls, path: Path) -> Account:
@@ -109,17 +104,13 @@ class Account:
             account.outcomes.update(part["outcomes"])
             account.seconds.update(part["seconds"])
             account.failed += part["failed"]
+            account.libvirt |= part["libvirt"]
         return account
 
     @property
-    def may_be_unsteady(self) -> bool:
-        """Whether failures are few, and all of tests that a busy machine may disturb."""
-        modules = {each.partition("::")[0] for each in self.failed}
-        return (
-            0 < len(self.failed) <= MOST_UNSTEADY
-            and len(modules) <= MOST_UNSTEADY_MODULES
-            and not any(each.startswith(NO_SECOND_RUN) for each in modules)
-        )
+    def failed_by_libvirt(self) -> bool:
+        """Whether tests failed, and a fault of libvirt's is proven of each."""
+        return bool(self.failed) and self.libvirt.keys() >= set(self.failed)
 
 
 def _run_side_by_side(groups: Sequence[Group], arguments: Sequence[str]) -> list[int]:
@@ -172,10 +163,10 @@ def main() -> int:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         statuses = [each for line in GROUPS for each in _run_side_by_side(line, arguments)]
         account = Account.read(path)
-    unsteady: list[str] = []
-    if set(statuses) <= {0, TESTS_FAILED} and account.may_be_unsteady and _pass_alone(account):
-        unsteady, statuses = account.failed, [0]
-    _print_summary(account, unsteady)
+    passed_alone: list[str] = []
+    if set(statuses) <= {0, TESTS_FAILED} and account.failed_by_libvirt and _pass_alone(account):
+        passed_alone, statuses = account.failed, [0]
+    _print_summary(account, passed_alone)
     if os.environ.get("CI") == "true":
         for ground in NEEDED_BY_CI:
             if account.outcomes[f"{ground} skipped"]:
@@ -189,7 +180,7 @@ def _pass_alone(account: Account) -> bool:
     return _run_side_by_side([Group("that failed, alone", account.failed)], []) == [0]
 
 
-def _print_summary(account: Account, unsteady: list[str]) -> None:
+def _print_summary(account: Account, passed_alone: list[str]) -> None:
     outcomes = account.outcomes
     modules: Counter[str] = Counter()
     for test, seconds in account.seconds.items():
@@ -198,8 +189,8 @@ def _print_summary(account: Account, unsteady: list[str]) -> None:
         print(f"the slowest {what}, in seconds:")
         for name, seconds in found.most_common(NAMED_SLOWEST):
             print(f"{seconds:7.1f}  {name}")
-    for test in unsteady:
-        print(f"UNSTEADY: {test} failed beside other tests (see above) and passed alone")
+    for test in passed_alone:
+        print(f"LIBVIRT: {test} failed ({account.libvirt[test]}) and passed alone")
     for ground, words in GROUNDS.items():
         print(
             f"ran on {words}: {outcomes[f'{ground} passed'] + outcomes[f'{ground} failed']}"

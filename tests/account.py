@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.libvirt_faults import SECTION
+
 GROUNDS = ("sqlite", "postgresql", "test_driver", "qemu")
 
 
@@ -19,11 +21,15 @@ class Account:
         self.outcomes: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()  # of set-up, call and tear-down
         self.failed: list[str] = []
+        self.libvirt: dict[str, str] = {}  #: of failed tests, the fault of libvirt's
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
         if report.outcome == "failed" and report.nodeid not in self.failed:
             self.failed.append(report.nodeid)
+            faults = [fault for title, fault in report.sections if title == SECTION]
+            if faults:
+                self.libvirt[report.nodeid] = "; ".join(faults)
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[f"all {report.outcome}"] += 1
             if report.outcome == "skipped" and "demanding" in report.keywords:

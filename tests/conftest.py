@@ -12,6 +12,7 @@ from tests import sample
 from tests.account import Account
 from tests.compiled_statements import compiled_once
 from tests.deciding import decider
+from tests.libvirt_faults import LibvirtFaults
 from tests.register import raw, register, register_url, upgraded_database
 from tests.servers.postgres import postgres
 
@@ -33,6 +34,7 @@ settings.load_profile("fuga")
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # under xdist: in the controller only
         config.pluginmanager.register(Account(), "account")
+    config.pluginmanager.register(LibvirtFaults(), "libvirt_faults")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from registry.errors import ConflictError
 from registry.ground.clock import db_now
 from registry.ground.locks import lock_hosts
-from registry.ground.schema import assignments, hosts, unreleased
+from registry.ground.schema import assignments, hosts, strangers, unreleased
 from registry.journal.changes import HOST_ADMIN
 from registry.lifecycle import HostAdmin, HostAdminEvent
 
@@ -37,6 +37,8 @@ def change_admin(
     if step.moved:
         if step.after == HostAdmin.RETIRED:
             _check_empty(connection, key, row.name)
+            # Nobody looks there any more, so none of them would ever be seen to go.
+            connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
         now, data = db_now(connection), {"name": row.name}
         step.note(connection, now, actor, key, reason=reason, data=data)

@@ -193,6 +193,7 @@ def _compare(
     detected = _part_of(host, report, pools)
     if look.double_of is not None:
         foreign = _all_of(host, detected)
+        unaccounted = replace(unaccounted, strangers=())  # the other host tells of them
     _write_inventories(connection, host, detected, foreign)
     note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
     note_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)

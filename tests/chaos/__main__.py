@@ -20,9 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=5)
     parser.add_argument("--at-once", type=int, default=5, help="faults that strike together")
     parser.add_argument("--no-fsync", action="store_true", help="PostgreSQL with fsync off")
-    parser.add_argument("--only", default="", help="faults whose kind contains this")
+    parser.add_argument("--only", default="", help="faults whose name or kind contains this")
     parser.add_argument("--logs", type=Path, help="folder that keeps the processes' logs")
     options = parser.parse_args(arguments)
+    kinds = [each for each in KINDS if options.only in f"{each.__name__}\n{each.kind}"]
+    if not kinds:
+        known = ", ".join(sorted(each.__name__ for each in KINDS))
+        parser.error(f"no fault's name or kind contains {options.only!r}; faults: {known}")
     if reason := cluster.why_not_real():
         parser.error(f"no real hosts here: {reason}")
     # Ended like by Ctrl-C: whatever runs is taken down first.
@@ -31,7 +35,6 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"PostgreSQL with fsync {fsync}, {options.hosts} hosts, {options.at_once} faults at once")
     findings = 0
     for seed in map(int, options.seeds.split(",")):
-        kinds = [kind for kind in KINDS if options.only in kind.kind]
         logs = options.logs / str(seed) if options.logs else None
         with running_site(hosts=options.hosts, fsync=not options.no_fsync, keep=logs) as site:
             outcome = run(

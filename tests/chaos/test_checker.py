@@ -12,6 +12,7 @@ import pytest
 
 from registry import Registry, VmObserved
 from registry.moves import Move, MoveLimits, PlanKind
+from tests.chaos.__main__ import main
 from tests.chaos.checker import check, unmeasured_faults
 from tests.chaos.findings import HostSeen
 from tests.raw_sql import RawSql, raw_sql
@@ -19,6 +20,15 @@ from tests.register import a_cluster, add_request, place, run_vm
 from tests.servers.postgres import TEMPLATE, PostgresServer
 
 pytestmark = pytest.mark.postgresql
+
+
+def test_a_run_of_faults_that_there_are_not_names_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "HostDobled"])
+
+    assert "HostDoubled" in capsys.readouterr().err
 
 
 @dataclass

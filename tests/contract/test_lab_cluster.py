@@ -77,7 +77,7 @@ def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -
     watch.look()
     pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")
     assert pid
-    os.kill(pid, signal.SIGSEGV)
+    os.kill(pid, signal.SIGILL)
     wait_until(lambda: processes.start_time(pid) is None)
 
     def back() -> bool:
@@ -173,7 +173,7 @@ def test_daemons_that_crash_start_again_and_guests_run_on(real_lab: Path) -> Non
     guest = (host / "run" / "qemu" / "one.pid").read_text()
 
     for _ in range(2):
-        before = kill(real_lab, "libvirtd", signal.SIGSEGV)
+        before = kill(real_lab, "libvirtd", signal.SIGILL)
         wait_until(lambda: running(uri) == ["one"])
         assert daemon(real_lab) != before
     kill(real_lab, "virtlogd", signal.SIGKILL)
@@ -187,8 +187,8 @@ def test_daemons_that_crash_start_again_and_guests_run_on(real_lab: Path) -> Non
         line.split(maxsplit=2)[2] for line in (host / "log/daemons.log").read_text().splitlines()
     ]
     assert told == [
-        "libvirtd ended (SIGSEGV); it starts again in 1 s",
-        "libvirtd ended (SIGSEGV); it starts again in 2 s",
+        "libvirtd ended (SIGILL); it starts again in 1 s",
+        "libvirtd ended (SIGILL); it starts again in 2 s",
         "virtlogd ended (SIGKILL); it starts again in 1 s",
     ]
     assert [status.running for status in cluster.status(real_lab)] == [True]

@@ -25,6 +25,7 @@ from tests.register import (
     a_cluster,
     a_domain,
     a_report,
+    a_stranger,
     add_host,
     add_request,
     place,
@@ -180,6 +181,27 @@ def test_vms_on_a_second_host_are_watched_on_and_what_nobody_claimed_is_placed_e
     vcpus = next(each for each in seen.inventories if each.resource == "vcpus")
     assert vcpus.capacity == 15
     assert register.check() == []
+
+
+def test_a_second_host_tells_of_no_foreign_domain_and_a_retired_one_of_none_any_more(
+    register: Registry, first: Host, raw: RawSql
+) -> None:
+    build = running(register, first)
+    theirs = a_stranger()
+    second(register)
+
+    look(register, "h2", a_domain(build), theirs)
+    assert not register.events.list(kind="stranger_seen")
+    look(register, "h1", a_domain(build), theirs)
+    assert raw.rows("SELECT h.name FROM strangers s JOIN hosts h ON h.id = s.host_id") == [
+        {"name": "h1"}
+    ]
+
+    add_host(register, "h3")
+    look(register, "h3", theirs, machine=OTHER)
+    register.hosts.apply("h3", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.apply("h3", HostAdminEvent.RETIRE, actor=ACTOR)
+    assert len(raw.rows("SELECT * FROM strangers")) == 1
 
 
 def test_a_uri_that_leads_to_another_hosts_machine_says_whose_it_is(

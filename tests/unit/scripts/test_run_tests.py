@@ -1,24 +1,29 @@
-"""`make test`: a test that failed beside others runs once more, where load may have failed it."""
+"""`make test`: a test that a fault of libvirt's failed runs once more, alone, and no other."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from scripts.run_tests import WITH_HOSTS, Account, Group
+from tests import libvirt_faults
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Pytest without the plugins of other suites, which take seconds to load.
 PLAIN_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
 CONFTEST = """
 from tests.account import Account
+from tests.libvirt_faults import LibvirtFaults
 
 def pytest_configure(config):
     config.pluginmanager.register(Account(), "account")
+    config.pluginmanager.register(LibvirtFaults(), "libvirt_faults")
 """
 MOODY = """
 from pathlib import Path
@@ -27,8 +32,9 @@ def test_it():
     mark = Path("seen")
     seen = mark.exists()
     mark.touch()
-    assert seen
+    assert seen, {why!r}
 """
+BY_LIBVIRT = "qemu+ssh://h/system does not answer: report: its process ended (-11): "
 IN_TURN = """
 import time
 from pathlib import Path
@@ -87,32 +93,80 @@ def test_what_takes_the_whole_machine_runs_first_and_tests_with_hosts_last(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "status"), [(MOODY, 0), ("def test_it():\n    raise AssertionError\n", 1)]
+    ("text", "status"),
+    [
+        (MOODY.format(why=BY_LIBVIRT), 0),
+        (f"def test_it():\n    raise AssertionError({BY_LIBVIRT!r})\n", 1),
+        (MOODY.format(why="too late, on a busy machine"), 1),
+    ],
 )
-def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path, text: str, status: int) -> None:
+def test_what_libvirt_failed_and_passes_alone_is_named(
+    tmp_path: Path, text: str, status: int
+) -> None:
     ran = run_tests(tmp_path, text)
 
     assert ran.returncode == status, ran.stdout
-    assert ("UNSTEADY: test_it.py::test_it" in ran.stdout) == (status == 0)
+    line = "LIBVIRT: test_it.py::test_it failed (its client over SSH died of SIGSEGV)"
+    assert (line in ran.stdout) == (status == 0)
     assert "0 passed, 1 failed, 0 skipped" in ran.stdout
 
 
 @pytest.mark.parametrize(
-    ("failed", "again"),
+    ("failed", "libvirt", "again"),
     [
-        ([], False),
-        (["tests/e2e/test_it.py::test_a"], True),
-        ([f"tests/e2e/test_it.py::test_{each}" for each in range(8)], True),
-        ([f"tests/e2e/test_it.py::test_{each}" for each in range(9)], False),
-        ([f"tests/e2e/test_{each}.py::test_it" for each in range(4)], False),
-        (["tests/e2e/test_it.py::test_a", "tests/golden/test_it.py::test_b"], False),
-        (["tests/chaos/test_it.py::test_a"], False),
+        ([], {}, False),
+        (["tests/e2e/test_it.py::test_a"], {}, False),
+        (["tests/e2e/test_it.py::test_a"], {"tests/e2e/test_it.py::test_a": "it died"}, True),
+        (
+            ["tests/e2e/test_it.py::test_a", "tests/e2e/test_it.py::test_b"],
+            {"tests/e2e/test_it.py::test_a": "it died"},
+            False,
+        ),
     ],
 )
-def test_few_failures_of_tests_on_processes_are_looked_at_again(
-    failed: list[str], again: bool
+def test_tests_run_again_only_if_libvirt_failed_each(
+    failed: list[str], libvirt: dict[str, str], again: bool
 ) -> None:
-    assert Account(failed=failed).may_be_unsteady is again
+    assert Account(failed=failed, libvirt=libvirt).failed_by_libvirt is again
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (BY_LIBVIRT, True),
+        ("qemu+tls://h/system does not answer: report: its process ended (-11): ", False),
+        ("qemu+ssh://h/system does not answer: report: its process ended (-6): ", False),
+        ("qemu+ssh://h/system does not answer: report: no answer within 5.0 s", False),
+    ],
+)
+def test_a_client_is_known_by_its_way_and_its_signal(text: str, found: bool) -> None:
+    assert bool(list(libvirt_faults.of_client(text))) is found
+
+
+def test_daemons_that_crashed_since_are_found_and_ended_ones_are_not(tmp_path: Path) -> None:
+    log = tmp_path / "lab" / "hosts" / "1" / "log" / "daemons.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(
+        "2026-11-27 09:59:59 libvirtd ended (SIGSEGV); it starts again in 1 s\n"
+        "2026-11-27 10:00:00 libvirtd ended (SIGABRT); it starts again in 2 s\n"
+        "2026-11-27 10:00:01 libvirtd ended (SIGKILL); it starts again in 4 s\n"
+        "2026-11-27 10:00:02 virtlogd ended (SIGSEGV); it starts again in 1 s\n"
+    )
+    children = {
+        number: subprocess.Popen([sys.executable, "-c", f"import os; os.kill(os.getpid(), {by})"])
+        for number, by in ((1, signal.SIGSEGV), (2, signal.SIGKILL))
+    }
+    for number, child in children.items():
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        pid_file = tmp_path / "driver-hosts" / "test-hosts" / str(number) / "daemon.pid"
+        pid_file.parent.mkdir(parents=True)
+        pid_file.write_text(f"{child.pid} 1\n")
+
+    found = list(libvirt_faults.of_daemons(tmp_path, datetime(2026, 11, 27, 10)))  # noqa: DTZ001
+
+    assert found == ["libvirtd of 1 died of SIGABRT", "libvirtd of test host 1 died of SIGSEGV"]
+    for child in children.values():
+        child.wait()
 
 
 def test_paths_that_somebody_asks_for_stand_in_place_of_the_groups(
