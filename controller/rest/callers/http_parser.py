@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import h11
 from h11._readers import ChunkedReader
-from h11._receivebuffer import ReceiveBuffer
+from h11._receivebuffer import ReceiveBuffer, blank_line_regex
 
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_HEAD_LINES: Final = 100
@@ -53,9 +53,7 @@ class BoundedConnection(h11.Connection):
     def next_event(self) -> Any:
         """Return the next event, or `NEED_DATA` if no chunk may be parsed now."""
         if self.their_state is h11.IDLE:
-            data, _ = self.trailing_data
-            if _END_OF_HEAD.split(data, 1)[0].count(b"\n") > MAX_HEAD_LINES:
-                self._refuse_head(f"more than {MAX_HEAD_LINES} header fields")
+            self._check_head(self._receive_buffer)
         elif self.in_chunks:
             if not self._granted:
                 return h11.NEED_DATA
@@ -89,6 +87,19 @@ class BoundedConnection(h11.Connection):
         if b"\r\nconnection: close\r\n" in sent.lower():
             return sent
         return sent[:-2] + b"connection: close\r\n\r\n"
+
+    def _check_head(self, buffer: ReceiveBuffer) -> None:
+        """Refuse a head that is too long, complete or not: h11 limits incomplete ones alone.
+
+        Many come byte by byte: nothing is copied, and no byte is searched twice for the end.
+        """
+        data = buffer._data
+        end = blank_line_regex.search(data, buffer._multiple_lines_search)
+        length = len(data) if end is None else end.end()
+        if length > MAX_HEAD_BYTES:
+            self._refuse_head(f"a header longer than {MAX_HEAD_BYTES} bytes")
+        if data.count(b"\n", 0, length) > MAX_HEAD_LINES + 1 + (end is not None):
+            self._refuse_head(f"more than {MAX_HEAD_LINES} header fields")
 
     def _refuse_head(self, reason: str) -> None:
         self.refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE

@@ -395,6 +395,21 @@ def sent_until_closed(connection: socket.socket, piece: bytes) -> int:
             b"head_too_large",
         ),
         (b"GET /" + b"a" * 20_000, b"431", b"head_too_large"),
+        (
+            b"GET /healthz?" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"431",
+            b"head_too_large",
+        ),
+        (
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 60_000 + b"\r\n\r\n",
+            b"431",
+            b"head_too_large",
+        ),
+        (
+            JSON_HEAD + b"Connection: close\r\nContent-Length: 20000\r\n\r\n" + b"a" * 20_000,
+            b"401",
+            b"unauthorized",
+        ),
         (b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400", b"not_http"),
         (
             JSON_HEAD + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
