@@ -7,7 +7,8 @@
 # make wheel   dist/: the wheel, with web console, licences and commit
 # make release  dist/: sdist, wheel, bill of materials, CHANGELOG.md, SHA256SUMS, all checked
 # make deb     dist/: a Debian package for this machine's release of Debian
-# make deb-check  install it on a clean Debian, run a site, upgrade, purge (root, many minutes)
+# make deb-check  install it on a clean Debian, run a VM, upgrade, purge (root, many minutes)
+# make container-check  the Containerfile's steps without podman, and a VM from what comes out (as long)
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
@@ -20,7 +21,7 @@
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
 # make lock    write requirements/*.lock anew (needs uv)
 # make clean   end what runs here, remove what was made here
-.PHONY: install install-tests up test test-all test-fast distribution wheel release deb deb-check audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
+.PHONY: install install-tests up test test-all test-fast distribution wheel release deb deb-check container-check audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -66,6 +67,9 @@ deb: install
 
 deb-check: install
 	@scripts/check-deb
+
+container-check: install
+	@scripts/check-container
 
 audit: install
 	@scripts/audit $(ARGS)
