@@ -83,6 +83,7 @@ def _of_hosts(
             well,
             f"guests reach what listens on {_some(open_hosts)}: FUGA_HOST_NETWORKS"
             f" does not contain these; for every worker, export FUGA_HOST_NETWORKS={wanted}",
+            note=True,
         )
     if unknown:
         yield Finding(
@@ -90,6 +91,7 @@ def _of_hosts(
             well or bool(closed),
             f"no address is known here of {_some(unknown)}: check that FUGA_HOST_NETWORKS of"
             " every worker contains all networks in which hosts have addresses",
+            note=True,
         )
     if not open_hosts and not unknown:
         yield Finding(_ABOUT, True, f"addresses of {len(hosts)} hosts are closed to guests")
@@ -115,6 +117,7 @@ def _of_networks(networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]) -
             True,
             f"gateways of networks {_some(outside)} are not in FUGA_HOST_NETWORKS: guests of other"
             " networks reach their ports; add those that are addresses of hosts",
+            note=True,
         )
     if within:
         yield Finding(

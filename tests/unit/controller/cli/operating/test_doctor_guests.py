@@ -42,6 +42,15 @@ def test_hosts_that_guests_reach_are_named_with_what_to_type():
     assert words.endswith("export FUGA_HOST_NETWORKS=10.9.0.0/16,10.1.0.0/24")
 
 
+def test_what_guests_of_a_lab_reach_is_a_note():
+    lab = a_host("h", "qemu+tls://10.1.0.7/system", domain_type="qemu")
+    settings = SimpleNamespace(host_networks=())
+
+    [finding] = guest_findings(settings, [lab], ())
+
+    assert finding.level == "note"
+
+
 def test_hosts_in_these_networks_and_by_ipv6_are_closed():
     assert found(*HOSTS, closed=("10.1.0.0/16",)) == [
         (True, "addresses of 3 hosts are closed to guests")
