@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from controller.machine_words import without_machines, without_places
+from controller.machine_words import PLAIN_WORDS, without_machines, without_places
 from registry import Registry, UnknownNameError
 from registry.hosts import HostIdentity
 
@@ -234,6 +234,6 @@ def _words(hosts: Sequence[HostIdentity]) -> Mapping[str, str | None]:
             whole = (called or "localhost").lower()
             if whole.partition(".")[0] == "localhost" or not whole.strip("0123456789.:abcdef"):
                 continue  # of any machine; and addresses are found by their form
-            for word in (whole, whole.partition(".")[0]):
+            for word in {whole, whole.partition(".")[0]} - PLAIN_WORDS:
                 words[word] = host.name if words.get(word, host.name) == host.name else None
     return words | {host.name.lower(): host.name for host in hosts}

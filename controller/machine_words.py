@@ -13,6 +13,21 @@ from typing import Final
 
 #: Characters of a text that are looked through: what failed is said at its beginning.
 MOST: Final = 4_000
+#: What a machine calls itself is no name where texts mean something else by it. Machines choose
+#: freely: one called `vm` or `running` would be named in texts that are about no machine.
+PLAIN_WORDS: Final = frozenset(
+    """
+    a after all an and another any are as at be been before began build but by cannot central
+    cloud cpu default did disk does down due end ended ends error failed fits for free from
+    full gone guest had has have held host hosts if image in is it its kept kvm least less
+    libvirt lives longer machine many may memory more move moves moved needs network no node not
+    nothing of off on once one only operator or out paused placed plan pool qemu quota refused
+    request requests reservation room round runs running server site so spot started state still
+    stopped storage takes tenant than that the their there these they this time to too up
+    vcpus virtual vm vms waits was were what when where which while will with without work
+    would yet
+    """.split()
+)
 _URI: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"]*[^\s'\".,:;)]", re.IGNORECASE)
 _SILENT: Final = re.compile(rf"{_URI.pattern} does not answer", re.IGNORECASE)
 _PATH: Final = re.compile(r"(?<![\w./])/[\w.@+:-]+(?:/[\w.@+:-]*)*(?<![:.])")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -110,6 +110,23 @@ def test_what_is_taken_out_of_a_failure(text: str, told: str):
     found = Reader("a", names).text(text)
 
     assert found == told.format(n7=names.alias("a", "n7"))
+
+
+@pytest.mark.parametrize("hostname", ["vm", "VM.dc.example", "room", "running"])
+def test_a_machine_that_calls_itself_by_a_plain_word_is_not_named_where_that_stands(hostname: str):
+    class SoCalled(Hosts):
+        def all(self) -> list[HostIdentity]:
+            return [replace(each, hostname=hostname) for each in super().all()]
+
+    reader = Reader("a", HostNames(lambda: SoCalled(["n7"])))
+
+    assert reader.text("no VM that is running ends: no room") == (
+        "no VM that is running ends: no room"
+    )
+    assert reader.text(f"n7 is down, {hostname}.dc.example") == (
+        f"{reader.host('n7')} is down, " + reader.text(f"{hostname}.dc.example")
+    )
+    assert "dc.example" not in reader.text(f"{hostname}.dc.example is down")
 
 
 @pytest.mark.parametrize(
