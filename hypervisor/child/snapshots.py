@@ -127,15 +127,16 @@ def delete(
     own: Collection[str],
     vm_id: str,
 ) -> None:
-    """Delete those of a VM's files that lie in its pool and are nobody else's.
+    """Delete those of a VM's files that lie in pools of its host and are nobody else's.
 
     What other domains name, what files rest on that stay, and copies of images stay.
     """
     if not paths:
         return
-    with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-        pool.refresh(0)
-    volumes = {volume.path(): volume for volume in pool.listAllVolumes(0)}
+    volumes = _volumes(pool)
+    for folder in sorted({path.rpartition("/")[0] for path in paths if path not in volumes}):
+        with contextlib.suppress(libvirt.libvirtError):  # no pool is there, or it is off
+            volumes |= _volumes(conn.storagePoolLookupByTargetPath(folder))
     rests_on = {path: _backing(volume) for path, volume in volumes.items()}
     go = {path for path in paths if path in volumes}
     stay = {path for path in volumes if path not in go and _name(path) not in own}
@@ -145,6 +146,12 @@ def delete(
     for path in sorted(go - used):
         if not _name(path).startswith(IMAGE_PREFIX):
             _delete_one(volumes[path])
+
+
+def _volumes(pool: libvirt.virStoragePool) -> dict[str, libvirt.virStorageVol]:
+    with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+        pool.refresh(0)
+    return {volume.path(): volume for volume in pool.listAllVolumes(0)}
 
 
 def named_in(document: ET.Element) -> Iterator[str]:

@@ -132,6 +132,30 @@ def test_files_that_no_domain_and_no_snapshot_names_are_told(real: Grounds) -> N
     assert removed(real, spec)
 
 
+def test_files_of_a_snapshot_in_another_pool_of_the_host_go_too(real: Grounds) -> None:
+    pool = f"other-{uuid.uuid4()}"
+    folder = f"/var/lib/libvirt/{pool}"
+    real.in_host(1, "mkdir", folder)
+    real.in_host(1, "virsh", "-q", "pool-create-as", pool, "dir", "--target", folder)
+    try:
+        with left_as_found(real):
+            spec = real.off()
+            virsh(
+                real,
+                f"snapshot-create-as {{vm}} one --disk-only --diskspec vda,file={folder}/own.img",
+                vm=spec,
+            )
+            real.in_host(1, "cp", f"{folder}/own.img", f"{folder}/of-others.img")
+
+            assert removed(real, spec)
+
+        real.in_host(1, "test", "!", "-e", f"{folder}/own.img")
+        real.in_host(1, "test", "-e", f"{folder}/of-others.img")
+    finally:
+        real.in_host(1, "virsh", "-q", "pool-destroy", pool)
+        real.in_host(1, "rm", "-rf", folder)
+
+
 def test_what_others_need_stays(real: Grounds) -> None:
     """Another domain's disk, what rests on a snapshot, an image, and what is in no pool."""
     real.rest_on("image")
