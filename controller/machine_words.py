@@ -16,7 +16,9 @@ MOST: Final = 4_000
 #: What a machine calls itself is no name where texts mean something else by it. Machines choose
 #: freely: one called `vm` or `running` would be named in texts that are about no machine.
 PLAIN_WORDS: Final = frozenset(
-    """
+    re.findall(
+        r"[a-z]+",
+        """
     a after all an and another any are as at be been before began build but by cannot central
     cloud cpu default did disk does down due end ended ends error failed fits for free from
     full gone guest had has have held host hosts if image in is it its kept kvm least less
@@ -26,7 +28,8 @@ PLAIN_WORDS: Final = frozenset(
     stopped storage takes tenant than that the their there these they this time to too up
     vcpus virtual vm vms waits was were what when where which while will with without work
     would yet
-    """.split()
+    """,
+    )
 )
 _URI: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"]*[^\s'\".,:;)]", re.IGNORECASE)
 _SILENT: Final = re.compile(rf"{_URI.pattern} does not answer", re.IGNORECASE)
