@@ -72,9 +72,20 @@ class Site:
 
     url: str
     token: str
-    api: int
+    process: Managed
     database: int
     registry: Registry
+
+    @property
+    def api(self) -> int:
+        """The process of the API."""
+        return self.process.pid
+
+    def restart(self) -> None:
+        """Have the API in a new process."""
+        self.process.close()
+        self.process.start()
+        self.process.wait_until_ready()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -320,7 +331,7 @@ def a_site(
         try:
             api.start()
             api.wait_until_ready()
-            yield Site(f"http://127.0.0.1:{port}", secret, api.pid, _postmaster(server), registry)
+            yield Site(f"http://127.0.0.1:{port}", secret, api, _postmaster(server), registry)
         finally:
             api.close()
             registry.close()

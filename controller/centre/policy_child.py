@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from controller import debug
+from controller.plans import rehearsing
 from controller.plans.deciding import decide_plan
-from controller.questions import surviving
+from controller.questions import in_turn, surviving
 from controller.questions.ahead import estimates
 from controller.questions.reserving import answer as reserve
 from controller.rounds.game import decide_in_steps
@@ -94,6 +95,8 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "beside": decide_beside,
         "estimates": estimates,
         "survival": surviving.answered,
+        "capacity_in_turn": in_turn.answered,
+        "rehearse": rehearsing.answered,
         "reserve": reserve,
     }
 )

@@ -850,6 +850,7 @@ class Plan(TypedDict):
     asked_by: str
     before: dict[str, Any] | None
     cut: bool
+    effect: str | None
     ended: int
     ended_at: str | None
     failed: int

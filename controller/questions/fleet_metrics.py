@@ -104,6 +104,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Time until the first operator's token expires, of those used in the last week.",
         (),
     ),
+    "backup_age_seconds": ("Time since the last backup by `fuga db backup`.", ()),
     "last_round": ("Number of the newest round.", ()),
     "last_round_age_seconds": ("Time since its slot began; idle slots leave no round.", ()),
     "last_round_placed": ("VMs placed by it.", ()),
@@ -274,6 +275,8 @@ def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
     found["slot_loop_paused"].add_metric((), float(fleet.paused))
     if fleet.token_ends_in_s is not None:
         found["operator_token_ends_seconds"].add_metric((), fleet.token_ends_in_s)
+    if fleet.backup_age_s is not None:
+        found["backup_age_seconds"].add_metric((), fleet.backup_age_s)
     last = fleet.last_round
     if last is not None:
         age_s = max(0.0, (fleet.now - last.slot_start_at).total_seconds())

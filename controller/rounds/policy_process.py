@@ -149,6 +149,20 @@ class PolicyProcess:
         """
         return self._ask("survival", asked, deadline_s, policy="survival")
 
+    def capacity_in_turn(self, asked: object, *, deadline_s: float) -> Any:
+        """Return how many VMs fit beside those that wait; see `controller.questions.in_turn`.
+
+        `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
+        """
+        return self._ask("capacity_in_turn", asked, deadline_s, policy="capacity")
+
+    def rehearse(self, asked: object, *, deadline_s: float) -> Any:
+        """Return whether the turns of a roll have a plan; see `controller.plans.rehearsing`.
+
+        `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
+        """
+        return self._ask("rehearse", asked, deadline_s, policy="rehearsal")
+
     def reserve(self, question: object, *, deadline_s: float) -> Any:
         """Return for how many VMs there will be room; see `controller.questions.reserving`.
 

@@ -12,6 +12,7 @@ from registry.ground.clock import db_now
 from registry.ground.engine import Database, has_one_writer, retried
 from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.ground.schema import audit
+from registry.journal.subjects import subjects_of_audit
 from registry.records.journal import AuditEntry
 
 REFUSED = (401, 403, 429)
@@ -75,12 +76,14 @@ class Audit:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[AuditEntry]:
-        """Return a page, newest first."""
+        """Return a page, newest first; ``subject`` is an id or a name.
+
+        `InvalidError` if no subject is called so, or several.
+        """
         query = select(audit).order_by(audit.c.id.desc()).limit(check_limit(limit) + 1)
         exact = {
             audit.c.token: token,
             audit.c.tenant: tenant,
-            audit.c.subject: subject,
             audit.c.request_id: request_id,
         }
         wanted = [column == value for column, value in exact.items() if value is not None]
@@ -96,6 +99,8 @@ class Audit:
             (before,) = decode_cursor(cursor, int)
             wanted.append(audit.c.id < before)
         with self._database.read() as connection:
+            if subject is not None:
+                wanted.append(audit.c.subject.in_(subjects_of_audit(connection, subject)))
             rows = connection.execute(query.where(*wanted))
             found = [AuditEntry(**row._mapping) for row in rows]
         return page_of(found, limit, lambda entry: (entry.id,))

@@ -17,6 +17,7 @@ from registry.ground.engine import Database, has_one_writer, retried
 from registry.ground.names import check_int
 from registry.ground.pages import check_limit
 from registry.ground.schema import events, hosts, requests, vms
+from registry.journal.subjects import subject_of_events
 from registry.records.journal import Event
 
 #: The key of the lock of a writer holds, below this, the last id that was given before it.
@@ -101,6 +102,11 @@ class Events:
         with self._database.write() as connection:
             now = db_now(connection)
             note(connection, now, actor, kind, subject_type, subject_id, reason=reason)
+
+    def subject_named(self, given: str, tenant: str | None = None) -> str:
+        """Return the id of a subject by its id or name; see `subject_of_events`."""
+        with self._database.read() as connection:
+            return subject_of_events(connection, given, tenant)
 
     def list(
         self,

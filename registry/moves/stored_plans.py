@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, se
 from registry.errors import NotFoundError
 from registry.ground.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
 from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveState, PlanState
+from registry.moves.effects import effect
 from registry.records.moves import Plan, PlanKind, PlanMove
 
 #: Of a plan: it is to be decided, or carried out.
@@ -141,5 +142,6 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         moved_gib=float(tally.carried_mib) / 1024 if tally else 0.0,
         cut=row.cut,
         gain=row.gain,
+        effect=effect(row.kind, row.before, row.after),
         last_error=row.last_error,
     )

@@ -21,8 +21,11 @@ from registry.ground.child_environ import child_environ
 from registry.ground.engine import available, database_at, make_engine
 from registry.ground.masking import masked
 from registry.ground.private import private_folder
+from registry.journal.events import Events
 from registry.operating.known_schema import differences_in
 
+#: The kind of the event that tells of a backup.
+BACKED_UP: Final = "database_backed_up"
 _PART: Final = ".part"
 _PART_NAME: Final = re.compile(r"\.(?P<target>.+)\.(?P<pid>[0-9]+)\.part(-journal|-wal|-shm)?")
 _SQLITE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
@@ -69,6 +72,17 @@ def backup(database_url: str, file: Path) -> None:
                 _run("pg_dump", url, *options, f"--exclude-table-data={_LEFT_OUT}", f"-f{beside}")
             except BackupError as error:
                 raise BackupError(f"{file} is not made: {error}") from error
+
+
+def record(events: Events, file: Path) -> None:
+    """Record that the database was backed up, for the metric of the last backup's age."""
+    events.add(
+        actor="cli",
+        kind=BACKED_UP,
+        subject_type="database",
+        subject_id=BACKED_UP,
+        reason=f"into {file.absolute()}",
+    )
 
 
 def restore(database_url: str, file: Path) -> None:

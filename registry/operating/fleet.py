@@ -40,6 +40,7 @@ from registry.lifecycle import (
     HostAdmin,
     SlotLoopState,
 )
+from registry.operating.backup import BACKED_UP
 from registry.operating.liveness import control_lease
 from registry.records.rounds import Accounts, Lease
 from registry.requests.rules import zone_of
@@ -122,6 +123,7 @@ class Fleet:
     reserved_short: int  #: VMs of reservations for which the last round found no room
     #: until the first of the operators' tokens ends that were used of late; None: none ends
     token_ends_in_s: float | None = None
+    backup_age_s: float | None = None  #: of the newest by `fuga db backup`; None: there is none
 
 
 def read_fleet(connection: Connection) -> Fleet:
@@ -145,6 +147,7 @@ def read_fleet(connection: Connection) -> Fleet:
         moves=_moves(connection, now),
         **_reservations(connection),
         token_ends_in_s=_token_ends_in_s(connection, now),
+        backup_age_s=_backup_age_s(connection, now),
     )
 
 
@@ -188,6 +191,12 @@ def _reservations(connection: Connection) -> dict[str, Any]:
         "reservations": {state: number for state, number, _ in found},
         "reserved_short": sum(int(short) for _, _, short in found),
     }
+
+
+def _backup_age_s(connection: Connection, now: datetime) -> float | None:
+    query = select(events.c.at).where(events.c.subject_id == BACKED_UP)
+    at = connection.scalar(query.order_by(events.c.id.desc()).limit(1))
+    return None if at is None else max(0.0, (now - at).total_seconds())
 
 
 def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:

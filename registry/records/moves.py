@@ -159,6 +159,7 @@ class Plan:
     failed: int  #: of these
     moved_gib: float
     gain: float | None  #: of the potential, by balancing or packing
+    effect: str | None  #: what balancing or packing makes better and what worse, in one sentence
     cut: bool
     last_error: str | None
 

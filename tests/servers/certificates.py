@@ -39,9 +39,12 @@ class Authority:
         )  # fmt: skip
         return made
 
-    def server(self, name: str = "server") -> Pair:
-        """For 127.0.0.1, and for no name."""
-        return self._issue(name, "server", "serverAuth", "subjectAltName=IP:127.0.0.1")
+    def server(
+        self, name: str = "server", common_name: str = "server", names: str = "IP:127.0.0.1"
+    ) -> Pair:
+        """For 127.0.0.1, and for no name; without ``names`` for its common name alone."""
+        extension = f"subjectAltName={names}" if names else ""
+        return self._issue(name, common_name, "serverAuth", extension)
 
     def client(self, common_name: str) -> Pair:
         return self._issue(f"client-{common_name}", common_name, "clientAuth")

@@ -13,7 +13,6 @@ from controller.calling.completion import complete_host
 from controller.calling.session import Session, listing, with_session
 from controller.calling.targets import find_request, is_part_of_id
 from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
-from controller.cli.moving.effects import effect
 from controller.client.errors import ProblemError
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
@@ -305,9 +304,9 @@ def _show_measures(plan: Mapping[str, Any]) -> None:
     print_table(columns, rows, empty="")
     if plan["gain"] is not None:
         echo(f"gain {number(plan['gain'], 6)}")
-    if said := effect(plan["kind"], plan["before"], plan["after"]):
+    if plan.get("effect"):  # an older API has none
         echo("")
-        echo_lines(textwrap.fill(said, terminal_width() or 100))
+        echo_lines(textwrap.fill(plan["effect"], terminal_width() or 100))
 
 
 def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:

@@ -121,13 +121,21 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup file")],
 ) -> None:
     """Back up the whole database into a file while fuga runs."""
+    from registry import Registry, RegistryError  # noqa: PLC0415
     from registry.operating import backup as backups  # noqa: PLC0415
 
+    url = load_settings().resolved_database_url()
     try:
         with _ended_in_order():
-            backups.backup(load_settings().resolved_database_url(), file)
+            backups.backup(url, file)
     except backups.BackupError as error:
         raise CliError(str(error)) from None
+    try:
+        registry = Registry.connect(url)
+        backups.record(registry.events, file)
+        registry.close()
+    except RegistryError as error:
+        echo(f"the database does not record that it was backed up: {error}", err=True)
     if left := backups.parts_left(file.parent):
         names = ", ".join(str(each) for each in left)
         echo(

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.cli.operating.doctor_guests import addresses_of, resolve_name
@@ -125,26 +125,55 @@ def certificate_finding(name: str, port: int, credential: Path | None) -> Findin
         why = f"the files of the {where} cannot be used: {error.strerror or error}"
         return Finding(about, False, f"not looked at: {why}")
     try:
-        with (
-            socket.create_connection((name, port), _CONNECT_S) as plain,
-            context.wrap_socket(plain, server_hostname=name) as secured,
-        ):
-            shown = secured.getpeercert() or {}
+        shown, by_common_name = _shown(name, port, context)
     except ssl.SSLCertVerificationError as error:
         advice = "sign one for the name in the URI, by the authority in cacert.pem"
         return Finding(about, False, f"the host's is refused: {error.verify_message}; {advice}")
     except (OSError, ValueError) as error:
         return Finding(about, False, f"no TLS with {name}:{port}: {_reason(error)}")
-    return _by_age(about, shown)
+    return _by_age(about, shown, by_common_name=by_common_name)
 
 
-def _by_age(about: str, shown: Mapping[str, object]) -> Finding:
+def _shown(name: str, port: int, context: ssl.SSLContext) -> tuple[Mapping[str, Any], bool]:
+    """Return the certificate, and whether it names the host in its common name alone."""
+    context.hostname_checks_common_name = False
+    try:
+        return _certificate(name, port, context), False
+    except ssl.SSLCertVerificationError:
+        context.hostname_checks_common_name = True
+        shown = _certificate(name, port, context)
+        if _is_taken_by_common_name(shown):
+            return shown, True
+        raise
+
+
+def _certificate(name: str, port: int, context: ssl.SSLContext) -> Mapping[str, Any]:
+    with (
+        socket.create_connection((name, port), _CONNECT_S) as plain,
+        context.wrap_socket(plain, server_hostname=name) as secured,
+    ):
+        return secured.getpeercert() or {}
+
+
+def _is_taken_by_common_name(shown: Mapping[str, Any]) -> bool:
+    """Judge as GnuTLS does, and so libvirt: OpenSSL takes one of several, and one beside IPs."""
+    others = {kind for kind, _ in shown.get("subjectAltName", ())}
+    common = [pair for part in shown["subject"] for pair in part if pair[0] == "commonName"]
+    return len(common) == 1 and not others & {"DNS", "IP Address"}
+
+
+def _by_age(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> Finding:
     ends_at = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
     left = ends_at - datetime.now(UTC)
     message = f"the host's names it, and ends at {clock(ends_at)}, in {left.days} days"
-    if left > _ENDS_SOON:
-        return Finding(about, True, message)
-    return Finding(about, False, f"{message}: sign a new one before")
+    if left <= _ENDS_SOON:
+        return Finding(about, False, f"{message}: sign a new one before")
+    if by_common_name:
+        message += (
+            "; in its common name alone, which libvirt takes and other programs refuse: give the"
+            " next one a subjectAltName"
+        )
+    return Finding(about, True, message, note=by_common_name)
 
 
 def _reason(error: Exception) -> str:

@@ -99,7 +99,7 @@ def _tell_in_turn(found: Mapping[str, Any]) -> None:
         return
     in_turn = found["in_turn"]
     if in_turn is None:
-        echo("beside those that wait: not reckoned, as others ask too; ask again")
+        echo("beside those that wait: not computed now; ask again")
     elif found["fits"]:
         least = "at least " if found.get("at_least") and in_turn else ""
         after = "once those that wait and are owed before are served"

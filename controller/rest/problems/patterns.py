@@ -30,7 +30,7 @@ FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~][ -~]{0,254})?$"
 SHA256: Final = r"^[0-9a-f]{64}$"
 SIGNATURE: Final = r"^[ -~\r\n]{1,4096}$"
 PRINTABLE: Final = r"^[ -~]{1,255}$"
-SUBJECT: Final = r"^[!-~]{1,64}$"
+SUBJECT: Final = r"^[!-~]{1,80}$"
 EVENT_KIND: Final = r"^[a-z0-9_.]{1,64}$"
 UNIT: Final = r"^[!-~]([ -~]*[!-~])?$"
 HTTP_REQUEST_ID: Final = r"^[A-Za-z0-9._-]{1,64}$"
@@ -66,7 +66,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         SHA256: "64 hexadecimal digits (lower case), as sha256sum prints",
         SIGNATURE: "1 to 4096 printable characters in lines, as in the signature file",
         PRINTABLE: "1 to 255 printable characters",
-        SUBJECT: "an id: 1 to 64 printable characters without blanks",
+        SUBJECT: "an id or a name: 1 to 80 printable characters without blanks",
         EVENT_KIND: "a kind of event (see `fuga events`)",
         UNIT: "1 to 32 printable characters, the first and last no blank",
         HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",

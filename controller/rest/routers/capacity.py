@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
-from controller.questions.in_turn import capacity_in_turn
+from controller.questions.in_turn import Asked, capacity_in_turn
 from controller.questions.surviving import NICENESS, Survival, survival_aside
 from controller.rest.callers.auth import AnyCaller, Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
@@ -35,7 +35,7 @@ def show_capacity(
     """Show how many more VMs of a type fit, by class of hosts, and what runs out first.
 
     Tenants see the numbers rounded down to a step: 0, 1, 2, 5, 10, 20, 50 and so on.
-    `in_turn` is null while it is reckoned for another caller.
+    `in_turn` is null while it is computed for another caller, and if that takes too long.
     """
     rules = query.as_rules()
     named = [reader.meant("hosts", name) for name in query.hosts] or None
@@ -48,9 +48,15 @@ def show_capacity(
         found = capacity_left(
             view, query.vm_type, requires=query.requires, named=named, rules=rules
         )
-        found = capacity_in_turn(
-            view, found, tenant=tenant, requires=query.requires, named=named, rules=rules
+        asked = Asked(
+            view=view,
+            found=found,
+            tenant=tenant,
+            requires=query.requires,
+            named=named,
+            rules=rules,
         )
+        found = capacity_in_turn(asked, start=services.start_child)
     finally:
         if reckon:
             services.turns.give_back(caller.scope)

@@ -33,11 +33,12 @@ def list_events(
     registry: GivenRegistry,
 ) -> EventsPage:
     """List events after a number, or the newest, oldest first. Follow with `next`."""
+    tenant = caller.tenant_to_list(query.tenant, registry)
     events = registry.events.list(
         after=query.after,
-        subject_id=query.subject,
+        subject_id=query.subject and registry.events.subject_named(query.subject, tenant),
         kind=query.kind,
-        tenant=caller.tenant_to_list(query.tenant, registry),
+        tenant=tenant,
         since=query.since_moment(),
         newest=query.newest,
         limit=query.limit,
@@ -72,10 +73,14 @@ async def follow_events(
     valid, the API stops, or an hour is over. Connect again with the last id: nothing is skipped.
     429: too many streams are open; poll `GET /v1/events` and try again later.
     """
+    registry, subject = services.registry, query.subject
+    tenant = await run_in_threadpool(caller.tenant_to_list, query.tenant, registry)
+    if subject is not None:
+        subject = await run_in_threadpool(registry.events.subject_named, subject, tenant)
     wanted = Wanted(
         reader=reader,
-        tenant=await run_in_threadpool(caller.tenant_to_list, query.tenant, services.registry),
-        subject=query.subject,
+        tenant=tenant,
+        subject=subject,
         kind=query.kind,
     )
     after = query.after if last_event_id is None else last_event_id

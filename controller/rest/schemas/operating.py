@@ -62,7 +62,8 @@ class EventsQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = 0
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
-        None, description="Id of the request, VM, host or other subject."
+        None,
+        description="Id or name of a request, VM or host, also one that is gone; id of others.",
     )
     kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
@@ -85,7 +86,8 @@ class EventStreamQuery(BaseModel):
         None, description="Last known id; null: only events still to come."
     )
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
-        None, description="Id of the request, VM, host or other subject."
+        None,
+        description="Id or name of a request, VM or host, also one that is gone; id of others.",
     )
     kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
@@ -103,7 +105,8 @@ class AuditQuery(MomentsQuery):
     status: Annotated[int, Field(ge=100, le=599)] | None = None
     refused: bool = Field(False, description="Only calls answered with 401, 403 or 429.")
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
-        None, description="Id of the subject."
+        None,
+        description="Id or name of a request, VM or host, also one that is gone; id of others.",
     )
     request_id: Annotated[str, Field(pattern=patterns.HTTP_REQUEST_ID)] | None = Field(
         None, description="The `X-Request-Id` of the answer."

@@ -56,18 +56,39 @@ def propose(
     decided: list[PlannedMove],
     inputs: bytes = b"inputs",
     document: Mapping[str, Any] = MappingProxyType({}),
+    before: Mapping[str, Any] = MappingProxyType({}),
+    after: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     api.registry.plans.propose(
         UUID(plan["id"]),
         decided,
-        before={},
-        after={},
+        before=dict(before),
+        after=dict(after),
         stays=[],
         cut=False,
         inputs=inputs,
         document=dict(document),
         actor="control",
     )
+
+
+def test_a_plan_says_in_one_sentence_what_becomes_better_and_what_worse(api: Api):
+    plan = ask(api, kind="balance").json()
+    assert plan["effect"] is None
+    propose(
+        api,
+        plan,
+        [],
+        before={"potential": 1, "moved_gib": 0},
+        after={"potential": 2, "moved_gib": 3},
+    )
+
+    shown = api.operator.get(f"/v1/plans/{plan['id']}").json()
+
+    assert shown["effect"] == (
+        "Better: the load of hosts is nearer to the pool's. Worse: nothing. Cost: 3.0 GiB to move."
+    )
+    assert api.operator.get("/v1/plans").json()["items"] == [shown]
 
 
 def test_a_plan_is_replayed_in_a_process_of_its_own_and_damaged_inputs_are_told(api: Api):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
+from tests.register import add_host, add_request
 
 
 def ask(api: Api) -> str:
@@ -47,6 +50,42 @@ def test_a_tenant_reads_its_own_events(api: Api):
     assert {event["tenant"] for event in own} == {"a"}
     assert others == []
     the_problem(api.tenant_b.get("/v1/events", params={"tenant": "a"}), 403, "forbidden")
+
+
+def test_a_subject_is_found_by_its_name_and_who_is_unknown_or_two_is_told(api: Api):
+    def kinds(client: Any, subject: str, path: str = "/v1/events") -> set[str]:
+        answer = client.get(path, params={"subject": subject})
+        assert answer.status_code == 200, answer.text
+        return {each["subject_id"] for each in answer.json()["items"]}
+
+    def refused(client: Any, subject: str, path: str = "/v1/events") -> str:
+        problem = the_problem(client.get(path, params={"subject": subject}), 422, "invalid")
+        assert places(problem) == ["subject"]
+        return str(problem["errors"])
+
+    add_host(api.registry, "h1")
+    first = add_request(api.registry, name="first", tenant="a")
+    host = str(api.registry.hosts.get("h1").id)
+
+    assert kinds(api.operator, "h1") == {host}
+    assert kinds(api.operator, "a") == {"a"}  # a tenant's id is its name
+    assert "not found" in refused(api.tenant_b, "h1")
+    assert "not found" in refused(api.tenant_a, "nothing")
+    assert "not found" in refused(api.tenant_b, "first")
+    assert "not found" in refused(api.operator, "nothing", "/v1/audit")
+    other = add_request(api.registry, name="first", tenant="b")
+    said = refused(api.operator, "first")
+    assert f"request {first.id} of tenant a" in said
+    assert f"request {other.id} of tenant b" in said
+    assert kinds(api.tenant_b, "first") == {str(other.id)}
+    assert api.tenant_a.delete(f"/v1/requests/{first.id}").is_success
+    assert kinds(api.operator, "first") == {str(other.id)}  # the one that is there
+    assert kinds(api.tenant_a, "first") == {str(first.id)}  # the latest that was
+
+    api.operator.patch("/v1/hosts/h1", json={"admin": "draining"})
+    api.operator.patch("/v1/hosts/h1", json={"admin": "nonsense"})
+    audited = api.operator.get("/v1/audit", params={"subject": "h1"}).json()["items"]
+    assert [each["status"] for each in audited] == [422, 200]
 
 
 def test_events_are_found_by_kind(api: Api):

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,15 @@ from tests.e2e.conftest import a_token
 from tests.e2e.moving import a_host_of_guests, a_running_vm
 from tests.e2e.web.conftest import PATIENCE_MS, Tab, a_tab
 from tests.e2e.web.test_web_console import AXE, MARKUP
-from tests.register import ACTOR, add_group, add_request, add_tenant, add_vm_type, take_lease
+from tests.register import (
+    ACTOR,
+    a_report,
+    add_group,
+    add_request,
+    add_tenant,
+    add_vm_type,
+    take_lease,
+)
 from tests.servers.serving import served
 
 HOSTS = ("h1", "h2", "h3", "h4", "h5")
@@ -297,11 +305,26 @@ def test_a_host_is_registered_and_removed(tab: Tab, site: Site) -> None:
     page.get_by_role("button", name="Register").click()
     page.get_by_role("heading", level=1, name="h9").wait_for()
     assert site.host("h9").labels == ("zone=west",)
+    expect(page.locator("h1 .state")).to_have_text("starting")
 
     page.get_by_role("button", name="Remove").click()
     asks(page, "Remove h9?").get_by_role("button", name="Remove").click()
     page.get_by_role("heading", level=1, name="Hosts").wait_for()
     assert site.host("h9").admin == HostAdmin.RETIRED
+
+
+def test_addresses_of_hosts_and_vms_are_shown(tab: Tab, site: Site) -> None:
+    seen = replace(
+        a_report(hostname="h2"), interfaces={"eno1": "52:54:00:12:34:56"}, addresses=("192.0.2.4",)
+    )
+    site.register.hosts.record_report(site.host("h2").id, seen)
+    vm = site.register.vms.list(limit=1).items[0]
+
+    tab.go("#/hosts/h2", "h2")
+    expect(tab.page.get_by_text("192.0.2.4", exact=True)).to_be_visible()
+    expect(tab.page.get_by_text("eno1 52:54:00:12:34:56", exact=True)).to_be_visible()
+    tab.go(f"#/vms/{vm.id}", vm.name)
+    expect(tab.page.get_by_text(str(vm.mac), exact=True)).to_be_visible()
 
 
 # ---- plans -----------------------------------------------------------------------
@@ -338,6 +361,29 @@ def test_a_plan_is_proposed_compared_and_approved(tab: Tab, site: Site) -> None:
     dialog.get_by_role("button", name="Cancel the move").click()
     until(lambda: any(each.cancelled_by for each in site.register.moves.list().items))
     site.register.plans.cancel(plan.id, actor=ACTOR)
+
+
+def test_a_plan_says_what_becomes_better_and_what_worse(tab: Tab, site: Site) -> None:
+    plans = site.register.plans
+    plan = plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    plans.propose(
+        plan.id,
+        [],
+        before={"potential": 1.0, "hosts_in_use": 2, "moved_gib": 0.0},
+        after={"potential": 2.0, "hosts_in_use": 3, "moved_gib": 1.5},
+        stays=[],
+        cut=False,
+        inputs=b"",
+        document={},
+        actor=ACTOR,
+    )
+
+    tab.go(f"#/plans/{plan.id}", "Balance")
+
+    expect(tab.page.get_by_text("Better: the load of hosts is nearer")).to_have_text(
+        "Better: the load of hosts is nearer to the pool's. Worse: 1 more host is in use."
+        " Cost: 1.5 GiB to move."
+    )
 
 
 # ---- tenants ---------------------------------------------------------------------

@@ -6,7 +6,10 @@ from uuid import UUID
 
 import pytest
 
+from controller.fork_server.children import Child, started
 from controller.plans.carrying import Plans
+from controller.plans.rehearsing import Asked, rehearse
+from placement.moving.model import MoveLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError
 from registry.moves import CommandEnd, Driving, NewRoll, RollClaim, RollLimits, RollTurn
@@ -14,6 +17,32 @@ from tests.integration.moves.test_plans import InThisProcess, a_centre
 from tests.integration.moves.world import MovingWorld
 from tests.raw_sql import RawSql
 from tests.register import ACTOR
+
+
+def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> None:
+    world.running("h1")
+    children: list[Child] = []
+
+    def start(module: str, deadline: float) -> Child:
+        children.append(started(module, deadline))
+        return children[-1]
+
+    def asked() -> Asked:
+        turns = [[each.id] for each in world.registry.rolls.targets(("h1",))]
+        view = world.registry.plans.view_running(rest_s=0)
+        return Asked(view=view, turns=turns, limits=MoveLimits())
+
+    assert rehearse(asked(), start=start, most_here=0) == 1
+    for other in ("h2", "h3"):
+        world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
+    with pytest.raises(ConflictError, match="host h1 cannot be emptied: 1 VMs have no place"):
+        rehearse(asked(), start=start, most_here=0)
+    with pytest.raises(ConflictError, match=r"whether the hosts can be emptied: .* was killed"):
+        rehearse(asked(), within_s=0.001, most_here=0)
+
+    assert [child.poll() is None for child in children] == [False, False]
+    assert rehearse(Asked(view=asked().view, turns=[], limits=MoveLimits()), start=start) == 0
+    assert len(children) == 2  # a small site's are planned here
 
 
 class Site:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
 from controller.cli.operating.processes import db
+from controller.questions.fleet_metrics import FleetCollector
 from registry import Registry
 from registry.ground.schema import metadata
 from registry.operating.backup import BackupError, backup, parts_left, restore
@@ -292,7 +296,8 @@ def test_the_commands_do_the_same_and_say_what_to_do_next(
     upgraded_database: Path, tmp_path: Path
 ) -> None:
     file, runner = tmp_path / "file", CliRunner()
-    there = {"FUGA_DATABASE_URL": f"sqlite:///{upgraded_database}"}
+    shutil.copy(upgraded_database, tmp_path / "fuga.db")
+    there = {"FUGA_DATABASE_URL": f"sqlite:///{tmp_path}/fuga.db"}
     elsewhere = {"FUGA_DATABASE_URL": f"sqlite:///{tmp_path}/elsewhere/fuga.db"}
 
     made = runner.invoke(db, ["backup", str(file)], env=there)
@@ -303,3 +308,18 @@ def test_the_commands_do_the_same_and_say_what_to_do_next(
     assert str(file) in made.output
     assert "fuga token list" in put.output
     assert again.exit_code != 0
+    backed_up, put_back = (
+        Registry.connect(each["FUGA_DATABASE_URL"]) for each in (there, elsewhere)
+    )
+    assert "\nfuga_backup_age_seconds " in metrics_of(backed_up)
+    [event] = backed_up.events.list(kind="database_backed_up")
+    assert event.reason == f"into {file}"
+    assert "\nfuga_backup_age_seconds " not in metrics_of(put_back)  # it is not in itself
+    for each in (backed_up, put_back):
+        each.close()
+
+
+def metrics_of(registry: Registry) -> str:
+    metrics = CollectorRegistry()
+    metrics.register(FleetCollector(registry, interval_s=1e-9, most=10))
+    return generate_latest(metrics).decode()

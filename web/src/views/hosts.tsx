@@ -7,8 +7,12 @@ import { session } from "../api/session";
 import { to } from "../route";
 import { age, amount, noun, plain } from "../words";
 
+/** How a host is: it starts until it is up for the first time, or again and clear of what it held. */
+export const healthOfHost = (host: Host): string =>
+  host.health === "enrolling" || host.returning_since ? "starting" : host.health;
+
 /** What operators decided about a host, or else how it is. */
-export const stateOfHost = (host: Host): string => (host.admin === "active" ? host.health : host.admin);
+export const stateOfHost = (host: Host): string => (host.admin === "active" ? healthOfHost(host) : host.admin);
 
 function used(host: Host): number {
   return Math.max(0, ...host.inventories.map((each) => (each.capacity ? each.committed / each.capacity : 0)));

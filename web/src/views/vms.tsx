@@ -183,6 +183,7 @@ export function VmView({ id }: { id: string }) {
             <Fact name="Tenant" value={vm.tenant} />
             <Fact name="Type" value={typeOf(vm)} />
             <Fact name="Address" value={vm.address} />
+            <Fact name="MAC" value={vm.mac} />
             <Fact name="Network" value={vm.network} />
             <Fact name="Host name" value={vm.hostname} />
             <Fact name="Created" value={moment(vm.created_at)} />

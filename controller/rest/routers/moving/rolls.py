@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.plans.rehearsing import rehearse
+from controller.plans.rehearsing import Asked, rehearse
 from controller.rest.callers.auth import Operator, bearer
 from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
@@ -68,12 +68,13 @@ def begin_roll(
         keys = [each.id for each in targets]
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
+        asked = Asked(view=view, turns=turns, limits=services.move_limits)
         new = NewRoll(
             turns=turns,
             at_once=body.at_once,
             command=body.command,
             driver=body.driver,
-            checked=rehearse(view, turns, services.move_limits),
+            checked=rehearse(asked, start=services.start_child),
             limits=RollLimits(
                 empty_within_s=body.empty_within_s,
                 run_within_s=body.run_within_s,

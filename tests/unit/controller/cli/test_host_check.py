@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,28 @@ def test_the_certificate_of_a_host_is_judged_by_authority_name_and_age(
         found = host_reach.certificate_finding(name, port, credential)
 
     assert (found.well, words in found.message) == (False, True), found.message
+
+
+@pytest.mark.parametrize(
+    ("common_name", "names", "level", "words"),
+    [
+        ("server", "DNS:localhost", "ok", "the host's names it"),
+        ("localhost", "", "note", "in its common name alone"),
+        ("localhost", "email:a@b.example", "note", "in its common name alone"),
+        ("localhost", "IP:127.0.0.1", "WRONG", "refused"),  # so GnuTLS does
+        ("localhost/CN=other", "", "WRONG", "refused"),
+        ("other", "", "WRONG", "refused"),
+    ],
+)
+def test_a_certificate_is_taken_by_the_names_that_libvirt_takes(
+    authority: Authority, credential: Path, common_name: str, names: str, level: str, words: str
+) -> None:
+    lasting = replace(authority, days=90)
+
+    with listening(lasting.server("named", common_name, names)) as port:
+        found = host_reach.certificate_finding("localhost", port, credential)
+
+    assert (found.level, words in found.message) == (level, True), found.message
 
 
 def test_a_port_that_nothing_listens_at_is_said_before_libvirt_is_asked() -> None:

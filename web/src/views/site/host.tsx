@@ -10,7 +10,7 @@ import { History } from "../../parts/history";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
 import { age, amount, count, moment, noun, plain, readable, shellWord } from "../../words";
-import { stateOfHost } from "../hosts";
+import { healthOfHost, stateOfHost } from "../hosts";
 import { stateOf as stateOfVm, typeOf } from "../vms";
 import { Actions } from "./host_actions";
 import { Settings } from "./host_settings";
@@ -31,7 +31,7 @@ export function HostView({ name }: { name: string }) {
         {host.admin !== "active" && host.admin !== "retired" && (
           <>
             {" "}
-            <State word={host.health} />
+            <State word={healthOfHost(host)} />
           </>
         )}
       </h1>
@@ -156,6 +156,11 @@ function Latest({ host }: { host: Host }) {
             <Fact name="Processors" value={report.cpu_busy_percent === null ? null : `${report.cpu_busy_percent.toFixed(0)} % busy`} />
             <Fact name="Memory" value={report.memory_used_mib === null ? null : `${amount("x_mib", report.memory_used_mib)} used`} />
             <Fact name="Pool" value={report.disk_used_gib === null ? null : `${amount("x_gib", report.disk_used_gib)} used`} />
+            <Fact name="Addresses" value={report.addresses?.join(", ") || null} />
+            <Fact
+              name="Interfaces"
+              value={Object.entries(report.interfaces ?? {}).map((each) => each.join(" ")).join(", ") || null}
+            />
             <Fact name="Domains" value={`${report.domains.length}, ${foreign.length} of them foreign`} />
             <Fact name="Volumes" value={String(report.volumes.length)} />
           </dl>

@@ -243,7 +243,7 @@ export function HostAddView() {
       <h1>Register a host</h1>
       <form class="form" onSubmit={(event) => void submit(event)}>
         <p class="hint">
-          It is enrolling until the monitor reaches it and has seen what it offers; from then on rounds place VMs on it.
+          It is starting until the monitor reaches it and has seen what it offers; from then on rounds place VMs on it.
         </p>
         <label>
           Name

@@ -302,6 +302,7 @@ export function PlanView({ id }: { id: string }) {
             </tbody>
           </table>
           </div>
+          {plan.effect && <p class="effect">{plan.effect}</p>}
         </Panel>
       )}
       {moves && moves.length > 0 && <Waves moves={moves} />}

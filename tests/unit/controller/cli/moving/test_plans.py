@@ -108,6 +108,7 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
         "before": {"potential": 1.0, "resting": 2},
         "after": {"potential": 1.5},
         "gain": 0.5,
+        "effect": "Better: much. Worse: nothing.",
     }
     move = {
         "wave": 0,
@@ -129,6 +130,7 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
     told = fuga("plan", "show", PLAN_ID).out
     assert "   1  a   t " in told
     assert "refused" not in told
+    assert "\nBetter: much. Worse: nothing.\n" in told
     why = "These moves were refused:\n  a to h2: it is not on host h1 any more\n"
     assert why in fuga("plan", "show", PLAN_ID).out
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from controller.terminal.output import number, percent
-
 #: Differences below this are none to a reader of the table above the sentence.
 _SAME: Final = 0.00005
 #: What the game of a kind of plan rises for: its potential alone says nothing to a reader.
@@ -14,6 +12,12 @@ _AIM: Final[Mapping[str, tuple[str, str]]] = {
     "balance": ("the load of hosts is nearer to the pool's", "the load of hosts is further off"),
     "pack": ("VMs are on fewer, fuller hosts", "VMs are on more, emptier hosts"),
 }
+
+
+def _number(value: float, places: int) -> str:
+    """Return a number with so many decimal places; one digit of what would round to zero."""
+    text = f"{value:.{places}f}"
+    return text if float(text) or not value else f"{value:.1g}"
 
 
 def effect(
@@ -37,7 +41,7 @@ def effect(
         return f"({form(before[measure])} to {form(after[measure])})" if change(measure) else ""
 
     weigh(change("potential"), *_AIM[kind])
-    skewness = from_to("mean_skewness", lambda value: number(value, 4))
+    skewness = from_to("mean_skewness", lambda value: _number(value, 4))
     weigh(
         -change("mean_skewness"),
         f"hosts use their resources more evenly {skewness}",
@@ -46,13 +50,13 @@ def effect(
     hosts = int(change("hosts_in_use"))
     several = "host is" if abs(hosts) == 1 else "hosts are"
     weigh(-hosts, f"{abs(hosts)} {several} free", f"{abs(hosts)} more {several} in use")
-    off_fair = from_to("fairness_distance", lambda value: percent(value, 2))
+    off_fair = from_to("fairness_distance", lambda value: f"{_number(100 * value, 2)}%")
     weigh(
         -change("fairness_distance"),
         f"shares are nearer to fair {off_fair}",
         f"shares are further from fair {off_fair}",
     )
-    carried = number(change("moved_gib"), 1)
+    carried = _number(change("moved_gib"), 1)
     return (
         f"Better: {', '.join(better) or 'nothing'}. Worse: {', '.join(worse) or 'nothing'}."
         f" Cost: {carried} GiB to move."

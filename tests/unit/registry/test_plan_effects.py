@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.moving.effects import effect
+from registry.moves.effects import effect
 
 BEFORE = {
     "potential": -1.0,

@@ -1,0 +1,49 @@
+"""What fits beside those that wait, computed in a process of its own on a large site."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from controller.fork_server.children import Child, started
+from controller.questions.capacity import capacity_left
+from controller.questions.in_turn import Asked, answered, capacity_in_turn
+from registry import Registry
+from registry.requests import NO_RULES
+from tests.register import add_host, add_request, add_tenant, add_vm_type
+
+
+@pytest.fixture
+def asked(register: Registry) -> Asked:
+    """A host for four VMs, three of which tenant a waits for."""
+    add_host(register, "h1", vcpus=4, memory_mib=16384, disk_gib=200)
+    add_vm_type(register)
+    add_tenant(register)
+    add_request(register, 3)
+    view = register.views.capacity("small", tenant=None, rules=NO_RULES, with_waiting=True)
+    found = capacity_left(view, "small", requires=(), named=None, rules=NO_RULES)
+    return Asked(view=view, found=found, tenant=None, requires=(), named=None, rules=NO_RULES)
+
+
+def test_another_process_computes_it_and_does_not_stay(asked: Asked) -> None:
+    children: list[Child] = []
+
+    def start(module: str, deadline: float) -> Child:
+        children.append(started(module, deadline))
+        return children[-1]
+
+    found = capacity_in_turn(asked, start=start, most_here=0)
+
+    assert found.in_turn == answered(asked) == 1
+    assert replace(found, in_turn=None) == asked.found
+    [child] = children
+    assert child.pid != os.getpid()
+    assert child.poll() is not None
+    assert capacity_in_turn(asked, start=start) == found  # here: it is small
+    assert len(children) == 1
+
+
+def test_what_takes_too_long_is_ended_and_left_out(asked: Asked) -> None:
+    assert capacity_in_turn(asked, within_s=0.001, most_here=0) == asked.found
