@@ -6,14 +6,16 @@ what is shown is what was done about it, or what would be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, insert, select, update
 
 from registry.errors import ConflictError
-from registry.ground.bulk import chunks
+from registry.ground.bulk import among, chunks
 from registry.ground.clock import db_now
 from registry.ground.engine import Database, retried
 from registry.ground.ids import uuid7
@@ -33,7 +35,7 @@ from registry.hosts.held import live_assignments
 from registry.hosts.machines import are_different, host_with_machine, machines_of
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
-from registry.hosts.stored_reports import latest_report
+from registry.hosts.stored_reports import latest_report, reports_of
 from registry.hosts.unaccounted import (
     Unaccounted,
     assignment_of_volume,
@@ -56,6 +58,7 @@ from registry.reconciliation import DECIDED, Answer, Difference, LedgerVm, fate_
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
 
 _SHOWN: Final = 5  #: names of files
+_AT_ONCE: Final = 200  #: hosts, whose reports are in memory
 _SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
 
 
@@ -72,11 +75,12 @@ class Differences:
             if host is not None:
                 query = select(hosts).where(hosts.c.id == host_id_of(connection, host))
             rows = connection.execute(query).all()
-            return tuple(
-                difference
-                for each in with_inventories(connection, rows)
-                for difference in _differences(connection, each)
-            )
+            found: list[HostDifference] = []
+            for some in chunks(with_inventories(connection, rows), _AT_ONCE):
+                seen = _seen(connection, some)
+                for each in some:
+                    found += _differences(connection, each, seen)
+            return tuple(found)
 
     @retried
     def repair(
@@ -94,7 +98,7 @@ class Differences:
             lock_hosts(connection, key)
             lock_vms_on(connection, key)
             at = host_of(connection, key)
-            for found in _differences(connection, at):
+            for found in _differences(connection, at, _seen(connection, [at])):
                 if (found.difference, found.subject) == (difference, subject):
                     break
             else:
@@ -125,7 +129,34 @@ class Differences:
             return found
 
 
-def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is compared, of many hosts: a query for each of them would be thousands."""
+
+    reports: Mapping[UUID, HostReport]
+    live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
+    starting: Set[UUID]  #: VMs
+    copies: Mapping[UUID, Set[str]]  #: volumes of images
+
+
+def _seen(connection: Connection, some: Sequence[Host]) -> _Seen:
+    keys = [host.id for host in some]
+    starting = select(power_actions.c.vm_id).where(
+        power_actions.c.state == PowerState.STARTING.value
+    )
+    copies: defaultdict[UUID, set[str]] = defaultdict(set)
+    query = select(image_copies.c.host_id, image_copies.c.volume)
+    for row in connection.execute(query.where(among(connection, image_copies.c.host_id, keys))):
+        copies[row.host_id].add(row.volume)
+    return _Seen(
+        reports=reports_of(connection, keys),
+        live=live_assignments(connection, *keys),
+        starting=frozenset(connection.scalars(starting)),
+        copies=copies,
+    )
+
+
+def _differences(connection: Connection, host: Host, seen: _Seen) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:
         what = f"machine {host.found_machine_uuid} instead of {host.machine_uuid}"
         yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
@@ -136,33 +167,33 @@ def _differences(connection: Connection, host: Host) -> Iterator[HostDifference]
     if host.health in _SILENT and host.returning_since is None:
         yield _difference(host, Difference.SILENT, host.name, f"{host.health}: {host.last_error}")
         return
-    report = latest_report(connection, host.id)
+    report = seen.reports.get(host.id)
     if report is None:
         return
     for each in host.inventories:
         if each.committed > each.capacity and host.same_machine_as is None:
             what = f"{each.committed} {each.resource} are committed, {each.capacity} offered"
             yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
-    live = live_assignments(connection, host.id)[host.id]
-    yield from _of_vms(connection, host, report, live)
+    live = seen.live[host.id]
+    yield from _of_vms(connection, host, report, live, seen.starting)
     pools = sharing(connection, [host.shared_pool] if host.shared_pool else [])
     speaks = speaks_for(pools, host)
-    known = known_assignments(connection, unknown_marks(report, live, speaks=speaks))
+    marks = unknown_marks(report, live, speaks=speaks)
+    known = known_assignments(connection, marks) if marks else {}
     found = find_unaccounted(report, live, known, shared_pool=host.shared_pool, speaks=speaks)
     yield from _of_marks(host, report, found)
     if host.shared_pool is None:  # else a domain of another host may name them
-        yield from _of_files(connection, host, report)
+        yield from _of_files(host, report, seen.copies.get(host.id, frozenset()))
 
 
 def _of_vms(
-    connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
+    connection: Connection,
+    host: Host,
+    report: HostReport,
+    live: Mapping[UUID, Row[Any]],
+    starting: Set[UUID],
 ) -> Iterator[HostDifference]:
     domains = {each.assignment_id: each for each in report.domains}
-    starting = set(
-        connection.scalars(
-            select(power_actions.c.vm_id).where(power_actions.c.state == PowerState.STARTING.value)
-        )
-    )
     to_filter = _to_filter(connection, report, live)
     for row in live.values():
         here = row.state == AssignmentState.ACTIVE.value and not (row.moves or row.is_moving)
@@ -229,10 +260,9 @@ def _of_marks(host: Host, report: HostReport, unaccounted: Unaccounted) -> Itera
         yield _difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
 
 
-def _of_files(connection: Connection, host: Host, report: HostReport) -> Iterator[HostDifference]:
+def _of_files(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
     """Name the files of a pool that nothing accounts for, all in one."""
-    query = select(image_copies.c.volume).where(image_copies.c.host_id == host.id)
-    known = {host.base_volume, *connection.scalars(query)}
+    known = {host.base_volume, *copies}
     strays = [
         name for name in report.unnamed if name not in known and assignment_of_volume(name) is None
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, Text, cast, select
 
 from registry.errors import InvalidError
-from registry.ground.bulk import insert_rows, update_rows
+from registry.ground.bulk import among, insert_rows, update_rows
 from registry.ground.schema import host_reports, hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import DomainReport, HostReport
@@ -48,6 +48,12 @@ def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
         .where(hosts.c.admin != HostAdmin.RETIRED.value)
         .order_by(hosts.c.name)
     )
+    return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
+
+
+def reports_of(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
+    """Return the latest reports of some hosts; none of one that never answered."""
+    query = select(host_reports).where(among(connection, host_reports.c.host_id, host_ids))
     return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
 
 

@@ -22,6 +22,7 @@ from tests.register import (
     remove_vm,
     running,
 )
+from tests.work import work
 
 
 @pytest.fixture
@@ -328,3 +329,19 @@ def test_a_base_volume_of_a_host_is_no_stray_file(register: Registry) -> None:
     register.hosts.record_report(host.id, replace(seen, unnamed=("base.qcow2",)))
 
     assert register.differences.list("h2") == ()
+
+
+def test_a_list_costs_as_many_statements_for_many_hosts_as_for_one(
+    register: Registry, build: Build
+) -> None:
+    for number in range(8):
+        add_host(register, f"other{number}")
+        look(register, a_stranger(), name=f"other{number}")
+    look(register, a_domain(build))
+
+    with work() as one:
+        assert len(register.differences.list("other1")) == 1
+    with work() as all_of_them:
+        assert len(register.differences.list()) == 8
+
+    assert len(all_of_them.statements) <= len(one.statements)
