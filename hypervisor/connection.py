@@ -221,8 +221,15 @@ class HostConnection:
         found = self._call("layers_on", {"pool": pool, "name": name}, deadline_s)
         return [str(each) for each in found]
 
+    def users_of(
+        self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
+    ) -> list[str]:
+        """Return the names of domains whose disks are, or rest on, volumes of a pool."""
+        found = self._call("users_of", {"pool": pool, "volumes": list(volumes)}, deadline_s)
+        return [str(each) for each in found]
+
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
-        """Delete a volume. Absent: nothing."""
+        """Delete a volume. Absent: nothing; refused while a domain uses it."""
         self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)
 
     def upload(

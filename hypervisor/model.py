@@ -10,6 +10,9 @@ from uuid import UUID
 
 #: Characters that are kept of what a host calls a thing: a file's name has no more.
 MOST_NAME: Final = 255
+#: Networks and addresses of hosts closed to a guest: each costs a rule of each card, and libvirt
+#: a run of `ebtables`.
+MOST_CLOSED: Final = 96
 #: With which the names of images' copies begin on every host.
 IMAGE_PREFIX: Final = "fuga-image-"
 

@@ -195,6 +195,11 @@ class Registry:
         with self._database.read() as connection:
             check_schema(connection)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the database's disk refused what this process wrote within the last minute."""
+        return self._database.is_full
+
     def fleet(self) -> Fleet:
         """Return what metrics tell of everything there is, in one read."""
         with self._database.read() as connection:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from pydantic_settings import BaseSettings
 
 from registry import Registry
 from registry.operating import BEAT_S
+from service.disks import short_of_room
 from service.health import Readiness
+from service.settings import SharedSettings
 from service.settings_in_force import settings_in_force
 from service.version import release
 
@@ -33,12 +34,13 @@ def beating(
     name: str,
     *,
     ready: Readiness,
-    settings: BaseSettings | None = None,
+    settings: SharedSettings | None = None,
     interval_s: float = BEAT_S,
 ) -> Iterator[None]:
     """Send a heartbeat every few seconds, with what this process is not ready for.
 
-    The first one has the release and the settings as well.
+    The first one has the release and the settings as well. Disks without room are part of each:
+    the process works on, but somebody has to act.
 
     A check that hangs delays the heartbeat, so that the process is rightly late.
     """
@@ -62,12 +64,13 @@ class _Beat:
         kind: str,
         name: str,
         ready: Readiness,
-        settings: BaseSettings | None,
+        settings: SharedSettings | None,
     ) -> None:
         self._registry = registry
         self._kind = kind
         self._name = name
         self._ready = ready
+        self._disks = settings
         self._settings = None
         if settings is not None:
             self._settings = {each.name: each.value for each in settings_in_force(settings)}
@@ -102,6 +105,8 @@ class _Beat:
             self._known = True
         lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]
         self._is_ready = not lacking
+        if self._disks is not None:
+            lacking += short_of_room(self._disks)
         self._known = self._registry.processes.beat(
             self._kind, self._name, "; ".join(lacking) or None
         )

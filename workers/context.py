@@ -39,6 +39,8 @@ class MoveOptions:
     downtime_ms: int | None = None
     auto_converge: bool = True
     encrypt: bool = True
+    ports: tuple[int, int] = (49152, 49215)
+    hang_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

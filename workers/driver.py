@@ -117,8 +117,11 @@ class HostDriver(Protocol):
     def abort_move(self, vm_id: str) -> None:
         """End a move of a domain away from this host; there is none: nothing."""
 
+    def users_of(self, pool: str, volumes: Sequence[str]) -> list[str]:
+        """Return the names of domains whose disks are, or rest on, volumes of a pool."""
+
     def delete_volume(self, pool: str, name: str) -> None:
-        """Delete a volume; nothing if it is absent."""
+        """Delete a volume; nothing if it is absent; refused while a domain uses it."""
 
 
 class Mover(Protocol):

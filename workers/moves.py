@@ -177,6 +177,8 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
         downtime_ms=how.downtime_ms,
         auto_converge=how.auto_converge,
         encrypt=how.encrypt,
+        ports=how.ports,
+        hang_s=how.hang_s,
         address=step.address,
     )
 

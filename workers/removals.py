@@ -116,6 +116,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
         return Outcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     try:
+        _check_neighbours(leftover, context)
         with context.hosts.enter(leftover.host, pool=True) as host:
             _check_it_is_off(leftover, host, context)
             absent = _clear(leftover, host)
@@ -143,6 +144,20 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
         log.warning("leftover_unknown", host=leftover.host.name, name=leftover.name)
         return None
     return leftover
+
+
+def _check_neighbours(leftover: Leftover, context: WorkerContext) -> None:
+    """Refuse to delete what a domain of another host that sees the pool may use.
+
+    Each has to answer: what a host does that is cut off is not known.
+    """
+    volumes = volumes_of(str(leftover.assignment_id))
+    for each in leftover.neighbours:
+        with context.hosts.enter(each, pool=True) as host:
+            if users := host.users_of(each.pool, volumes):
+                raise OperationFailedError(
+                    "remove", f"domain {', '.join(users)} of {each.name} uses {leftover.name}"
+                )
 
 
 def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:

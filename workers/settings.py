@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import NoDecode
 
+from hypervisor.model import MOST_CLOSED
 from registry.moves import MoveLimits
 from registry.work import WorkQueue
 from service.settings import SharedSettings
@@ -16,6 +17,8 @@ from workers.guards import HostNetworks, merged_networks
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: Each is two rules of each card for each of its servers.
 _MOST_PORTS: Final = 16
+_LEAST_PORT: Final = 1024  #: those below are services' of the host
+_FEWEST_PORTS: Final = 16  #: of moves, two each; some are taken
 
 
 class WorkerSettings(SharedSettings):
@@ -78,6 +81,16 @@ class WorkerSettings(SharedSettings):
     move_encrypt: bool = Field(
         True, description="Encrypt memory and disk on their way; hosts need certificates for QEMU."
     )
+    move_ports: Annotated[tuple[Port, Port], NoDecode] = Field(
+        (49152, 49215),
+        description="First and last TCP port at which hosts receive VMs, as FIRST-LAST. The more,"
+        " the harder it is for an unknown caller to hold all of them.",
+    )
+    move_hang_s: PositiveFloat = Field(
+        30,
+        description="Time without a byte of memory or disk after which a move is repeated or"
+        " fails; 10 at most while the guest stands still.",
+    )
 
     host_networks: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -99,6 +112,8 @@ class WorkerSettings(SharedSettings):
             downtime_ms=self.move_downtime_ms,
             auto_converge=self.move_auto_converge,
             encrypt=self.move_encrypt,
+            ports=self.move_ports,
+            hang_s=self.move_hang_s,
         )
 
     def known_host_networks(self) -> HostNetworks:
@@ -113,10 +128,32 @@ class WorkerSettings(SharedSettings):
             return value
         return [each.strip() for each in value.split(",") if each.strip()]
 
+    @field_validator("move_ports", mode="before")
+    @classmethod
+    def _first_and_last(cls, value: object) -> object:
+        return value.split("-") if isinstance(value, str) else value
+
+    @field_validator("move_ports")
+    @classmethod
+    def _enough_ports(cls, ports: tuple[int, int]) -> tuple[int, int]:
+        first, last = ports
+        if first < _LEAST_PORT or last - first + 1 < _FEWEST_PORTS:
+            raise ValueError(
+                f"{first}-{last}; FIRST is {_LEAST_PORT} or more, and {_FEWEST_PORTS} ports are"
+                " needed, such as 49152-49215"
+            )
+        return ports
+
     @field_validator("host_networks")
     @classmethod
     def _networks_of_hosts(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
-        return merged_networks(networks)
+        merged = merged_networks(networks)
+        if len(merged) > MOST_CLOSED:
+            raise ValueError(
+                f"{len(merged)} networks; at most {MOST_CLOSED} are possible, and each host adds"
+                " its own: name networks that contain several"
+            )
+        return merged
 
     @field_validator("gateway_ports")
     @classmethod

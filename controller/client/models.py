@@ -1049,6 +1049,7 @@ class QuotaUse(TypedDict):
 class Ready(TypedDict):
     """The database answers and its schema matches."""
 
+    disks: list[str]
     last_round: int | None
     last_round_age_s: float | None
     nobody: list[Literal["decide", "build", "look"]]
@@ -1632,6 +1633,7 @@ class Status(TypedDict):
     at: str
     clock_ahead_s: float | None
     clock_step: ClockStepped | None
+    disks: list[str]
     hosts: HostsInView | None
     last_round: int | None
     last_round_at: str | None

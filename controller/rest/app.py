@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
@@ -102,6 +102,7 @@ def create_app(
     limits: Limits | None = None,
     move_limits: MoveLimits | None = None,
     settings: Sequence[SettingInForce] = (),
+    disks: Callable[[], Sequence[str]] = tuple,
     event_streams: int = MOST_STREAMS,
     what_ifs: WhatIfs | None = None,
     start_child: StartChild = started,
@@ -148,6 +149,8 @@ def create_app(
         How many moves go on at once, for plans that are made here.
     settings : sequence of SettingInForce
         What operators are told of the settings of this process.
+    disks : callable
+        Returns sentences about disks of this process without room.
     event_streams : int
         How many streams of events are open at once.
     what_ifs : WhatIfs, optional
@@ -169,7 +172,7 @@ def create_app(
     app.state.services = Services(
         registry=registry,
         asking=requests.gathering_of(registry),
-        readiness=health.readiness_of(registry),
+        readiness=health.readiness_of(registry, disks),
         host_map=host_map.gathered(registry),
         counts=counts.gathered(registry),
         shares=shares.gathered(registry),
@@ -191,6 +194,7 @@ def create_app(
         move_limits=move_limits or MoveLimits(),
         waiting_times=WaitingTimes(registry, start=start_child),
         settings=tuple(settings),
+        disks=disks,
         feed=EventFeed(registry, host_names),
         streams=streams,
         what_ifs=what_ifs or what_ifs_of(registry, ControllerSettings.model_construct()),

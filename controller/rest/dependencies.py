@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, cast
 
@@ -74,6 +74,7 @@ class Services:
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
     settings: tuple[SettingInForce, ...] = ()  #: of this process, as operators may read them
+    disks: Callable[[], Sequence[str]] = tuple  #: sentences about those without room
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
     #: those have a process each, and places of their own: no plan waits for them
     games: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_GAMES))

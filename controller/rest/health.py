@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastapi import APIRouter
@@ -13,6 +14,7 @@ from controller.rest.writes.gathering import Gathering
 from registry import Registry
 
 MOST_TOGETHER: Final = 1000
+FULL: Final = "the disk of the database is full: it refuses what is written"
 
 router = APIRouter(tags=["health"])
 
@@ -27,18 +29,25 @@ def process_lives() -> Alive:
 async def ready_to_serve(services: GivenServices) -> Ready:
     """Answer 200 when the database does too, with the tables that this version needs.
 
-    It says which round was the last, and its age, and what nobody does: that makes this
-    process no less ready, so whoever sends it traffic goes on.
+    It says which round was the last, and its age, what nobody does, and which disks have no
+    room: that makes this process no less ready, so whoever sends it traffic goes on.
     """
     return await services.readiness.result(None)
 
 
-def readiness_of(registry: Registry) -> Gathering[None, Ready]:
+def readiness_of(
+    registry: Registry, disks: Callable[[], Sequence[str]] = tuple
+) -> Gathering[None, Ready]:
     """Return what reads the database once for all who ask at the same time: anybody may."""
-    return Gathering(lambda askers: [_ready(registry)] * len(askers), most=MOST_TOGETHER)
+    return Gathering(lambda askers: [_ready(registry, disks())] * len(askers), most=MOST_TOGETHER)
 
 
-def _ready(registry: Registry) -> Ready:
+def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:
+    """Return a sentence about each disk without room, the database's among them."""
+    return [*disks, *[FULL] * registry.is_full]
+
+
+def _ready(registry: Registry, disks: Sequence[str]) -> Ready:
     registry.check_schema()
     found = registry.liveness()
     age_s = None
@@ -48,4 +57,5 @@ def _ready(registry: Registry) -> Ready:
         last_round=found.last_round,
         last_round_age_s=age_s,
         nobody=[each.what for each in what_is_late(found) if each.nobody],
+        disks=full_disks(registry, disks),
     )

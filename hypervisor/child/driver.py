@@ -91,6 +91,7 @@ class LibvirtHost:
             "abort_move": self._abort_move,
             "has_volume": self._has_volume,
             "layers_on": self._layers_on,
+            "users_of": self._users_of,
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": serial_logs.tail,
@@ -314,7 +315,11 @@ class LibvirtHost:
     def _layers_on(self, conn: libvirt.virConnect, pool: str, name: str) -> list[str]:
         return snapshots.layers_on(conn.storagePoolLookupByName(pool), name)
 
+    def _users_of(self, conn: libvirt.virConnect, pool: str, volumes: Sequence[str]) -> list[str]:
+        return snapshots.users_of(conn, pool, volumes)
+
     def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
+        _refuse_in_use(conn, pool, [name])
         disks.delete(conn.storagePoolLookupByName(pool), name)
 
     def _remove(
@@ -342,6 +347,7 @@ class LibvirtHost:
                     store = conn.storagePoolLookupByName(pool)
                     snapshots.delete(conn, store, more, volumes, vm_id)
                 _forget(domain)
+        _refuse_in_use(conn, pool, volumes, vm_id)
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
             disks.delete(store, volume)
@@ -419,6 +425,18 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
             f"domain {wanted.mark.vm_id} exists for assignment {seen.assignment_id}"
             f" generation {seen.generation}, not {wanted.mark.assignment_id}"
             f" generation {wanted.mark.generation}",
+        )
+
+
+def _refuse_in_use(
+    conn: libvirt.virConnect, pool: str, volumes: Sequence[str], vm_id: str = ""
+) -> None:
+    """Raise where a domain that is not the VM's has one of its volumes in a chain of its disks."""
+    if users := snapshots.users_of(conn, pool, volumes, vm_id):
+        raise OperationFailedError(
+            "remove",
+            f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it; undefine"
+            " that domain, or give it another disk",
         )
 
 

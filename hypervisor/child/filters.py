@@ -10,13 +10,11 @@ from typing import Final
 import libvirt
 
 from hypervisor.errors import OperationFailedError
-from hypervisor.model import Guard
+from hypervisor.model import MOST_CLOSED, Guard
 from hypervisor.xml import cards
 from hypervisor.xml import domain as domain_xml
 
 _OPERATION: Final = "filter"
-#: Each costs a rule of each card, and libvirt a run of `ebtables`.
-_MOST_CLOSED: Final = 96
 _WHOLE: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
@@ -55,11 +53,11 @@ def with_own_addresses(
             if not names.isdisjoint(sources):
                 services.append(address)
     merged = cards.merged(closed)
-    if len(merged) > _MOST_CLOSED:
+    if len(merged) > MOST_CLOSED:
         raise OperationFailedError(
             _OPERATION,
             f"{len(merged)} networks and addresses of this host, those of its libvirt included,"
-            f" have to be closed to its guests; at most {_MOST_CLOSED} are possible: let"
+            f" have to be closed to its guests; at most {MOST_CLOSED} are possible: let"
             " FUGA_HOST_NETWORKS name networks that contain several",
         )
     return replace(guard, closed=merged, services=tuple(dict.fromkeys(services)))

@@ -70,6 +70,29 @@ def layers_on(pool: libvirt.virStoragePool, name: str) -> list[str]:
     return sorted(each.name() for each in found if _backing(each) == path is not None)
 
 
+def users_of(
+    conn: libvirt.virConnect, pool: str, volumes: Collection[str], vm_id: str = ""
+) -> list[str]:
+    """Return the names of domains, apart from a VM's, whose disks are or rest on volumes.
+
+    Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter.
+    """
+    disks = [
+        (document.findtext("name", ""), disk)
+        for document in _others(conn, vm_id)
+        for disk in document.findall("devices/disk")
+    ]
+    if any(
+        path is not None and not _is_ours(_name(path))
+        for path in (_written_to(disk) for _, disk in disks)
+    ):
+        with contextlib.suppress(libvirt.libvirtError):  # it must know what others made
+            conn.storagePoolLookupByName(pool).refresh(0)
+    return sorted(
+        {name for name, disk in disks if any(_name(path) in volumes for path in _chain(conn, disk))}
+    )
+
+
 def named_by(
     conn: libvirt.virConnect, pool: str, domain: libvirt.virDomain, own: Collection[str]
 ) -> set[str]:

@@ -67,6 +67,7 @@ _CLASHES: Final = frozenset({"40P01", "40001"})
 _HELD_UP: Final = "55P03"
 _FORBIDDEN: Final = "42501"
 _DISK_FULL: Final = "53100"
+_FULL_S: Final = 60.0  #: for which a disk that refused something counts as full
 TRIES: Final = 6
 
 
@@ -215,6 +216,20 @@ def has_one_writer(connection: Connection) -> bool:
     return connection.dialect.name == "sqlite"  # whose writers begin IMMEDIATE
 
 
+class _LastRefusal:
+    """When the database's disk last had no room, by `time.monotonic`."""
+
+    at: float | None = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseFullError:
+            self.at = time.monotonic()
+            raise
+
+
 class Database:
     """The two engines. Every method of the stores is one transaction on one of them."""
 
@@ -227,6 +242,13 @@ class Database:
         self._condition: Condition | None = None
         self._once: Once | None = None
         self._inside: Connection | None = None
+        self._refusal = _LastRefusal()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its disk had no room for something that was written here just now."""
+        at = self._refusal.at
+        return at is not None and time.monotonic() - at < _FULL_S
 
     @property
     def url(self) -> str:
@@ -259,7 +281,7 @@ class Database:
         """
         call, condition = self._call, self._condition
         once = self._once if self._once is not None and not self._once.over else None
-        with self._available(), self._write.begin() as connection:
+        with self._refusal.noted(), self._available(), self._write.begin() as connection:
             if call is not None:
                 begin_audited(connection, call)
             if once is not None:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
+    Row,
     Select,
     Subquery,
     and_,
@@ -66,6 +67,7 @@ from registry.lifecycle import (
     HostHealth,
     ImageState,
 )
+from registry.records.hosts import HostAccess
 from registry.records.work import Due, Leftover
 from registry.work.next_moves import waiting_moves
 from registry.work.power_steps import SEEN
@@ -349,6 +351,7 @@ def claim_leftover(
         select(
             leftovers,
             hosts.c.returning_since,
+            hosts.c.shared_pool,
             *(column for column in HOST_COLUMNS if column.key != "host_id"),
         )
         .select_from(leftovers)
@@ -376,7 +379,21 @@ def claim_leftover(
         asked=row.asked_by is not None,
         disk_stays=stays or bool(in_use(connection, its)),
         seed_stays=stays,
+        neighbours=_neighbours(connection, row),
     )
+
+
+def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
+    """Return the other hosts that see the pool of a leftover's host, in order."""
+    if row.shared_pool is None:
+        return ()
+    others: Select[Any] = select(*HOST_COLUMNS).where(
+        hosts.c.shared_pool == row.shared_pool,
+        hosts.c.id != row.host_id,
+        hosts.c.admin != HostAdmin.RETIRED.value,
+    )
+    found = connection.execute(others.order_by(hosts.c.id))
+    return tuple(to_access(each) for each in found)
 
 
 def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:

@@ -156,3 +156,51 @@ def test_a_folder_of_the_same_name_is_no_shared_pool(
         with pytest.raises(MoveRefusedError) as refusal:
             ask(wanted)
         assert refusal.value.obstacle is MoveObstacle.POOL
+
+
+FOREIGN = """<domain type='qemu'><name>foreign</name><memory unit='MiB'>32</memory>
+<os><type>hvm</type></os><devices><disk type='file' device='disk'>
+<driver name='qemu' type='qcow2'/><source file='{path}'/><target dev='vda' bus='virtio'/>
+</disk></devices></domain>"""
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_what_a_foreign_domain_uses_is_found_on_each_host_and_deleted_by_none(
+    shared: Grounds, tmp_path: Path, rests: bool
+) -> None:
+    assert shared.lab is not None
+    spec = to_move(shared, off=True)
+    name = shared.source.made[-1].volume
+    here, there = shared.lab.uris[:2]
+    own, file = {"pool": POOL, "name": name}, name
+    if rests:
+        file = "over.qcow2"
+        virsh(there, "pool-refresh", POOL)
+        virsh(
+            *(there, "vol-create-as", POOL, file, "1G", "--format", "qcow2"),
+            *("--backing-vol", name, "--backing-vol-format", "qcow2"),
+        )
+    xml = tmp_path / "foreign.xml"
+    xml.write_text(FOREIGN.format(path=tmp_path / file))
+    removal = {
+        "assignment_id": shared.source.made[-1].mark.assignment_id,
+        "generation": None,
+        "pool": POOL,
+        "volumes": [name],
+    }
+    try:
+        for uri in (there, here):
+            virsh(uri, "define", str(xml))
+            ground = shared.source if uri == here else shared.destination
+            assert "foreign" in ground.host.users_of(POOL, [name])
+            with pytest.raises(OperationFailedError, match="domain foreign"):
+                ground.host.delete_volume(**own)
+            with pytest.raises(OperationFailedError, match="domain foreign uses it"):
+                ground.host.remove(spec.vm_id, **removal)
+            assert (tmp_path / name).exists()
+            virsh(uri, "undefine", "foreign")
+    finally:
+        (tmp_path / "over.qcow2").unlink(missing_ok=True)
+
+    assert shared.source.host.remove(spec.vm_id, **removal)
+    assert not (tmp_path / name).exists()

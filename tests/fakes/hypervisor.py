@@ -66,6 +66,7 @@ class FakeHypervisor:
             name: VolumeSeen(name=name, capacity_bytes=32 << 20, allocation_bytes=16 << 20)
             for name in base_volumes
         }
+        self.users: dict[str, str] = {}  #: domains that are not fuga's, by the volume they use
         self.layers: dict[str, list[str]] = {}  #: what snapshots made, by the disk it rests on
         self.specs: dict[str, DomainSpec] = {}  #: what each domain was defined from
         self.consoles: dict[str, bytes] = {}
@@ -290,6 +291,13 @@ class FakeHypervisor:
     def layers_on(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
         self._check_pool("layers_on", pool)
         return self._do("layers_on", name, lambda: sorted(self.layers.get(name, ())))
+
+    def users_of(
+        self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
+    ) -> list[str]:
+        self._check_pool("users_of", pool)
+        users = {domain for name, domain in self.users.items() if name in volumes}
+        return self._do("users_of", ",".join(volumes), lambda: sorted(users))
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         self._do("delete_volume", name, lambda: self._delete_volume(pool, name))

@@ -242,6 +242,8 @@ def _liveness(session: Session) -> Iterator[Finding]:
         yield Finding("release", False, sentence)
     elif found.get("release"):
         yield Finding("release", True, f"all processes run {found['release']}")
+    for sentence in found.get("disks", ()):
+        yield Finding("disks", False, sentence)
     for late in found["late"]:
         yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
     if found["well"] and found["leader"]:

@@ -99,6 +99,15 @@ def _of_hosts(
 
 def _of_networks(networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]) -> Iterator[Finding]:
     outside, within = [], []
+    unfiltered = [each["name"] for each in networks if not each.get("filtered", True)]
+    if unfiltered:
+        yield Finding(
+            _ABOUT,
+            True,
+            f"guests of networks without filters ({_some(unfiltered)}) reach what listens on their"
+            " hosts, libvirt and moves included, unless a firewall on each host drops it",
+            note=True,
+        )
     for network in networks:
         subnet = network.get("subnet") or {}
         if not network.get("filtered", True):

@@ -20,6 +20,7 @@ class MoveSettings(Protocol):
     move_deadline_s: float
     move_bandwidth_mib_s: int | None
     move_encrypt: bool
+    move_ports: tuple[int, int]
 
 
 def move_findings(
@@ -47,14 +48,16 @@ def move_findings(
         _ABOUT,
         True,
         f"{len(able)} hosts exchange VMs, if they reach each other by name or `migration_host`"
-        " on ports 49152 to 49215",
+        f" on ports {settings.move_ports[0]} to {settings.move_ports[1]}",
     )
     if not settings.move_encrypt:
         yield Finding(
             _ABOUT,
             False,
             "memory and disks cross the network unencrypted (FUGA_MOVE_ENCRYPT): whoever reaches"
-            " a destination's ports reads and writes the disk of a VM that moves there",
+            " a destination's ports reads and writes the disk of a VM that moves there. A host"
+            " without the label `move_address=`, or `migration_address` in its qemu.conf, listens"
+            " on all of its addresses",
         )
 
 

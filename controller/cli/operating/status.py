@@ -18,7 +18,7 @@ _AHEAD_S: Final = 5.0
 def status(session: Session) -> None:
     """Show the leader, the last round, the processes and what is late.
 
-    Exits with status 1 while something is late.
+    Exits with status 1 while something is late or a disk has no room.
     """
     found = session.api.get("status")
     if session.json:
@@ -26,7 +26,8 @@ def status(session: Session) -> None:
     else:
         _tell(found)
     if not found["well"]:
-        raise CliError("; ".join(late_sentence(each) for each in found["late"]) or "late")
+        late = [late_sentence(each) for each in found["late"]]
+        raise CliError("; ".join([*late, *found.get("disks", ())]) or "late")
 
 
 def late_sentence(late: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Security
 from controller.questions.lateness import Late, what_is_late
 from controller.rest.callers.auth import AnyCaller, bearer
 from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.health import full_disks
 from controller.rest.schemas.operating import (
     ClockStepped,
     HostsInView,
@@ -30,19 +31,21 @@ _TO_TENANTS = {
 
 
 @router.get("")
-def show_status(caller: AnyCaller, registry: GivenRegistry) -> Status:
+def show_status(caller: AnyCaller, registry: GivenRegistry, services: GivenServices) -> Status:
     """Show whether control centre, workers and monitors do their work, and since when not.
 
     A tenant sees what is late; only operators see processes.
     """
     found = registry.liveness()
+    disks = full_disks(registry, services.disks())
     late = what_is_late(found)
     lease, loop, exact = found.lease, found.slot_loop, caller.is_operator
     leads = lease is not None and lease.expires_at > found.now
     return Status(
         at=found.now,
         release=release() if exact else None,
-        well=not late,
+        well=not late and not disks,
+        disks=disks,
         late=[_told(each, exact=exact) for each in late if exact or each.nobody],
         leader=lease.holder if lease is not None and leads and exact else None,
         leads_since=lease.held_since if lease is not None and leads else None,

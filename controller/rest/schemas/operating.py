@@ -283,6 +283,9 @@ class Ready(BaseModel):
     nobody: list[What] = Field(
         description="Work that no process does: decide, build or look (poll hosts)."
     )
+    disks: list[str] = Field(
+        description="A sentence about each disk without room that the API writes to."
+    )
 
 
 class LateThing(BaseModel):
@@ -330,8 +333,11 @@ class Status(BaseModel):
     release: str | None = Field(
         description="Version and commit of the API that answers. Operators only."
     )
-    well: bool = Field(description="Whether nothing is late.")
+    well: bool = Field(description="Whether nothing is late and each disk has room.")
     late: list[LateThing]
+    disks: list[str] = Field(
+        description="A sentence about each disk without room that the API writes to."
+    )
     leader: str | None = Field(description="Operators only; null: no leader.")
     leads_since: datetime | None
     paused: bool

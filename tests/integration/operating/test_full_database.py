@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from controller.rest import create_app
+from controller.rest.health import FULL
 from registry import DatabaseFullError, Registry
 from tests.register import (
     ACTOR,
@@ -94,6 +95,9 @@ def test_calls_are_refused_with_a_clear_body_and_go_on_afterwards(site: Site) ->
     assert refused.json()["code"] == "database_full"
     assert "disk of the database is full" in refused.json()["detail"]
     assert refused.headers["retry-after"]
+    assert site.operator.get("/readyz").json()["disks"] == [FULL]
+    status = site.operator.get("/v1/status").json()
+    assert (status["well"], status["disks"]) == (False, [FULL])
     assert site.operator.get("/v1/tenants/before").status_code == 200
     site.disk.free()
     name = f"t-{len(answers) - 1}"

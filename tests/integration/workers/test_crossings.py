@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
@@ -14,9 +16,13 @@ from hypervisor import (
     Limits,
     Mark,
     OperationFailedError,
+    VolumeSeen,
+    volume_name,
 )
 from registry import AssignmentState, Registry
 from registry.ground.ids import uuid7
+from registry.hosts import HostAccess
+from tests.fakes.hypervisor import FakeHypervisor
 from tests.integration.workers.world import (
     SHORT_LEASE_S,
     KilledError,
@@ -24,9 +30,10 @@ from tests.integration.workers.world import (
     eventually,
 )
 from tests.raw_sql import RawSql
-from tests.register import add_request
+from tests.register import add_host, add_request
 from workers import builds, removals
 from workers.context import Outcome
+from workers.gate import Gate
 
 #: What a build does on its host, in order.
 STEPS = ["create_overlay", "put_volume", "define", "start_paused", "resume"]
@@ -571,6 +578,51 @@ def test_what_a_worker_could_not_clear_away_becomes_a_leftover_and_goes(world: W
 
     eventually(all_is_gone)
     world.assert_nothing_is_left(assignment_id)
+
+
+class TwoHosts:
+    """Lends the two hosts that see one pool."""
+
+    def __init__(self, *hosts: FakeHypervisor) -> None:
+        self._hosts = {each.uri: each for each in hosts}
+
+    @contextmanager
+    def use(self, host: HostAccess) -> Iterator[FakeHypervisor]:
+        yield self._hosts[host.uri]
+
+
+def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
+    register: Registry,
+) -> None:
+    world = World(register, labels=["shared_pool=nfs"])
+    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
+    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
+    hosts = Gate(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    assignment_id = world.request()
+    world.build(assignment_id)
+    world.delete_vm_of(assignment_id)
+    assert world.remove(assignment_id) == Outcome.DONE
+    disk = volume_name(str(assignment_id))
+    world.host.volumes[disk] = VolumeSeen(name=disk, capacity_bytes=1 << 30, allocation_bytes=0)
+    world.report()
+
+    def attempt() -> set[Outcome]:
+        due = world.registry.assignments.due(resend_after_s=0)
+        context = world.worker(hosts=hosts, lease_s=0.001)
+        return {removals.remove_leftover(each.id, context) for each in due}
+
+    neighbour.users[disk] = "an-operators-own"
+    assert attempt() == {Outcome.HANDED_BACK}
+    assert disk in world.host.volumes
+
+    neighbour.users.clear()
+    neighbour.unreachable = True
+    eventually(lambda: attempt() == {Outcome.HANDED_BACK})
+    assert disk in world.host.volumes
+
+    neighbour.unreachable = False
+    eventually(lambda: attempt() == {Outcome.DONE})
+    assert disk not in world.host.volumes
 
 
 def test_a_vm_of_another_installation_on_the_host_is_left_alone(world: World) -> None:

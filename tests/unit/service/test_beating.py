@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import cast
 
 from registry import Registry
 from service import Check
 from service.beating import beating, start_stamp
+from service.disks import short_of_room
+from service.settings import SharedSettings
 from tests.servers.running import eventually
+from tests.servers.small_disks import memory_disk
 
 
 class Processes:
@@ -49,6 +53,29 @@ def test_who_is_not_ready_looks_again_soon_and_then_at_each_beat() -> None:
         eventually(lambda: len(register.processes.troubles) == 2, within_s=60)
 
     assert register.processes.troubles == ["lease: not requested yet", None]
+
+
+def test_a_process_whose_disks_have_no_room_works_on_and_tells_of_them(tmp_path: Path) -> None:
+    settings = SharedSettings(state_dir=tmp_path / "state")
+    register = Register()
+    with memory_disk(tmp_path / "state", mib=40) as disk:
+        assert short_of_room(settings) == []
+        disk.fill(but_bytes=1 << 20)
+        with beating(
+            cast(Registry, register),
+            "worker",
+            "w",
+            ready=lambda: [Check("broker", True, "it answers")],
+            settings=settings,
+            interval_s=3600,
+        ):
+            eventually(lambda: register.processes.troubles, within_s=60)
+        disk.free()
+        assert short_of_room(settings) == []
+
+    assert register.processes.troubles == [
+        "the disk of the database has 1 MiB free, less than its margin of 2 MiB"
+    ]
 
 
 def test_a_process_has_a_stamp_of_its_own_until_it_ends() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
 from controller.cli.operating.doctor_moves import move_findings
 from workers.settings import WorkerSettings
 
@@ -28,6 +31,19 @@ def test_two_hosts_exchange_vms_and_one_does_not() -> None:
     assert told.startswith("2 hosts exchange VMs, if they reach each other by name")
     assert found([a_host("h1"), a_host("h2", domain_type="test")]) == []
     assert found([a_host("h1"), a_host("h2", admin="retired")]) == []
+
+
+def test_ports_of_moves_are_those_of_the_settings() -> None:
+    [(well, told)] = found([a_host("h1"), a_host("h2")], move_ports="50000-65535")
+
+    assert well
+    assert told.endswith("on ports 50000 to 65535")
+
+
+@pytest.mark.parametrize("ports", ["80-65535", "50000-50014", "50100-50000", "50000", "a-b"])
+def test_ports_that_are_too_few_or_no_range_are_refused(ports: str) -> None:
+    with pytest.raises(ValidationError):
+        WorkerSettings(move_ports=ports)  # type: ignore[arg-type]
 
 
 def test_moves_that_are_unencrypted_are_wrong() -> None:

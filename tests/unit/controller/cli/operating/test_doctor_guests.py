@@ -51,6 +51,14 @@ def test_what_guests_of_a_lab_reach_is_a_note():
     assert finding.level == "note"
 
 
+def test_networks_without_filters_are_named():
+    networks = [{"name": "wire", "filtered": False}, {"name": "lan", "filtered": True}]
+
+    [_, (_, words)] = found(*HOSTS, closed=("10.1.0.0/16",), networks=networks)
+
+    assert words.startswith("guests of networks without filters (wire) reach what listens")
+
+
 def test_hosts_in_these_networks_and_by_ipv6_are_closed():
     assert found(*HOSTS, closed=("10.1.0.0/16",)) == [
         (True, "addresses of 3 hosts are closed to guests")
