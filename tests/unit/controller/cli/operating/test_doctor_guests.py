@@ -122,7 +122,9 @@ def test_gateways_and_subnets_of_guests_are_compared_with_networks_of_hosts():
     other = {"name": "dhcp", "subnet": None}
     unfiltered = LAN | {"name": "raw", "filtered": False}
 
-    [_, (well, words)] = found(at, closed=("10.1.0.0/24",), networks=[LAN, DMZ, other, unfiltered])
+    networks = [LAN, DMZ, other, unfiltered]
+    [_, (_, raw), (well, words)] = found(at, closed=("10.1.0.0/24",), networks=networks)
+    assert "without filters (raw)" in raw
     assert well
     assert words.startswith("gateways of networks lan (10.1.7.1), dmz (10.2.0.1) are not")
 
