@@ -16,7 +16,6 @@ until every host was looked at again since.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import tempfile
 import threading
@@ -31,10 +30,9 @@ import psycopg
 
 from benchmarks.arguments import growing
 from benchmarks.processor import descendants_cpu_s
-from benchmarks.registered import connected
-from registry import Registry, upgrade
+from benchmarks.registered import connected, register_worlds
+from registry import upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.register import add_host
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 from tests.servers.running import eventually
 
@@ -42,20 +40,6 @@ MONITORS: Final = 2
 ONE_HANGS_IN: Final = 100
 WAIT_S: Final = 600.0
 _SAMPLE_S: Final = 0.5
-_NODE: Final = """<node><cpu><mhz>2000</mhz><model>x86</model><active>8</active><nodes>1</nodes>
-<sockets>1</sockets><cores>8</cores><threads>1</threads></cpu><memory>16777216</memory>
-<pool type="dir"><name>default-pool</name><target><path>/default-pool</path></target></pool></node>
-"""
-#: Copies of the first host.
-_HOSTS: Final = """
-    INSERT INTO hosts SELECT (jsonb_populate_record(first, jsonb_build_object(
-        'id', gen_random_uuid(), 'name', given.name, 'uri', given.uri))).*
-    FROM hosts first, unnest(%s::text[], %s::text[]) AS given (name, uri)
-"""
-_INVENTORIES: Final = """
-    INSERT INTO inventories (host_id, resource)
-    SELECT hosts.id, resources.name FROM hosts, resources ON CONFLICT DO NOTHING
-"""
 _WELL: Final = "SELECT count(*) FROM hosts WHERE uri LIKE 'test:///%'"
 _AGES: Final = """
     SELECT coalesce(max(age), 0), count(*) FILTER (WHERE age > %s) FROM (
@@ -119,7 +103,8 @@ def measured(count: int, interval_s: float, seconds: float) -> Measured:
     ):
         postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
         upgrade(url)
-        register_hosts(url, count, Path(folder), port)
+        where = Path(folder)
+        register_worlds(url, count, where, lambda number: _uri(number, where, port))
         monitors = [started(number, url, Path(folder), interval_s) for number in range(MONITORS)]
         try:
             return _measured(url, Path(folder), monitors, postmaster, interval_s, seconds)
@@ -148,22 +133,6 @@ def mute_address() -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
     for connection in kept:
         connection.close()
-
-
-def register_hosts(url: str, count: int, folder: Path, port: int) -> None:
-    """Write hosts into the register center, as if each had been added."""
-    first = folder / "0.xml"
-    first.write_text(_NODE)
-    for number in range(1, count):
-        os.link(first, folder / f"{number}.xml")
-    registry = Registry.connect(url)
-    add_host(registry, "h0", uri=f"test://{first}", pool="default-pool", up=False)
-    registry.close()
-    names = [f"h{number}" for number in range(1, count)]
-    uris = [_uri(number, folder, port) for number in range(1, count)]
-    with connected(url) as connection:
-        connection.execute(_HOSTS, [names, uris])
-        connection.execute(_INVENTORIES)
 
 
 def _uri(number: int, folder: Path, port: int) -> str:

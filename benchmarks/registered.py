@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,7 +24,7 @@ from sqlalchemy import make_url
 from benchmarks.placement.clusters import VM_TYPES, google_hosts, heavy_parts
 from registry import Registry
 from registry.ground import uuid7
-from tests.register import a_commit, a_report, add_tenant, add_vm_type, take_lease
+from tests.register import a_commit, a_report, add_host, add_tenant, add_vm_type, take_lease
 
 RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
 #: How often each of `VM_TYPES` is asked for.
@@ -36,6 +38,21 @@ DISK_GIB: Final = 4_000
 #: VMs of a request that runs, and of one that waits, on the average.
 PER_REQUEST: Final = 5
 HOSTS_PER_TENANT: Final = 14
+
+_NODE: Final = """<node><cpu><mhz>2000</mhz><model>x86</model><active>8</active><nodes>1</nodes>
+<sockets>1</sockets><cores>8</cores><threads>1</threads></cpu><memory>16777216</memory>
+<pool type="dir"><name>default-pool</name><target><path>/default-pool</path></target></pool></node>
+"""
+#: Copies of the first host.
+_HOSTS: Final = """
+    INSERT INTO hosts SELECT (jsonb_populate_record(first, jsonb_build_object(
+        'id', gen_random_uuid(), 'name', given.name, 'uri', given.uri))).*
+    FROM hosts first, unnest(%s::text[], %s::text[]) AS given (name, uri)
+"""
+_INVENTORIES: Final = """
+    INSERT INTO inventories (host_id, resource)
+    SELECT hosts.id, resources.name FROM hosts, resources ON CONFLICT DO NOTHING
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,28 @@ def load(url: str, *, hosts: int, running: int, larger: int = 1) -> Loaded:
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
     return loaded
+
+
+def register_worlds(
+    url: str, count: int, folder: Path, uri_of: Callable[[int], str] | None = None
+) -> None:
+    """Write hosts of libvirt's test driver into the register center, as if each had been added.
+
+    ``uri_of`` is given the numbers from 1 on; by default each host is a file of ``folder``.
+    """
+    first = folder / "0.xml"
+    first.write_text(_NODE)
+    for number in range(1, count):
+        os.link(first, folder / f"{number}.xml")
+    registry = Registry.connect(url)
+    add_host(registry, "h0", uri=f"test://{first}", pool="default-pool", up=False)
+    registry.close()
+    uri_of = uri_of or (lambda number: f"test://{folder}/{number}.xml")
+    names = [f"h{number}" for number in range(1, count)]
+    uris = [uri_of(number) for number in range(1, count)]
+    with connected(url) as connection:
+        connection.execute(_HOSTS, [names, uris])
+        connection.execute(_INVENTORIES)
 
 
 def analyze(loaded: Loaded) -> None:

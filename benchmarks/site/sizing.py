@@ -17,7 +17,6 @@ Memory, statements and processor time hardly depend on what else the machine doe
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,11 +29,9 @@ import psycopg
 
 from benchmarks import registered
 from benchmarks.arguments import growing
-from benchmarks.monitors import _HOSTS, _INVENTORIES, _NODE
 from benchmarks.processor import descendants_cpu_s
-from registry import Registry, upgrade
+from registry import upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.register import add_host
 from tests.servers.postgres import (
     DURABLE,
     RUN_ROLE,
@@ -108,7 +105,7 @@ def show(hosts: int, site: str, seen: Taken) -> None:
 def polled(hosts: int, seconds: float) -> Taken:
     """Measure a site whose hosts are polled and run nothing."""
     with site() as (url, folder, server):
-        register_worlds(url, hosts, folder)
+        registered.register_worlds(url, hosts, folder)
         with running(PROCESSES, url, folder) as processes, registered.connected(url) as connection:
             connection.autocommit = True
             eventually(lambda: _count(connection, _POLLED) == hosts, within_s=WAIT_S)
@@ -145,22 +142,6 @@ def site() -> Iterator[tuple[str, Path, PostgresServer]]:
         upgrade(url)
         server.run(RUN_ROLE, name)
         yield url, Path(folder), server
-
-
-def register_worlds(url: str, count: int, folder: Path) -> None:
-    """Write hosts of libvirt's test driver into the register center, as if each had been added."""
-    first = folder / "0.xml"
-    first.write_text(_NODE)
-    for number in range(1, count):
-        os.link(first, folder / f"{number}.xml")
-    registry = Registry.connect(url)
-    add_host(registry, "h0", uri=f"test://{first}", pool="default-pool", up=False)
-    registry.close()
-    names = [f"h{number}" for number in range(1, count)]
-    uris = [f"test://{folder}/{number}.xml" for number in range(1, count)]
-    with registered.connected(url) as connection:
-        connection.execute(_HOSTS, [names, uris])
-        connection.execute(_INVENTORIES)
 
 
 @contextmanager
