@@ -9,8 +9,15 @@ def main() -> None:
     """Run the command; Ctrl-C ends it without a traceback, even during imports."""
     # Processes that serve install their own handlers.
     before = signal.signal(signal.SIGINT, _leave)
-    from controller.cli.main import main as run  # noqa: PLC0415
-    from controller.terminal.streams import guard_output  # noqa: PLC0415
+    try:
+        from controller.cli.main import main as run  # noqa: PLC0415
+        from controller.terminal.streams import guard_output  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"fuga: the Python package {error.name} is missing in {sys.prefix}, which was not"
+            " installed to its end: pip install 'fuga-controller[host]',"
+            " or -r requirements/runtime.lock for the locked versions"
+        )
 
     guard_output()
     signal.signal(signal.SIGINT, before)

@@ -163,6 +163,7 @@ def test_a_site_comes_up_as_the_guide_says(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "stopped at " not in done.stderr, done.stdout + done.stderr
     assert "1 of 1 hosts are up" in done.stdout
     assert done.stdout.count("encrypted, server name verified") == 3 * DOCTORS
     assert re.search(r" first-1 +a +small +kvm-01 +running ", done.stdout), done.stdout

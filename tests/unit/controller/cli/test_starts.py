@@ -150,3 +150,14 @@ main()
 
 def test_the_installed_command_begins_there() -> None:
     assert "controller.cli.start" in FUGA.read_text()
+
+
+def test_an_installation_without_its_packages_says_so_in_one_line():
+    code = "import sys; sys.modules['typer'] = None; from controller.cli.start import main; main()"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "package typer is missing" in line
+    assert "requirements/runtime.lock" in line
