@@ -33,6 +33,11 @@ _TYPES: Final[Mapping[str, str]] = {
     "float_parsing": "a number",
     "float_type": "a number",
     "bool_parsing": "true or false",
+    "list_type": 'a list, such as ["a", "b"]',
+    "tuple_type": 'a list, such as ["a", "b"]',
+    "frozen_set_type": 'a list, such as ["a", "b"]',
+    "dict_type": 'a table, such as {"a": 1}',
+    "model_type": 'a table, such as {"a": 1}',
 }
 _FIELD: Final = re.compile(r'field "(\w+)"')
 

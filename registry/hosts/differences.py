@@ -122,9 +122,10 @@ class Differences:
                 taken = {"machine_uuid": at.found_machine_uuid, "found_machine_uuid": None}
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
             else:
-                _check_it_is_off(connection, at, found)
+                # First: nobody is advised to switch off what may be the VM itself.
                 if difference == Difference.WRONG_HOST:
                     _check_it_runs_elsewhere(connection, at, found)
+                _check_it_is_off(connection, at, found)
                 _have_removed(connection, at, found, now=now, actor=actor)
             return found
 

@@ -177,6 +177,25 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     assert tasks(register) == []
 
 
+@pytest.mark.parametrize(
+    ("here", "machine", "said"),
+    [
+        ("running", "one", "may be one machine"),
+        ("stopped", "two", "may be the only one"),
+        ("running", "two", "no repair destroys what runs: switch it off there first"),
+    ],
+)
+def test_nobody_is_advised_to_destroy_what_may_be_the_vm_itself(
+    register: Registry, build: Build, here: str, machine: str, said: str
+) -> None:
+    add_host(register, "h2")
+    look(register, a_domain(build, here), machine="one")
+    look(register, a_domain(build, "running"), name="h2", machine=machine)
+
+    with pytest.raises(ConflictError, match=said):
+        register.differences.repair("h2", Difference.WRONG_HOST, f"fuga-{build.vm_id}", actor="ops")
+
+
 def test_a_vm_on_the_wrong_host_goes_only_while_it_runs_on_the_right_one(
     register: Registry, build: Build
 ) -> None:

@@ -163,6 +163,8 @@ def test_a_process_with_wrong_settings_says_so_and_ends_with_status_2(module: st
     [
         ("SLOT_LENGTH_S", "abc", "FUGA_SLOT_LENGTH_S: found 'abc', allowed is a number\n"),
         ("SLOT_LENGTH_S", "0", "found '0', allowed is a number greater than 0\n"),
+        ("URI_SCHEMES", "qemu+ssh", """found 'qemu+ssh', allowed is a list, such as ["a", "b"]"""),
+        ("BALANCE", "1", 'found 1, allowed is a table, such as {"a": 1}\n'),
         ("METRICS_MOST", "1.5", "found '1.5', allowed is a whole number\n"),
         ("LOG_LEVEL", "infos", "'error' or 'critical'; did you mean info?\n"),
         ("OVER_QUOTA", "refus", "allowed is 'refuse' or 'wait'; did you mean refuse?\n"),
