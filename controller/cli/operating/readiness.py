@@ -70,7 +70,8 @@ def wait_until_ready(
             silent_from = time.monotonic()
         elif here and (reason := next(_of_crashes() if judged else _reasons(ends_at), None)):
             raise CliError(f"{url}: {last.message}; {reason}")
-        elif time.monotonic() - silent_from >= refused_for_s:
+        # Judging takes long on a busy machine: ask once more before giving up.
+        elif judged and time.monotonic() - silent_from >= refused_for_s:
             raise CliError(
                 f"{url}: {last.message} for {refused_for_s:g} s: its process was not started, or"
                 f" ends before it listens: {_LOGS}"

@@ -200,3 +200,21 @@ def test_imports_take_no_longer_than_the_wait() -> None:
     began = time.monotonic()
 
     assert list(readiness._of_imports(began - 1)) == []
+
+
+def test_a_process_that_begins_to_listen_while_it_is_judged_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine judging took longer than silence may last."""
+    answers = [readiness._Answer(False, False, "nothing listens there")]
+    ready = readiness._Answer(True, True, "ready")
+    monkeypatch.setattr(readiness, "_ask", lambda *_: answers.pop() if answers else ready)
+    monkeypatch.setattr(readiness, "_reasons", lambda _: iter(()))
+
+    readiness.wait_until_ready(
+        "http://127.0.0.1:1",
+        ca=None,
+        ends_at=time.monotonic() + 60,
+        refused_for_s=0,
+        say=lambda _: None,
+    )
