@@ -14,7 +14,7 @@ import structlog
 
 from registry import Registry
 from registry.operating import BEAT_S
-from service.disks import short_of_room
+from service.disks import DiskWatch
 from service.health import Readiness
 from service.settings import SharedSettings
 from service.settings_in_force import settings_in_force
@@ -70,7 +70,7 @@ class _Beat:
         self._kind = kind
         self._name = name
         self._ready = ready
-        self._disks = settings
+        self._disks = None if settings is None else DiskWatch(settings)
         self._settings = None
         if settings is not None:
             self._settings = {each.name: each.value for each in settings_in_force(settings)}
@@ -106,7 +106,7 @@ class _Beat:
         lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]
         self._is_ready = not lacking
         if self._disks is not None:
-            lacking += short_of_room(self._disks)
+            lacking += self._disks.short_of_room()
         self._known = self._registry.processes.beat(
             self._kind, self._name, "; ".join(lacking) or None
         )

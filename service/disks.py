@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +14,42 @@ from service.settings import SharedSettings
 #: Of each disk this much, or a twentieth of a small one.
 _MARGIN_BYTES: Final = 256 << 20
 _SMALL: Final = 20
+#: How often a watch looks, how long its first look may take, and when a look counts as hung.
+_EVERY_S: Final = 5.0
+_FIRST_S: Final = 0.5
+_HANGS_S: Final = 10.0
 _SQLITE: Final = "sqlite:///"
+
+
+class DiskWatch:
+    """Looks at a process's disks in a thread: a file server that is away hangs nobody else."""
+
+    def __init__(self, settings: SharedSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._found: list[str] = []
+        self._look: threading.Thread | None = None
+        self._began = float("-inf")
+
+    def short_of_room(self) -> list[str]:
+        """Return a sentence about each disk whose margin is used up, or that does not answer.
+
+        The first call waits a moment for the answer, the others return the latest one.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if self._look is None or (not self._look.is_alive() and now - self._began >= _EVERY_S):
+                first = self._look is None
+                self._began = now
+                self._look = threading.Thread(target=self._run, name="disks", daemon=True)
+                self._look.start()
+                if first:
+                    self._look.join(_FIRST_S)
+            hangs = self._look.is_alive() and now - self._began >= _HANGS_S
+        return [*self._found, "a disk of this process does not answer"] if hangs else self._found
+
+    def _run(self) -> None:
+        self._found = short_of_room(self._settings)
 
 
 def short_of_room(settings: SharedSettings) -> list[str]:
@@ -41,5 +78,5 @@ def _folders(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
     if url.startswith(_SQLITE):
         yield "the database", Path(url.removeprefix(_SQLITE)).parent
     yield "the state folder (FUGA_STATE_DIR)", settings.state_dir
-    if settings.image_store is not None:
-        yield "the image store (FUGA_IMAGE_STORE)", settings.image_store
+    images = settings.image_store or settings.state_dir / "images"
+    yield "the image store (FUGA_IMAGE_STORE)", images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -34,8 +35,11 @@ def of_daemons(folder: Path, since: datetime) -> Iterator[str]:
             if datetime.fromisoformat(at) >= since:
                 yield f"libvirtd of {log.parent.parent.name} died of {how}"
     for pid_file in folder.rglob("test-hosts/*/daemon.pid"):
-        if (how := _ended_by(int(pid_file.read_text().split()[0]))) in _CRASHES:
-            yield f"libvirtd of test host {pid_file.parent.name} died of {how.name}"
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it just began, or ended
+            if pid_file.stat().st_mtime < since.timestamp():
+                continue
+            if (how := _ended_by(int(pid_file.read_text().split()[0]))) in _CRASHES:
+                yield f"libvirtd of test host {pid_file.parent.name} died of {how.name}"
 
 
 def _ended_by(pid: int) -> signal.Signals | None:

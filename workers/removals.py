@@ -115,11 +115,19 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
     if leftover is None:
         return Outcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
+    volumes = _going(leftover)
     try:
-        _check_neighbours(leftover, context)
+        _check_neighbours(leftover, volumes, context)
+    except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
+        bound.warning("leftover_files_stay", files=volumes, error=str(error))
+        if leftover.kind == "volume":
+            return Outcome.HANDED_BACK
+        # Its host waits for the domain to go; the files are leftovers of their own afterwards.
+        volumes = []
+    try:
         with context.hosts.enter(leftover.host, pool=True) as host:
             _check_it_is_off(leftover, host, context)
-            absent = _clear(leftover, host)
+            absent = _clear(leftover, host, volumes)
     except HostBusyError:
         return Outcome.HANDED_BACK
     except (HostUnreachableError, OperationFailedError) as error:
@@ -146,17 +154,27 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
     return leftover
 
 
-def _check_neighbours(leftover: Leftover, context: WorkerContext) -> None:
+def _going(leftover: Leftover) -> list[str]:
+    """Return the names of the volumes that go with a leftover."""
+    assignment_id = str(leftover.assignment_id)
+    names = [] if leftover.disk_stays else [volume_name(assignment_id)]
+    names += [] if leftover.seed_stays else [seed_name(assignment_id)]
+    return [name for name in names if name == leftover.name or leftover.kind != "volume"]
+
+
+def _check_neighbours(leftover: Leftover, volumes: list[str], context: WorkerContext) -> None:
     """Refuse to delete what a domain of another host that sees the pool may use.
 
     Each has to answer: what a host does that is cut off is not known.
     """
-    volumes = volumes_of(str(leftover.assignment_id))
+    if not volumes:
+        return
     for each in leftover.neighbours:
         with context.hosts.enter(each, pool=True) as host:
             if users := host.users_of(each.pool, volumes):
                 raise OperationFailedError(
-                    "remove", f"domain {', '.join(users)} of {each.name} uses {leftover.name}"
+                    "remove",
+                    f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}",
                 )
 
 
@@ -169,21 +187,18 @@ def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContex
         raise OperationFailedError("remove", f"{leftover.name} runs on {leftover.host.name}")
 
 
-def _clear(leftover: Leftover, host: HostDriver) -> bool:
-    assignment_id = str(leftover.assignment_id)
-    disk = [] if leftover.disk_stays else [volume_name(assignment_id)]
-    seed = [] if leftover.seed_stays else [seed_name(assignment_id)]
+def _clear(leftover: Leftover, host: HostDriver, volumes: list[str]) -> bool:
     if leftover.kind == "volume":
-        if leftover.name in {*disk, *seed}:
-            host.delete_volume(leftover.host.pool, leftover.name)
+        for name in volumes:
+            host.delete_volume(leftover.host.pool, name)
         return True
     return remove_attempt(
         host,
         str(leftover.vm_uuid),
-        assignment_id,
+        str(leftover.assignment_id),
         generation=None,
         pool=leftover.host.pool,
-        volumes=[*disk, *seed],
+        volumes=volumes,
     )
 
 

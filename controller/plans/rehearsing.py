@@ -21,8 +21,8 @@ MOST_WORK: Final = 5_000_000
 #: Hosts and VMs together that are planned in the caller's thread: it takes less time than a
 #: process does to start.
 MOST_HERE: Final = 1_000
-#: For the process to start, and to answer.
-TIME_S: Final = 120.0
+#: For the process to start, and to answer: clients wait for 30 s.
+TIME_S: Final = 20.0
 #: As of replays: somebody waits.
 NICENESS: Final = 5
 #: In the way of a VM for a moment: once its turn comes, the roll waits for that.

@@ -26,11 +26,11 @@ log = structlog.get_logger()
 
 #: Serves by shares and host by host, as the fallback of rounds does; no round waits for it.
 POLICY: Final = "best_fit_drfh"
-#: Hosts and waiting requests together that are computed in the caller's thread: it takes less
+#: Hosts and VMs to be placed together that are computed in the caller's thread: it takes less
 #: time than a process does to start.
 MOST_HERE: Final = 1_000
-#: For the process to start, and to answer.
-TIME_S: Final = 30.0
+#: For the process to start, and to answer: clients wait for 30 s.
+TIME_S: Final = 10.0
 #: As of replays: somebody waits.
 NICENESS: Final = 5
 _NOT_ASKED_YET: Final = UUID(int=0)
@@ -66,7 +66,8 @@ def capacity_in_turn(
         return found
     if not (found.fits and cluster.requests):
         return replace(found, in_turn=found.fits)
-    if len(cluster.hosts) + len(cluster.requests) <= most_here:
+    vms = sum(each.count for each in cluster.requests) + found.fits
+    if len(cluster.hosts) + vms <= most_here:
         return replace(found, in_turn=answered(asked))
     process = PolicyProcess(niceness=NICENESS, start=start)
     try:

@@ -47,6 +47,12 @@ def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:
     return [*disks, *[FULL] * registry.is_full]
 
 
+def _without_numbers(sentence: str) -> str:
+    """Leave out how much is free: anybody may read this."""
+    disk, has, _ = sentence.partition(" has ")
+    return f"{disk} has no room" if has else disk
+
+
 def _ready(registry: Registry, disks: Sequence[str]) -> Ready:
     registry.check_schema()
     found = registry.liveness()
@@ -57,5 +63,5 @@ def _ready(registry: Registry, disks: Sequence[str]) -> Ready:
         last_round=found.last_round,
         last_round_age_s=age_s,
         nobody=[each.what for each in what_is_late(found) if each.nobody],
-        disks=full_disks(registry, disks),
+        disks=[_without_numbers(each) for each in full_disks(registry, disks)],
     )

@@ -45,7 +45,7 @@ from registry import Registry, RegistryError, SettingsError
 from registry.images import ImageStore, remove_files_of_removed
 from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
-from service.disks import short_of_room
+from service.disks import DiskWatch
 from service.process_log import begin_log
 from service.settings_in_force import settings_in_force
 from service.supervision import supervised
@@ -260,7 +260,7 @@ def _application(
         metrics=metrics,
         move_limits=move_limits_of(settings),
         settings=settings_in_force(settings),
-        disks=lambda: short_of_room(settings),
+        disks=DiskWatch(settings).short_of_room,
         event_streams=settings.api_event_streams,
         what_ifs=what_ifs_of(registry, settings, start_child),
         start_child=start_child,

@@ -11,7 +11,7 @@ import contextlib
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
 import libvirt
 
@@ -77,6 +77,8 @@ def users_of(
 
     Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter.
     """
+    if not volumes:
+        return []
     disks = [
         (document.findtext("name", ""), disk)
         for document in _others(conn, vm_id)
@@ -88,9 +90,15 @@ def users_of(
     ):
         with contextlib.suppress(libvirt.libvirtError):  # it must know what others made
             conn.storagePoolLookupByName(pool).refresh(0)
-    return sorted(
-        {name for name, disk in disks if any(_name(path) in volumes for path in _chain(conn, disk))}
-    )
+    any_image = any(name.startswith(IMAGE_PREFIX) for name in volumes)
+
+    def names(disk: ET.Element) -> list[str]:
+        top = _written_to(disk)
+        if top is not None and _is_ours(_name(top)) and not any_image:
+            return [_name(top)]  # it rests on an image at most: hundreds of VMs need no look
+        return [_name(path) for path in _chain(conn, disk)]
+
+    return sorted({name for name, disk in disks if any(each in volumes for each in names(disk))})
 
 
 def named_by(
@@ -163,7 +171,7 @@ def delete(
     rests_on = {path: _backing(volume) for path, volume in volumes.items()}
     go = {path for path in paths if path in volumes}
     stay = {path for path in volumes if path not in go and _name(path) not in own}
-    stay |= {path for domain in _others(conn, vm_id) for path in named_in(domain)}
+    stay |= {path for domain in _others(conn, vm_id) for path in named_in(conn, domain)}
     stay |= {below for path, below in rests_on.items() if below and _name(path) in own}
     used = _with_all_below(stay, rests_on)
     for path in sorted(go - used):
@@ -177,10 +185,10 @@ def _volumes(pool: libvirt.virStoragePool) -> dict[str, libvirt.virStorageVol]:
     return {volume.path(): volume for volume in pool.listAllVolumes(0)}
 
 
-def named_in(document: ET.Element) -> Iterator[str]:
+def named_in(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
     """Yield the paths of all files that a domain's disks and what they rest on are."""
     for source in document.iterfind("devices/disk//source"):
-        path = source.get("file")
+        path = source.get("file") or _path_in_pool(conn, source)
         if path:
             yield path
 
@@ -200,9 +208,12 @@ def of_all(conn: libvirt.virConnect) -> set[str]:
 def _others(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
     for domain in conn.listAllDomains(0):
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-            with contextlib.suppress(libvirt.libvirtError):  # it went meanwhile
+            try:
                 if domain.UUIDString() != vm_id:
                     yield domain_xml.from_host(domain.XMLDesc(flags))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # it went meanwhile
+                    raise
 
 
 def _snapshots(domain: libvirt.virDomain) -> list[libvirt.virDomainSnapshot]:
@@ -227,19 +238,53 @@ def _is_written(disk: ET.Element) -> bool:
 
 def _chain(conn: libvirt.virConnect, disk: ET.Element) -> list[str]:
     """Return the files of a disk from the one that is written to: as defined, and as they say."""
-    path = _written_to(disk)
+    path = _path_in_pool(conn, disk.find("source")) or _written_to(disk)
     chain = [] if path is None else [path]
     defined = [each.get("file", "") for each in disk.iterfind("backingStore//source")]
     chain += [each for each in defined if each]
     while chain and len(chain) < _DEEPEST:
-        try:
-            below = _backing(conn.storageVolLookupByPath(chain[-1]))
-        except libvirt.libvirtError:  # in no pool, or gone
-            break
+        below = _below(conn, chain[-1])
         if below is None or below in chain:
             break
         chain.append(below)
     return chain
+
+
+def _path_in_pool(conn: libvirt.virConnect, source: ET.Element | None) -> str | None:
+    """Return the path of a disk that names a pool and a volume; None: neither, or gone."""
+    if source is None or not source.get("pool") or not source.get("volume"):
+        return None
+    with _gone_is_no_matter(conn):
+        pool = conn.storagePoolLookupByName(source.get("pool", ""))
+        with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+            pool.refresh(0)
+        return cast("str", pool.storageVolLookupByName(source.get("volume", "")).path())
+    return None
+
+
+def _below(conn: libvirt.virConnect, path: str) -> str | None:
+    """Return the path of the file that a file rests on; None: on none, or it is in no pool."""
+    with contextlib.suppress(libvirt.libvirtError):
+        return _backing(conn.storageVolLookupByPath(path))
+    with _gone_is_no_matter(conn):  # libvirt knows what others made after a refresh alone
+        pool = conn.storagePoolLookupByTargetPath(path.rpartition("/")[0])
+        with contextlib.suppress(libvirt.libvirtError):
+            pool.refresh(0)
+        return _backing(conn.storageVolLookupByPath(path))
+    return None
+
+
+@contextlib.contextmanager
+def _gone_is_no_matter(conn: libvirt.virConnect) -> Iterator[None]:
+    """Suppress libvirt's errors, but for those of a connection that broke.
+
+    Nothing may be deleted because the host did not say who uses it.
+    """
+    try:
+        yield
+    except libvirt.libvirtError:
+        if not conn.isAlive():
+            raise
 
 
 def _above(chain: list[str], own: Collection[str]) -> list[str] | None:

@@ -46,10 +46,16 @@ def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
     """
     if _is_id(given):
         return (given,)
-    found = _named(connection, given, None)
+    itself = _any(connection, audit.c.subject == given)
+    try:
+        found = _named(connection, given, None)
+    except InvalidError:
+        if itself:  # a tenant has no other key than its name
+            return (given,)
+        raise
     if found is not None:
         return (given, found)
-    if _any(connection, audit.c.subject == given):
+    if itself:
         return (given,)
     raise _unknown(given)
 
@@ -81,12 +87,13 @@ def _named(connection: Connection, name: str, tenant: str | None) -> str | None:
                 query = query.where(tenants.c.name == tenant)
         elif tenant is not None:
             continue
+        query = query.order_by(is_there.desc(), table.c.id.desc()).limit(_MOST_NAMED + 1)
         for row in connection.execute(query):
             whose = f" of tenant {row.tenant}" if kind != "host" else ""
             (there if row.is_there else gone).append((row.id, f"{kind} {row.id}{whose}"))
     if len(there) > 1:
         some = ", ".join(told for _, told in there[:_MOST_NAMED])
-        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        more = " and more" if len(there) > _MOST_NAMED else ""
         raise InvalidError("subject", name, f"the id of one of those called so: {some}{more}")
     found = there or sorted(gone)[-1:]
     return str(found[0][0]) if found else None

@@ -129,6 +129,7 @@ class Fleet:
 def read_fleet(connection: Connection) -> Fleet:
     """Count everything, at one point in time."""
     now = db_now(connection)
+    there = select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value)
     return Fleet(
         now=now,
         accounts=read_accounts(connection),
@@ -140,7 +141,7 @@ def read_fleet(connection: Connection) -> Fleet:
         fences=_fences(connection),
         images_held=_number(connection, images, images.c.held_at.is_not(None)),
         leftovers=_number(connection, leftovers),
-        strangers=_number(connection, strangers),
+        strangers=_number(connection, strangers, strangers.c.host_id.in_(there)),
         lease=control_lease(connection),
         paused=slot_loop_status(connection).state is SlotLoopState.PAUSED,
         last_round=_last_round(connection),

@@ -297,6 +297,9 @@ class FakeHypervisor:
     ) -> list[str]:
         self._check_pool("users_of", pool)
         users = {domain for name, domain in self.users.items() if name in volumes}
+        users |= {
+            each.name for each in self.domains.values() if self.volume_of(each.uuid) in volumes
+        }
         return self._do("users_of", ",".join(volumes), lambda: sorted(users))
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:

@@ -34,12 +34,12 @@ _TO_TENANTS = {
 def show_status(caller: AnyCaller, registry: GivenRegistry, services: GivenServices) -> Status:
     """Show whether control centre, workers and monitors do their work, and since when not.
 
-    A tenant sees what is late; only operators see processes.
+    A tenant sees what is late; only operators see processes and disks.
     """
     found = registry.liveness()
-    disks = full_disks(registry, services.disks())
     late = what_is_late(found)
     lease, loop, exact = found.lease, found.slot_loop, caller.is_operator
+    disks = full_disks(registry, services.disks()) if exact else []
     leads = lease is not None and lease.expires_at > found.now
     return Status(
         at=found.now,

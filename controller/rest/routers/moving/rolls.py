@@ -69,12 +69,18 @@ def begin_roll(
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
         asked = Asked(view=view, turns=turns, limits=services.move_limits)
+        if not services.replays.acquire(blocking=False):
+            raise ConflictError("other replays are running; try again later")
+        try:
+            checked = rehearse(asked, start=services.start_child)
+        finally:
+            services.replays.release()
         new = NewRoll(
             turns=turns,
             at_once=body.at_once,
             command=body.command,
             driver=body.driver,
-            checked=rehearse(asked, start=services.start_child),
+            checked=checked,
             limits=RollLimits(
                 empty_within_s=body.empty_within_s,
                 run_within_s=body.run_within_s,
