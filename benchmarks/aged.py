@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load
 from registry import Registry, RequestState, VmState, upgrade
-from registry.operating import Periods
+from registry.admin import Periods
 from tests.register import a_report, take_lease
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 
@@ -30,7 +30,7 @@ INPUTS: Final = 7 * ROUNDS_A_DAY - 60
 WAITING: Final = 200
 PERIODS: Final = Periods()
 
-#: A key like `registry.ground.ids.uuid7`: its time, then what it is of and its number.
+#: A key like `registry.db.ids.uuid7`: its time, then what it is of and its number.
 _KEY: Final = """(
     lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0') || '7{kind}00'
     || '8000' || lpad(to_hex({n}), 12, '0'))::uuid"""

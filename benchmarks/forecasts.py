@@ -30,17 +30,17 @@ import numpy as np
 from benchmarks.real_traces import TRACES, tasks_since
 from placement import FloatArray, IntArray
 from placement.catalog.zone_policies import Deciding
+from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import QUANTILES, quantile
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.present import CameLately, Present, RunningVms
 from placement.forecast.run_ahead import Ahead, played
-from simulation.slots.book import Book
+from simulation.experiments.specs import RunSpec, TraceSpec, open_inputs
 from simulation.slots.choice import Choice
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine, Passed
+from simulation.slots.interning import Book
 from simulation.slots.running import Vms
 from simulation.slots.waiting import Waiting
-from simulation.studies.specs import RunSpec, TraceSpec, open_inputs
 from simulation.traces.chunks import Arrivals
 
 EXAMPLES: Final = Path(__file__).parents[1] / "docs/examples/traces"

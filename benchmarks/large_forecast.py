@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement import Snapshot, policy_by_name
+from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.present import CameLately, Present, RunningVms
 from placement.forecast.run_ahead import Ahead, played
 
 _VMS, _TENANTS, _KINDS, _CAME = 8, 10, 20, 2000  # on a host; in all; of requests to come

@@ -27,13 +27,13 @@ import structlog
 from pydantic import SecretStr
 
 from benchmarks.arguments import growing
-from controller.centre.dispatch import Dispatcher
-from controller.questions.consoles import read_console
+from controller.control_center.dispatch import Dispatcher
+from controller.queries.consoles import read_console
 from controller.queue import CeleryQueue
 from registry import Registry, VmDesiredEvent, VmObserved, upgrade
 from registry.hosts import Host
 from registry.rounds import Placement
-from registry.work import WorkQueue
+from registry.tasks import WorkQueue
 from service.settings import SharedSettings
 from tests.chaos.processes import Managed, inherited
 from tests.raw_sql import RawSql, raw_sql

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.measuring.summary import measure
+from simulation.metrics.summary import measure
 
 POLICIES: Final = ("fuga", "best_fit_drfh", "first_fit", "slots")
 

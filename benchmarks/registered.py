@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 
 from benchmarks.placement.clusters import VM_TYPES, google_hosts, heavy_parts
 from registry import Registry
-from registry.ground import uuid7
+from registry.db import uuid7
 from tests.register import a_commit, a_report, add_host, add_tenant, add_vm_type, take_lease
 
 RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")

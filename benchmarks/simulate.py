@@ -31,9 +31,9 @@ import numpy as np
 from benchmarks.drawn_trace import write_drawn
 from placement import Allocation, IntArray, decide
 from simulation import RunSpec, TraceSpec, simulate
+from simulation.experiments.specs import open_inputs
 from simulation.slots import choice
 from simulation.slots.cluster import Cluster
-from simulation.studies.specs import open_inputs
 
 POLICIES = ("first_fit", "best_fit_drfh", "fuga")
 

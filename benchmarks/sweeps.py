@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from benchmarks.registered import connected, load
 from registry import Registry, VmDesiredEvent, upgrade
-from registry.work import CREATE, DELETE, SWITCH_POWER, Due
+from registry.tasks import CREATE, DELETE, SWITCH_POWER, Due
 from tests.register import ACTOR
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 

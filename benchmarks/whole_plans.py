@@ -28,10 +28,10 @@ from benchmarks.placement.rounds import progress
 from benchmarks.registered import load
 from controller.plans.deciding import PlanInputs, decode_plan_inputs
 from controller.rounds.running import to_running
-from placement.moving.balance import BALANCE_WORTH, balance
-from placement.moving.check import check_plan
-from placement.moving.evacuate import evacuate
-from placement.moving.model import MoveLimits
+from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.check import check_plan
+from placement.rebalancing.evacuate import evacuate
+from placement.rebalancing.model import MoveLimits
 from registry import Registry, upgrade
 from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
 

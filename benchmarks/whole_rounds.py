@@ -37,8 +37,8 @@ from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
-from controller.rounds.contract import PolicyChoice, RoundReport, Slot
 from controller.rounds.inputs import Kept
+from controller.rounds.interfaces import PolicyChoice, RoundReport, Slot
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import run_round
 from controller.settings import ControllerSettings

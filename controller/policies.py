@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.settings import ControllerSettings
 from placement import PlacementError, policy_by_name
-from placement.rules.patience import Patience
+from placement.constraints.patience import Patience
 from registry import SettingsError
 
 

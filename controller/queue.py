@@ -12,7 +12,7 @@ import structlog
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from registry.work import ATTACH_CONSOLE, READ_CONSOLE, WorkQueue
+from registry.tasks import ATTACH_CONSOLE, READ_CONSOLE, WorkQueue
 from service.settings import SharedSettings, celery_config
 
 log = structlog.get_logger()

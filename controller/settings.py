@@ -17,12 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from controller.host_names import HostNaming
-from controller.identities import OidcRule, is_loopback, is_safe
-from controller.standing_rule import BalanceRule
+from controller.auto_balance import BalanceRule
+from controller.host_aliases import HostNaming
+from controller.oidc_mapping import OidcRule, is_loopback, is_safe
+from registry.admin import Periods
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
-from registry.operating import Periods
 from service.settings import SharedSettings
 
 #: What fails together: a host, the hosts of a zone, those of one label KEY=value.

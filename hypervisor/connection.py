@@ -41,7 +41,7 @@ from hypervisor.model import (
 from plain_text import shortened
 
 # -P: not a module of that name in the current folder.
-_CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.one")
+_CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.single_host_child")
 _PIECE_BYTES: Final = 1 << 20  #: of an upload, between two looks at the clock
 POOL_PATIENCE: Final = 0.75  #: of a look's deadline; what comes after it takes a moment
 MOST_REASON: Final = 1000  #: characters of what a host says went wrong

@@ -15,7 +15,7 @@ from hypervisor import wire
 from hypervisor.child_process import MOST_ANSWER_BYTES, ChildProcess, SilentError
 
 #: -P: not a module of that name in the current folder.
-COMMAND: Final = (sys.executable, "-P", "-m", "hypervisor.child.many")
+COMMAND: Final = (sys.executable, "-P", "-m", "hypervisor.child.multi_host_child")
 #: glibc keeps memory for each of many threads, by default far more than they use.
 _SURROUNDINGS: Final = {"MALLOC_ARENA_MAX": "2"}
 #: It beats each second, and takes a while to start on a busy machine.
@@ -37,7 +37,7 @@ class ChildLostError(Exception):
 
 
 class SharedChild:
-    """One process of ``python -m hypervisor.child.many``.
+    """One process of ``python -m hypervisor.child.multi_host_child``.
 
     Parameters
     ----------

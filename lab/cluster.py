@@ -16,7 +16,7 @@ from typing import Final
 
 from lab import SCRIPTS, driver_hosts, processes
 from lab.errors import LabError
-from registry.ground.child_environ import child_environ
+from registry.db.child_environ import child_environ
 
 BASE_VOLUME: Final = "base.qcow2"
 

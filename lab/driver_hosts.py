@@ -23,7 +23,7 @@ from typing import Final
 
 from lab import processes
 from lab.errors import LabError
-from registry.ground.child_environ import child_environ
+from registry.db.child_environ import child_environ
 
 _START_S: Final = 30.0
 _POLL_S: Final = 0.02

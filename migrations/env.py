@@ -1,10 +1,10 @@
-"""Run the revisions on the connection of `registry.operating.upgrade`, in its transaction."""
+"""Run the revisions on the connection of `registry.admin.upgrade`, in its transaction."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from registry.ground.schema import metadata
+from registry.db.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -314,7 +314,7 @@ POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
         END""",
     # Ids are given before transactions commit, in another order. Whoever adds
     # events holds, until its end, a lock whose key says from where on: a reader
-    # that tails stops below the lowest (`registry.journal.events`).
+    # that tails stops below the lowest (`registry.audit.events`).
     "events_hold_readers_back": """
         BEGIN
             PERFORM pg_advisory_xact_lock_shared(

@@ -17,8 +17,8 @@ from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError, SettingsError
 from service import Check, ProcessMetrics, database_check, listening
-from service.beating import beating
 from service.certificates import watching_certificates
+from service.heartbeat import beating
 from service.process_log import begin_log
 from service.settings_names import load
 from service.supervision import supervised

@@ -13,15 +13,15 @@ from uuid import UUID
 import structlog
 
 from monitor.clock import NearClock
+from monitor.host_shards import Peers
 from monitor.metrics import LookMetrics
+from monitor.poller import HostWatch
 from monitor.probe import HostProbe, LockedOut, ProbeFactory
 from monitor.recorder import Recorder
 from monitor.resolved import Resolved
-from monitor.rota import Rota
+from monitor.scheduler import Rota
 from monitor.settings import MonitorSettings
-from monitor.sharing import Peers
 from monitor.table import HostTable
-from monitor.watch import HostWatch
 from monitor.ways import Way, Ways, key_of, may_stay
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost

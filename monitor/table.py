@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from monitor.sharing import rank
+from monitor.host_shards import rank
 from registry import Registry
 from registry.hosts import WatchedHost
 

@@ -23,9 +23,6 @@ from placement.fairness.shares import (
     fractions_of_pool,
     shares_after,
 )
-from placement.judging.bound import allocation_bound
-from placement.judging.fair_holdings import shares_in_tree, target_holdings, target_shares
-from placement.judging.shortage import Shortage, shortages
 from placement.mechanisms import (
     MECHANISMS,
     DivisibleProblem,
@@ -35,11 +32,14 @@ from placement.mechanisms import (
     TenantTree,
 )
 from placement.mechanisms.check import check_division
-from placement.round.arrays import BoolArray, FloatArray, IntArray
-from placement.round.budget import Budget
-from placement.round.check import check_allocation
-from placement.round.decision import decide, set_aside
-from placement.round.model import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
+from placement.metrics.bound import allocation_bound
+from placement.metrics.fair_holdings import shares_in_tree, target_holdings, target_shares
+from placement.metrics.shortage import Shortage, shortages
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.check import check_allocation
+from placement.model.decision import decide, set_aside
+from placement.model.snapshot import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
 
 __all__ = [
     "FALLBACK",

@@ -1,5 +1,6 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
+from registry.admin.upgrade import upgrade
 from registry.center import OnlyIf, Registry
 from registry.errors import (
     AnotherMachineError,
@@ -63,7 +64,6 @@ from registry.lifecycle import (
     VmObservedEvent,
     VmState,
 )
-from registry.operating.upgrade import upgrade
 
 __all__ = [
     "AnotherMachineError",

@@ -10,67 +10,67 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from registry.admin.clock_steps import ClockSteps
+from registry.admin.connections import ConnectionsKept, connections_kept
+from registry.admin.database_role import DatabaseRoles, database_roles
+from registry.admin.doctor import check
+from registry.admin.fleet import Fleet, read_fleet
+from registry.admin.history import History
+from registry.admin.known_schema import refuse_strangers, strangers_in
+from registry.admin.liveness import read_liveness
+from registry.admin.processes import Processes
+from registry.admin.retention import Retention
+from registry.admin.revisions import head_revision
+from registry.admin.upgrade import check_schema
+from registry.admin.what_ifs import WhatIfs
+from registry.admin.word_names import named_like_words
+from registry.audit.audit import Audit
+from registry.audit.events import Events
 from registry.catalogue.resources import Resources
 from registry.catalogue.vm_types import VmTypes
 from registry.consoles.holds import ConsoleHolds
 from registry.consoles.reads import ConsoleReads
 from registry.consoles.sessions import ConsoleSessions
+from registry.db.audit_context import AuditedCall
+from registry.db.clock import db_now
+from registry.db.engine import Database, database_at
+from registry.db.if_match import Condition
+from registry.db.once import Idempotency, Once
 from registry.errors import SchemaOutdatedError
-from registry.ground.audited import AuditedCall
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, database_at
-from registry.ground.once import Idempotency, Once
-from registry.ground.preconditions import Condition
 from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts
 from registry.hosts.identities import HostIdentities
 from registry.hosts.monitors import Monitors
 from registry.hosts.watched_hosts import WatchedHosts
 from registry.images.images import Images
-from registry.journal.audit import Audit
-from registry.journal.events import Events
+from registry.moves.auto_plans import StandingPlans
 from registry.moves.moves import Moves
 from registry.moves.plans import Plans
 from registry.moves.rolls import Rolls
 from registry.moves.room import RoomPlans
-from registry.moves.standing import StandingPlans
 from registry.networks.networks import Networks
-from registry.operating.clock_steps import ClockSteps
-from registry.operating.connections import ConnectionsKept, connections_kept
-from registry.operating.database_role import DatabaseRoles, database_roles
-from registry.operating.doctor import check
-from registry.operating.fleet import Fleet, read_fleet
-from registry.operating.history import History
-from registry.operating.known_schema import refuse_strangers, strangers_in
-from registry.operating.liveness import read_liveness
-from registry.operating.processes import Processes
-from registry.operating.retention import Retention
-from registry.operating.revisions import head_revision
-from registry.operating.upgrade import check_schema
-from registry.operating.what_ifs import WhatIfs
-from registry.operating.word_names import named_like_words
 from registry.records.operating import Liveness
 from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
 from registry.requests.vms import Vms
 from registry.reservations.reservations import Reservations
+from registry.rounds.hash_chain import RoundProofs
 from registry.rounds.leases import Leases
-from registry.rounds.links import RoundProofs
 from registry.rounds.rounds import Rounds
 from registry.rounds.shadows import Shadows
 from registry.rounds.slot_loop import SlotLoopSwitch
 from registry.rounds.views import Views
+from registry.tasks.assignments import Assignments
+from registry.tasks.fencing import Fencing
+from registry.tasks.image_copies import ImageCopies
+from registry.tasks.image_imports import ImageImports
+from registry.tasks.move_steps import MoveSteps
+from registry.tasks.power_steps import PowerSteps
 from registry.tenancy.logins import Logins
 from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
 from registry.tenancy.tenants import Tenants
 from registry.tenancy.tokens import Tokens
-from registry.work.assignments import Assignments
-from registry.work.fencing import Fencing
-from registry.work.image_copies import ImageCopies
-from registry.work.image_imports import ImageImports
-from registry.work.move_steps import MoveSteps
-from registry.work.power_steps import PowerSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class OnlyIf:
     of the thing locked.
     """
 
-    kind: str  #: one of those in `registry.ground.preconditions`
+    kind: str  #: one of those in `registry.db.if_match`
     key: Any
     check: Callable[[Registry], None]
 

@@ -24,7 +24,7 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from controller.calling.credentials import FILE_NAME, Credentials, state_dir
+from controller.session.credentials import FILE_NAME, Credentials, state_dir
 
 WIDTH: Final = 1440
 HEIGHT: Final = 900

@@ -34,11 +34,11 @@ import structlog
 from fastapi import FastAPI
 from sqlalchemy import Connection, Engine, event
 
-from controller.centre.leadership import Leadership
-from controller.centre.metrics import SlotMetrics
-from controller.centre.slot_loop import SlotLoop
+from controller.control_center.leadership import Leadership
+from controller.control_center.metrics import SlotMetrics
+from controller.control_center.slot_loop import SlotLoop
 from controller.rest.app import create_app
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, upgrade
 from registry.hosts import HostReport, NewHost
@@ -51,8 +51,8 @@ _CAPACITY: Final = {"vcpus": 16, "memory_mib": 65536, "disk_gib": 1000}
 _DEMAND: Final = {"vcpus": 1, "memory_mib": 1024, "disk_gib": 10}
 _BODY: Final = {"vm_type": "small", "count": 2}
 _SLOT_S: Final = 60.0
-#: How `registry.ground.engine.Database` opens transactions.
-_GROUND: Final = "registry/ground/"
+#: How `registry.db.engine.Database` opens transactions.
+_GROUND: Final = "registry/db/"
 _ENGINE: Final = f"{_GROUND}engine.py"
 _KINDS: Final = frozenset({"write", "read", "rehearse"})
 

@@ -17,7 +17,7 @@ import structlog
 from structlog.typing import ExcInfo
 
 from plain_text import plain, plain_lines
-from registry.ground import mask_line
+from registry.db import mask_line
 from service.log_stream import LogStream
 
 #: JSON lines, text for people, or the latter at a terminal alone.

@@ -19,10 +19,10 @@ from pydantic_settings import (
 
 from plain_text import RepeatedNameError, each_once
 from registry import InvalidError
-from registry.ground import private_folder
+from registry.db import private_folder
 from registry.hosts import HostCredentials
 from registry.images import ImageStore, read_keys
-from registry.work import QUEUE_OF, WorkQueue
+from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.url import broker_at
 from service.logs import LogFormat, LogLevel
 from service.settings_names import check_names

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings
 
-from registry.ground import masked
+from registry.db import masked
 
 #: Instead of a secret; whether there is one is worth knowing.
 SET: Final = "(set)"

@@ -1,18 +1,24 @@
 """The production engine on a trace: same policies, same snapshots, simulated clock and hosts."""
 
 from simulation.errors import InputError, SimulationError
+from simulation.experiments.fleet import FleetStudy, JobQueue
+from simulation.experiments.job_run import run_job
+from simulation.experiments.jobs import JobFiles, JobTakenError, SharedFolderError
+from simulation.experiments.plan import plan, zone_policies
+from simulation.experiments.run import Progress, simulate
+from simulation.experiments.specs import RunSpec, TraceSpec
+from simulation.experiments.study import (
+    AnyStudy,
+    RunFailedError,
+    Study,
+    on_interrupt,
+    write_summary,
+)
 from simulation.recordings.recording import Decided, Recording, read_recording, record
-from simulation.sites.inventory import Inventory, read_inventory
 from simulation.slots.choice import Choice
 from simulation.slots.engine import Engine
-from simulation.slots.moving.asked import Moving
-from simulation.studies.fleet import FleetStudy, JobQueue
-from simulation.studies.job_run import run_job
-from simulation.studies.jobs import JobFiles, JobTakenError, SharedFolderError
-from simulation.studies.plan import plan, zone_policies
-from simulation.studies.run import Progress, simulate
-from simulation.studies.specs import RunSpec, TraceSpec
-from simulation.studies.study import AnyStudy, RunFailedError, Study, on_interrupt, write_summary
+from simulation.slots.moving.options import Moving
+from simulation.topology.inventory import Inventory, read_inventory
 
 __all__ = [
     "AnyStudy",

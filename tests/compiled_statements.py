@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.util import LRUCache
 
-from registry.ground import engine as engines
+from registry.db import engine as engines
 
 #: Far more statements than there are.
 _MOST = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.host_names import HostNames, Reader
+from controller.host_aliases import HostNames, Reader
 from registry import Registry
 
 

@@ -17,12 +17,12 @@ import pytest
 
 from registry import Registry, upgrade
 from registry.catalogue import VmType
-from registry.ground.packing import pack
+from registry.db.packing import pack
 from registry.hosts import DomainReport, Host, HostReport, NewHost, UriPolicy
 from registry.requests import Request, Waiting
 from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, RoundCommit
+from registry.tasks import Build
 from registry.tenancy import Tenant
-from registry.work import Build
 from tests.raw_sql import RawSql, raw_sql
 from tests.servers.postgres import TEMPLATE, PostgresServer, as_run_role
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from simulation.measuring.summary import measure
+from simulation.metrics.summary import measure
 from tests.servers.browser import WIDTH, a_page
 
 

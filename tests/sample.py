@@ -17,7 +17,7 @@ ON_ONE_DATABASE = (
     "tests/e2e/operators/",
     "tests/e2e/tenants/",
     "tests/integration/moves/",
-    "tests/integration/operating/",
+    "tests/integration/admin/",
     "tests/integration/rounds/",
     "tests/integration/workers/",
 )

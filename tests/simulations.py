@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from simulation.sites.hierarchy import Hierarchy
-from simulation.sites.hosts import HostEvent, SimHost
-from simulation.slots.book import Book
 from simulation.slots.choice import Choice
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
+from simulation.slots.interning import Book
+from simulation.topology.hierarchy import Hierarchy
+from simulation.topology.hosts import HostEvent, SimHost
 from simulation.traces.chunks import Chunk
 from simulation.traces.wishes import Wishes
 

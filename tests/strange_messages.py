@@ -16,7 +16,7 @@ from uuid import UUID
 
 from celery import Celery
 
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from service.settings import SharedSettings, celery_config
 
 _BOMB = zlib.compress(b"\0" * (64 << 20), 9)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from placement.mechanisms import MECHANISMS, DivisibleProblem, Division, TenantTree
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 from tests.divisible import a_divisible_problem
 
 CPU, MEMORY = (1.0, 0.0), (0.0, 1.0)

@@ -19,19 +19,19 @@ from kombu.exceptions import OperationalError
 
 from hypervisor import HostConnections
 from registry import Registry
-from registry.ground import uuid7
-from registry.work import Due
+from registry.db import uuid7
+from registry.tasks import Due
 from service import Check, ProcessMetrics, database_check, listening
-from service.beating import beating
 from service.broker.inbox import Inbox
 from service.broker.redis_inbox import reading_redis
 from service.certificates import ends_of_credentials, watching_certificates
+from service.heartbeat import beating
 from service.settings import celery_config
 from service.supervision import supervised
 from workers.broker import reading_the_filesystem
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
-from workers.gate import Gate
+from workers.host_limits import Gate
 from workers.metrics import TaskMetrics
 from workers.reach import OpenedHosts
 from workers.settings import WorkerSettings

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from kombu.transport import filesystem
 
-from registry.ground import private_folder
+from registry.db import private_folder
 from service.broker.inbox import OPTION, Inbox, JudgedChannel
 from service.broker.messages import MAX_BYTES
 

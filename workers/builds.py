@@ -37,12 +37,12 @@ from hypervisor import (
     volume_name,
 )
 from registry import AssignmentState, ClaimLostError
-from registry.work import Build
+from registry.tasks import Build
 from workers import removals
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
-from workers.guards import HostNetworks, guard_of
+from workers.network_filters import HostNetworks, guard_of
 from workers.seed import seed_of, takes_seed
 
 log: Final = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from service.fair_places import FairPlaces
+from service.fair_semaphore import FairPlaces
 from workers.driver import Hosts
 
 

@@ -9,14 +9,14 @@ from threading import BoundedSemaphore, Event
 from uuid import UUID
 
 from registry import Registry
-from registry.ground import checkpoint
+from registry.db import checkpoint
 from registry.images import ImageStore
 from registry.moves import MoveLimits
-from registry.work import Claim, Due
+from registry.tasks import Claim, Due
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
-from workers.gate import Gate
-from workers.guards import HostNetworks
+from workers.host_limits import Gate
+from workers.network_filters import HostNetworks
 
 
 class Outcome(StrEnum):

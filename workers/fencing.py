@@ -19,7 +19,7 @@ from uuid import UUID
 import structlog
 
 from registry import ClaimLostError
-from registry.ground.child_environ import child_environ
+from registry.db.child_environ import child_environ
 from registry.hosts import FenceOrder
 from workers.context import Outcome, WorkerContext
 

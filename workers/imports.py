@@ -21,10 +21,10 @@ from registry import (
     ImageUrlRefusedError,
 )
 from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, Incoming, Stored
-from registry.work import Import
+from registry.tasks import Import
 from workers.context import Outcome, WorkerContext
 from workers.errors import FetchFailedError, NotThereError, StoppingError
-from workers.mirrors import Patience, download
+from workers.http_download import Patience, download
 
 log: Final = structlog.get_logger(__name__)
 

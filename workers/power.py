@@ -16,11 +16,11 @@ import structlog
 
 from hypervisor import DomainSeen, DomainState, HostUnreachableError, OperationFailedError
 from registry import ClaimLostError, PowerEvent, PowerState
-from registry.work import PowerStep
+from registry.tasks import PowerStep
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
-from workers.guards import guard_of
+from workers.network_filters import guard_of
 
 log: Final = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from hypervisor import (
     volume_name,
 )
 from registry import ClaimLostError
-from registry.work import Leftover, Removal
+from registry.tasks import Leftover, Removal
 from workers.context import Outcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError

@@ -11,7 +11,7 @@ import re
 from typing import Any, Final
 
 from registry.networks import GuestNetwork
-from registry.work import Build
+from registry.tasks import Build
 from workers import vfat
 
 LABEL: Final = "cidata"

@@ -9,10 +9,10 @@ from pydantic_settings import NoDecode
 
 from hypervisor.model import MOST_CLOSED
 from registry.moves import MoveLimits
-from registry.work import WorkQueue
+from registry.tasks import WorkQueue
 from service.settings import SharedSettings
 from workers.context import MoveOptions
-from workers.guards import HostNetworks, merged_networks
+from workers.network_filters import HostNetworks, merged_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: Each is two rules of each card for each of its servers.

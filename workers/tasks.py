@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 from celery import Celery
 
-from registry.work import QUEUE_OF, WorkQueue
+from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.messages import Known, one_id
 from workers import (
     builds,

@@ -21,7 +21,7 @@ import structlog
 
 from hypervisor import HostUnreachableError, OperationFailedError
 from registry import ClaimLostError, ImageRefusedError, ImageStoreError
-from registry.work import Upload
+from registry.tasks import Upload
 from workers.context import Outcome, WorkerContext
 from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 

@@ -20,8 +20,8 @@ from typing import Final
 import libvirt
 
 from hypervisor import DomainSpec, Guard, Mark, domain_name, seed_name, volume_name
-from hypervisor.xml import cards
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import network_filters
 from hypervisor.xml.disks import DiskFile, DiskFiles
 from lab.cluster import BASE_VOLUME
 from workers import vfat
@@ -122,7 +122,7 @@ def main(uris: Sequence[str]) -> None:
 def opened(uri: str) -> BareHost:
     """Connect to a host, and have its libvirt know the filter of the guests' cards."""
     connection = libvirt.open(uri)
-    wanted = cards.filter_of(GUARD)
+    wanted = network_filters.filter_of(GUARD)
     assert wanted is not None
     connection.nwfilterDefineXML(wanted.xml)
     pool = connection.storagePoolLookupByName(POOL)

@@ -20,7 +20,7 @@ import libvirt
 
 from benchmarks.lab.bare_guests import GUARD, NETWORK, BareHost, Built, opened
 from hypervisor import Mark, MoveSpec, seed_name, volume_name
-from hypervisor.xml import arriving
+from hypervisor.xml import migration_target
 
 _FLAGS: Final = (
     libvirt.VIR_MIGRATE_LIVE
@@ -51,7 +51,9 @@ def move(guest: Built, to: BareHost) -> tuple[Built, int]:
     )
     files = to.files(volumes)
     parameters: dict[str, Any] = {
-        name: arriving.at_destination(guest.domain.XMLDesc(flags), spec, files, shares=False)
+        name: migration_target.at_destination(
+            guest.domain.XMLDesc(flags), spec, files, shares=False
+        )
         for name, flags in (
             (libvirt.VIR_MIGRATE_PARAM_DEST_XML, _LIVE),
             (libvirt.VIR_MIGRATE_PARAM_PERSIST_XML, _DEFINED),

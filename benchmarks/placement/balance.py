@@ -9,7 +9,7 @@ another host, live. It looks at no load that changes (``--ignore-dynu``) and tak
 (``--min-gain 1e-9``), so its score is the sum over CPU and memory of the standard deviation, over
 hosts, of the part that is in use. Ours makes as many moves as hbal made, without a price, so
 that both do the same; "away" is the sum of squared distances from the load of the
-pool (`placement.moving.for_gain.private_terms.Level`), which ours lowers.
+pool (`placement.rebalancing.local_search.private_terms.Level`), which ours lowers.
 
 "hbal" and "fuga" are seconds of processor time on one core; "times" is their ratio. hbal
 weighs every VM on every host before each move, each time in a time that grows with the hosts;
@@ -42,10 +42,10 @@ import numpy as np
 import numpy.typing as npt
 
 from placement import Snapshot
-from placement.moving.balance import BALANCE_WORTH, balance
-from placement.moving.for_gain.worth import Worth
-from placement.moving.model import OBSTACLES, Mobility, Obstacle, Plan, Running
-from placement.moving.pack import pack
+from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.model import OBSTACLES, Mobility, Obstacle, Plan, Running
+from placement.rebalancing.pack import pack
 
 IntArray = npt.NDArray[np.int64]
 

@@ -29,12 +29,12 @@ from benchmarks.placement.clusters import (
     heavy_parts,
 )
 from placement import Budget, Policy, Snapshot, check_allocation, policy_by_name
-from placement.moving.check import check_plan
-from placement.moving.evacuate import evacuate
-from placement.moving.keeping import KeepingSpare
-from placement.moving.model import Mobility, Running
-from placement.moving.room import make_room
-from placement.moving.spare import spare
+from placement.rebalancing.check import check_plan
+from placement.rebalancing.evacuate import evacuate
+from placement.rebalancing.model import Mobility, Running
+from placement.rebalancing.room import make_room
+from placement.rebalancing.spare import spare
+from placement.rebalancing.spare_policy import KeepingSpare
 
 Result = TypeVar("Result")
 

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from benchmarks.placement.phases import Meter, Taken
 from benchmarks.registered import RESOURCES, connected
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.rounds import Lease
 
 Chooser = Callable[[psycopg.Connection[Any], dict[str, int]], UUID]

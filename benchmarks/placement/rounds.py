@@ -42,9 +42,9 @@ from placement import (
     shares_after,
 )
 from placement.fairness.targets import fair_targets
-from placement.filling.draft import Draft
 from placement.fuga.exchange import Exchange, exchange_unfair
-from placement.round.vm_kinds import VmKinds
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
 from tests.plain.array_exchange import array_exchange
 
 #: What the control centre allows a round by default.

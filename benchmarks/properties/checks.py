@@ -19,7 +19,7 @@ from benchmarks.properties import whole_vms
 from benchmarks.properties.cases import Case
 from placement.catalog.names import mechanism_by_name
 from placement.mechanisms import DivisibleProblem
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 
 #: A violation is at least so large: linear programs and sweeps are not exact.
 VIOLATION: Final = 1e-3

@@ -16,9 +16,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks.properties.cases import Case
 from placement import POLICIES, mechanism_by_name, policy_by_name
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
-from placement.round.model import Snapshot
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Snapshot
 
 #: A mechanism, but of whole tasks.
 POOLED: Final = ("hdrf",)

@@ -8,9 +8,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from controller.calling.session import AsOption, Common, OutputOption, UrlOption
 from controller.cli.commands import Commands
 from controller.client.errors import ApiError
+from controller.session.session import AsOption, Common, OutputOption, UrlOption
 from controller.terminal.errors import CliError, at_the_prompt
 from controller.terminal.output import echo_lines
 from controller.terminal.streams import READER_LEFT, OutputLostError, drop_output

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.errors import ControllerError
-from controller.places import said_pointer
+from controller.json_pointers import said_pointer
 from plain_text import plain
 
 

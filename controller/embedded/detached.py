@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from controller.calling.settings import load_settings
 from controller.embedded.processes import FUGA
 from controller.embedded.state import StateDir
+from controller.session.settings import load_settings
 
 
 def run_detached(*, arguments: list[str]) -> int:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from controller.calling.settings import load_settings
-from controller.calling.waiting import progress
 from controller.embedded.lab_hosts import stop_lab
 from controller.embedded.processes import end_all, end_leftovers
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, lock_holder, locked
+from controller.session.settings import load_settings
+from controller.session.waiting import progress
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo
 from registry import HostAdminEvent, Registry

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from controller.calling.credentials import settings_file
+from controller.session.credentials import settings_file
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 
 #: What a person at a terminal wants shorter than a data centre does.

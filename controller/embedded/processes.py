@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from controller.calling.private_files import write_private
+from controller.session.private_files import write_private
 from controller.terminal.errors import CliError
 
 #: How one of our own programs is called; -P: the current folder holds no modules of ours.

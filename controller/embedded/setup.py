@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.calling.credentials import OF_FUGA_UP, Credentials
 from controller.client.errors import ProblemError
 from controller.embedded.environment import lab_uri_policy
 from controller.embedded.lab_hosts import QEMU, Lab
 from controller.embedded.state import LAB_IMAGE
+from controller.session.credentials import OF_FUGA_UP, Credentials
 from controller.terminal.errors import BadInputError, CliError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.calling.credentials import FILE_NAME
-from controller.calling.private_files import write_private
 from controller.embedded.processes import ProcessId
+from controller.session.credentials import FILE_NAME
+from controller.session.private_files import write_private
 from controller.terminal.errors import CliError
-from registry.ground import private_folder
+from registry.db import private_folder
 
 LAB_IMAGE: Final = "lab"  #: name under which the lab's guest is registered
 

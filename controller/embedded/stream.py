@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from controller.calling.round_words import decided_by, shares
 from controller.client.errors import ApiError
+from controller.session.round_words import decided_by, shares
 from controller.terminal.times import clock
 
 if TYPE_CHECKING:

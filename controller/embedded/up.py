@@ -15,11 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from controller.calling.credentials import Credentials
-from controller.calling.links import new_link
-from controller.calling.private_files import write_private
-from controller.calling.settings import load_settings
-from controller.calling.waiting import progress
 from controller.client.connection import Connection
 from controller.client.errors import ApiError
 from controller.client.http import Client
@@ -37,6 +32,11 @@ from controller.embedded.state import Memory, StateDir, locked
 from controller.embedded.stream import StatusStream
 from controller.policies import check_policies
 from controller.rest.pages.web import is_built
+from controller.session.credentials import Credentials
+from controller.session.links import new_link
+from controller.session.private_files import write_private
+from controller.session.settings import load_settings
+from controller.session.waiting import progress
 from controller.settings import ControllerSettings
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo_lines

@@ -12,7 +12,7 @@ from typing import IO, Final, Protocol
 
 from controller import debug
 from controller.fork_server.messages import status_of
-from registry.ground.child_environ import child_environ
+from registry.db.child_environ import child_environ
 
 #: What a policy sees of our environment besides what is plain: how numpy and numba are to run.
 _SEEN: Final = (debug.VARIABLE, "FUGA_STATE_DIR", "LD_LIBRARY_PATH", "TMPDIR")

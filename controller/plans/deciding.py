@@ -15,13 +15,13 @@ from controller.rounds.inputs import RoundInputs, inputs_of, packed
 from controller.rounds.running import RunningNames
 from controller.settings import ControllerSettings
 from placement import IntArray
-from placement.moving.balance import BALANCE_WORTH, balance
-from placement.moving.in_turns import evacuate_before
-from placement.moving.keeping import without_spare
-from placement.moving.mend import mend
-from placement.moving.model import MoveLimits, Plan, Running
-from placement.moving.pack import pack
-from placement.moving.room import make_room
+from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.in_turns import evacuate_before
+from placement.rebalancing.model import MoveLimits, Plan, Running
+from placement.rebalancing.pack import pack
+from placement.rebalancing.repair import mend
+from placement.rebalancing.room import make_room
+from placement.rebalancing.spare_policy import without_spare
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

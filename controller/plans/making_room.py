@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 
 from controller.rounds.snapshots import ordinary, to_snapshot
-from placement.rules.patience import starving
+from placement.constraints.patience import starving
 from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
 from registry.moves import PlanKind
 from registry.rounds import Lease

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from controller.questions.surviving import Survival, survival
+from controller.queries.failure_survival import Survival, survival
 from registry import Registry, RegistryError
 from registry.rounds import Lease
 

@@ -14,22 +14,23 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from controller.fork_server.children import StartChild, started
-from controller.host_names import HostNames, HostNaming
-from controller.questions.consoles import WAIT_S
-from controller.questions.when import WaitingTimes
+from controller.host_aliases import HostNames, HostNaming
+from controller.queries.consoles import WAIT_S
+from controller.queries.wait_estimates import WaitingTimes
 from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
-from controller.rest.callers.auth import PROTECTED_PREFIX
-from controller.rest.callers.limits import Limits
-from controller.rest.callers.middleware import AccessLog, Authentication, Crowd
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
+from controller.rest.idempotency.audit import AuditTrail
 from controller.rest.login import routes as login
 from controller.rest.login.provider import Provider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
+from controller.rest.middleware.auth import PROTECTED_PREFIX
+from controller.rest.middleware.limits import Limits
+from controller.rest.middleware.stack import AccessLog, Authentication, Crowd
 from controller.rest.pages.docs import docs_pages
-from controller.rest.pages.made_once import Page
 from controller.rest.pages.openapi import TITLE, describe
+from controller.rest.pages.static_pages import Page
 from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
 from controller.rest.problems.pages import PROBLEMS_PATH, meanings, problem_page
@@ -67,11 +68,10 @@ from controller.rest.routers.site import settings as settings_router
 from controller.rest.routers.site import what_ifs as what_ifs_router
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.rest.streams.places import MOST_STREAMS
-from controller.rest.writes.audit import AuditTrail
 from controller.settings import ControllerSettings
-from controller.what_ifs.carrying import WhatIfBounds, WhatIfs
 from controller.what_ifs.decided import decided_by_settings
-from placement.moving.model import MoveLimits
+from controller.what_ifs.executor import WhatIfBounds, WhatIfs
+from placement.rebalancing.model import MoveLimits
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore

@@ -11,23 +11,23 @@ from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
 from controller.fork_server.children import StartChild
-from controller.host_names import HostNames, Reader
-from controller.questions.when import WaitingTimes
+from controller.host_aliases import HostNames, Reader
+from controller.queries.wait_estimates import WaitingTimes
 from controller.queue import TaskQueue
-from controller.rest.callers.auth import caller_of
+from controller.rest.idempotency.batching import Gathering
 from controller.rest.login.provider import Provider
+from controller.rest.middleware.auth import caller_of
 from controller.rest.schemas.operating import Ready
 from controller.rest.streams import EventFeed, StreamPlaces
-from controller.rest.writes.gathering import Gathering
-from controller.what_ifs.carrying import WhatIfs
-from placement.moving.model import MoveLimits
+from controller.what_ifs.executor import WhatIfs
+from placement.rebalancing.model import MoveLimits
 from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import UriPolicy
 from registry.images import ImageStore
 from registry.requests import Asking, Request
 from registry.tenancy import OverQuota
 from service import ProcessMetrics
-from service.fair_places import FairPlaces
+from service.fair_semaphore import FairPlaces
 from service.settings_in_force import SettingInForce
 
 LOGIN_LIFE_S: Final = 12 * 3600

@@ -7,10 +7,10 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from controller.questions.lateness import what_is_late
+from controller.queries.lateness import what_is_late
 from controller.rest.dependencies import GivenServices
+from controller.rest.idempotency.batching import Gathering
 from controller.rest.schemas.operating import Alive, Ready
-from controller.rest.writes.gathering import Gathering
 from registry import Registry
 
 MOST_TOGETHER: Final = 1000

@@ -10,9 +10,9 @@ from prometheus_client import Counter, Gauge, Histogram
 from starlette.responses import Response
 from starlette.types import Scope
 
-from controller.rest.callers.auth import METRICS_PATH, Operator
-from controller.rest.callers.lasting import END
 from controller.rest.dependencies import GivenServices
+from controller.rest.middleware.auth import METRICS_PATH, Operator
+from controller.rest.middleware.streaming import END
 from controller.rest.streams import StreamPlaces
 from service import ProcessMetrics
 from service.metrics import CONTENT_TYPE

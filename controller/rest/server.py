@@ -22,25 +22,25 @@ from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.deciding import move_limits_of
 from controller.policies import check_policies
-from controller.questions.fleet_metrics import FleetCollector
+from controller.queries.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app, what_ifs_of
-from controller.rest.callers.connections import (
+from controller.rest.login.provider import Provider, ProviderSettings
+from controller.rest.metrics import count_refusals
+from controller.rest.middleware.connections import (
     Listener,
     ServingLoop,
     bounds_of,
     log_sparingly,
     raise_file_limit,
 )
-from controller.rest.callers.limits import Limits, Rate
-from controller.rest.callers.protocol import BoundedProtocol, Deadlines
-from controller.rest.callers.tls import Certificate, renewed_on_hangup
-from controller.rest.login.provider import Provider, ProviderSettings
-from controller.rest.metrics import count_refusals
+from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.protocol import BoundedProtocol, Deadlines
+from controller.rest.middleware.tls import Certificate, renewed_on_hangup
 from controller.rest.problems.errors import CertificateError, ListenError
 from controller.rounds.policy_process import PRELOADED
 from controller.settings import ControllerSettings
-from controller.what_ifs.carrying import CHILD
+from controller.what_ifs.executor import CHILD
 from registry import Registry, RegistryError, SettingsError
 from registry.images import ImageStore, remove_files_of_removed
 from service import Check, ProcessMetrics, database_check, listening

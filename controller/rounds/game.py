@@ -17,7 +17,7 @@ import numpy as np
 from controller.rounds.inputs import RoundInputs, allocation_document, decode_inputs
 from placement import Allocation, dominant_shares, fair_distance, target_shares
 from placement.catalog.zone_policies import Deciding
-from placement.round.spot import without_spot
+from placement.model.spot import without_spot
 
 #: The policy that tells its steps.
 TELLS: Final = "fuga"

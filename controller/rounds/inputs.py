@@ -26,12 +26,9 @@ from controller.rounds.reading import reading
 from controller.rounds.snapshots import KnownArrays, Names
 from placement import Allocation, Allowance, IntArray, LeftOut, Reason, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, ZoneInputs
-from placement.moving.freed import KeepingFreed
-from placement.moving.keeping import KeepingSpare, kept_spare, with_placed
-from placement.moving.model import Running
-from placement.round.beside_shares import Beside
-from placement.round.constraints import Constraints
-from placement.round.reserved import (
+from placement.constraints.patience import Patience, waiting_levels
+from placement.model.constraints import Constraints
+from placement.model.reserved import (
     Reserved,
     Rows,
     Settled,
@@ -40,9 +37,12 @@ from placement.round.reserved import (
     settle,
     unsettled,
 )
-from placement.round.spot import Spot
-from placement.round.tenant_tree import TenantTree
-from placement.rules.patience import Patience, waiting_levels
+from placement.model.spot import Spot
+from placement.model.spot_pass import Beside
+from placement.model.tenant_tree import TenantTree
+from placement.rebalancing.freed import KeepingFreed
+from placement.rebalancing.model import Running
+from placement.rebalancing.spare_policy import KeepingSpare, kept_spare, with_placed
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
@@ -240,7 +240,7 @@ class RoundInputs:
     seed: int
     budget_units: int | None
     zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
-    freed: tuple[tuple[int, int], ...] = ()  #: see `placement.moving.freed`
+    freed: tuple[tuple[int, int], ...] = ()  #: see `placement.rebalancing.freed`
     spare: SpareInputs | None = None  #: None: nothing is kept
     #: None: nothing is reserved; else the snapshot is what it leaves to decide
     reserved: ReservedInputs | None = None

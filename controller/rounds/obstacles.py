@@ -17,8 +17,8 @@ import numpy as np
 from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import Names, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
-from placement.round.reasons import still_needed
-from placement.rules.allowances import Rooms
+from placement.constraints.allowances import Rooms
+from placement.model.reasons import still_needed
 from registry.requests import ZONE_LABEL, zone_of
 from registry.rounds import ClusterView, RequestView, VmGroupView
 

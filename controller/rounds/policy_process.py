@@ -1,8 +1,9 @@
 """Runs policies in a child process that is killed when it overruns its time.
 
 The child is a new interpreter, or a fork of one that has imported everything
-(`controller.fork_server`). This is the parent's side; `controller.centre.policy_child` is the
-child's. Messages are frames: 8 bytes of length, then a pickle made at the other end of the pipe.
+(`controller.fork_server`). This is the parent's side; `controller.control_center.policy_child` is
+the child's. Messages are frames: 8 bytes of length, then a pickle made at the other end of the
+pipe.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HEADER = struct.Struct("!Q")
 #: For the child to import what it needs: who gives up on a starved machine begins anew for ever.
 _START_TIME_S = 600.0
 _CHUNK = 1 << 20
-_CHILD = "controller.centre.policy_child"
+_CHILD = "controller.control_center.policy_child"
 #: What a fork server imports for children that run policies.
 PRELOADED = (_CHILD, "scipy.optimize")
 
@@ -134,7 +135,7 @@ class PolicyProcess:
         return told
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
-        """Return how long what waits may wait; see `controller.questions.ahead.estimates`.
+        """Return how long what waits may wait; see `controller.queries.ahead.estimates`.
 
         `PolicyFailedError` as for `decide`.
         """
@@ -143,28 +144,28 @@ class PolicyProcess:
         return self._ask("estimates", question, deadline_s, policy="estimates")
 
     def survival(self, asked: object, *, deadline_s: float) -> Any:
-        """Return which failure domains may fail; see `controller.questions.surviving.answered`.
+        """Return which failure domains may fail: `controller.queries.failure_survival`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
         return self._ask("survival", asked, deadline_s, policy="survival")
 
     def capacity_in_turn(self, asked: object, *, deadline_s: float) -> Any:
-        """Return how many VMs fit beside those that wait; see `controller.questions.in_turn`.
+        """Return what fits after those that wait: `controller.queries.capacity_after_queue`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
         return self._ask("capacity_in_turn", asked, deadline_s, policy="capacity")
 
     def rehearse(self, asked: object, *, deadline_s: float) -> Any:
-        """Return whether the turns of a roll have a plan; see `controller.plans.rehearsing`.
+        """Return whether the turns of a roll have a plan; see `controller.plans.dry_run`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
         return self._ask("rehearse", asked, deadline_s, policy="rehearsal")
 
     def reserve(self, question: object, *, deadline_s: float) -> Any:
-        """Return for how many VMs there will be room; see `controller.questions.reserving`.
+        """Return for how many VMs there will be room; see `controller.queries.reserving`.
 
         `PolicyFailedError` as for `decide`.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from placement import Snapshot
-from placement.judging.prices import ClassPrices, Prices
+from placement.metrics.prices import ClassPrices, Prices
 
 #: Classes whose prices a round keeps: the dearest. Requests that name hosts may make thousands.
 MOST_CLASSES: Final = 20

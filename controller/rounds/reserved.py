@@ -10,8 +10,8 @@ import numpy as np
 from controller.rounds.inputs import ReservedInputs
 from controller.rounds.snapshots import may_use
 from placement import IntArray, Snapshot
-from placement.round.host_classes import HostClasses, eligibility
-from placement.round.reserved import Reserved, Settled, best_fit, settle
+from placement.model.host_classes import HostClasses, eligibility
+from placement.model.reserved import Reserved, Settled, best_fit, settle
 from registry.reservations import ReservedView
 from registry.rounds import ClusterView, KeptForReservation, ReservedCommit
 

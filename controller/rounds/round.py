@@ -14,15 +14,6 @@ import numpy as np
 import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
-from controller.rounds.contract import (
-    FALLBACK_TIME_S,
-    Decider,
-    PolicyChoice,
-    RoundReport,
-    RoundStore,
-    RunningStore,
-    Slot,
-)
 from controller.rounds.inputs import (
     Kept,
     RoundInputs,
@@ -30,6 +21,15 @@ from controller.rounds.inputs import (
     allocation_of,
     games_of,
     packed,
+)
+from controller.rounds.interfaces import (
+    FALLBACK_TIME_S,
+    Decider,
+    PolicyChoice,
+    RoundReport,
+    RoundStore,
+    RunningStore,
+    Slot,
 )
 from controller.rounds.policy_process import Ideal
 from controller.rounds.reserved import SettledReservations, settle_reservations

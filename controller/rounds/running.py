@@ -18,7 +18,7 @@ from controller.rounds.snapshots import (
     to_snapshot,
 )
 from placement import IntArray
-from placement.moving.model import (
+from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
     Obstacle,

@@ -16,9 +16,9 @@ import numpy as np
 
 from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
-from placement.round.constraints import Constraints, Group, Spread
-from placement.round.host_classes import HostClasses, eligibility, host_classes, preferences
-from placement.round.spot import Spot
+from placement.model.constraints import Constraints, Group, Spread
+from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
+from placement.model.spot import Spot
 from registry.requests import NO_RULES, allows, zone_of
 from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 
@@ -89,7 +89,7 @@ class HostArrays:
     def classes(self) -> HostClasses:
         """Return the classes of hosts where no request names or avoids single hosts.
 
-        As `placement.round.host_classes.host_classes` does, in order of first appearance.
+        As `placement.model.host_classes.host_classes` does, in order of first appearance.
         """
         _, first, kind = np.unique(self.kind, return_index=True, return_inverse=True)
         in_order = np.argsort(first)

@@ -13,8 +13,8 @@ from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
 from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import Names
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
-from placement.round.reasons import how_many_fit, still_needed
-from placement.rules.allowances import Rooms
+from placement.constraints.allowances import Rooms
+from placement.model.reasons import how_many_fit, still_needed
 from registry.requests import Waiting
 from registry.rounds import ClusterView
 

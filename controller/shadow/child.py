@@ -1,7 +1,7 @@
 """What a second policy would have decided on a round's inputs, and how that compares.
 
-Runs in a child process of its own (`controller.centre.policy_child`), on the bytes that the round
-was decided on.
+Runs in a child process of its own (`controller.control_center.policy_child`), on the bytes that the
+round was decided on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from placement.catalog.zone_policies import (
     ZoneInputs,
     zones_of,
 )
-from placement.round.spot import without_spot
+from placement.model.spot import without_spot
 
 #: Of requests that differ.
 MOST_REQUESTS: Final = 200

@@ -13,7 +13,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from controller.errors import ControllerError
-from registry.ground import masked
+from registry.db import masked
 from service.settings import SharedSettings, celery_config, direct_queue
 
 QUEUE: Final = "fuga-simulations"

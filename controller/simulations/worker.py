@@ -20,7 +20,7 @@ from celery.worker import state as worker_state
 
 from controller.simulations.metrics import Outcome, RunMetrics
 from controller.simulations.queue import QUEUE, TASK, NoFleetError, SimulationQueue, build_app
-from registry.ground import uuid7
+from registry.db import uuid7
 from service import Check, ProcessMetrics, listening
 from service.broker.inbox import Inbox
 from service.broker.messages import Known, is_text

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from controller import debug
-from controller.rounds.stray_output import take_stdout
+from controller.rounds.stdout_guard import take_stdout
 from controller.what_ifs.reading import read
 from controller.what_ifs.simulating import simulated
 

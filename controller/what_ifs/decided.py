@@ -10,7 +10,7 @@ from controller.rounds.reading import reading
 from controller.settings import ControllerSettings
 from placement.catalog.zone_policies import ELSEWHERE
 from registry import RoundDamagedError
-from registry.operating import PastDecision
+from registry.admin import PastDecision
 
 
 def decided_by_settings(settings: ControllerSettings) -> dict[str, Any]:

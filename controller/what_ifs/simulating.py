@@ -12,8 +12,8 @@ from typing import Any, Final
 from controller.what_ifs.reading import RECORDING
 from registry.requests import ZONE_LABEL
 from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
-from simulation.studies.run import Progress, Watched, watch
-from simulation.studies.told import told
+from simulation.experiments.run import Progress, Watched, watch
+from simulation.experiments.run_report import told
 
 #: Of the time, how much the site as it is may take.
 _FIRST_PART: Final = 0.45

@@ -22,8 +22,8 @@ from hypervisor.child import bases, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import OperationFailedError
 from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
-from hypervisor.xml import arriving
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import migration_target
 
 _OPERATION: Final = "cold_move"
 _PIECE_BYTES: Final = 1 << 18  #: what libvirt takes at once
@@ -277,6 +277,6 @@ def _refuse_another(ends: Ends, spec: MoveSpec) -> None:
 def _define(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     conn = ends.destination.moving
     files = disks.files_at(conn, spec.pool, spec.volume, spec.seed_volume)
-    xml = arriving.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=True)
+    xml = migration_target.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=True)
     filters.prepare(conn, domain_xml.from_host(xml), spec.guard)
     conn.defineXML(xml)

@@ -15,9 +15,9 @@ import libvirt
 
 from hypervisor import wire
 from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
+from hypervisor.child.connect import open_host
 from hypervisor.child.consoles import Consoles
-from hypervisor.child.opening import open_host
-from hypervisor.child.survey import Surveyor, state_of
+from hypervisor.child.poll import Surveyor, state_of
 from hypervisor.child.uploads import Uploads
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError

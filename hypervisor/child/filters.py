@@ -11,8 +11,8 @@ import libvirt
 
 from hypervisor.errors import OperationFailedError
 from hypervisor.model import MOST_CLOSED, Guard
-from hypervisor.xml import cards
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import network_filters
 
 _OPERATION: Final = "filter"
 _WHOLE: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
@@ -44,7 +44,7 @@ def with_own_addresses(
         return guard
     services, closed = list(guard.services), list(guard.closed)
     for network in _active_networks(conn):
-        for address in cards.addresses_of(network):
+        for address in network_filters.addresses_of(network):
             closed.append(address)
             bridge = network.find("bridge")
             names = {("network", network.findtext("name"))}
@@ -52,7 +52,7 @@ def with_own_addresses(
                 names.add(("bridge", bridge.get("name")))
             if not names.isdisjoint(sources):
                 services.append(address)
-    merged = cards.merged(closed)
+    merged = network_filters.merged(closed)
     if len(merged) > MOST_CLOSED:
         raise OperationFailedError(
             _OPERATION,
@@ -71,7 +71,7 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
     OperationFailedError
         If the host cannot filter there: then no guest may run there unfiltered.
     """
-    wanted = None if guard is None else cards.filter_of(guard)
+    wanted = None if guard is None else network_filters.filter_of(guard)
     if wanted is None or conn.getType() == "TEST":
         return
     if not can_filter(conn):
@@ -81,7 +81,7 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
             " guest from using other guests' addresses",
             libvirt.VIR_ERR_NO_SUPPORT,
         )
-    for card in cards.cards(domain):
+    for card in network_filters.cards(domain):
         _check_source(conn, card)
     try:
         found = conn.nwfilterLookupByName(wanted.name)
@@ -90,7 +90,7 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
             raise
     else:
         there = domain_xml.from_host(found.XMLDesc(0))
-        if cards.same_rules(there, domain_xml.from_host(wanted.xml)):
+        if network_filters.same_rules(there, domain_xml.from_host(wanted.xml)):
             return
         if there.findtext("uuid") != domain_xml.from_host(wanted.xml).findtext("uuid"):
             raise OperationFailedError(
@@ -105,18 +105,18 @@ def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | 
     if guard is None or conn.getType() == "TEST":
         return
     document = domain_xml.from_host(domain.XMLDesc(_WHOLE))
-    sources = [(card.kind, card.source) for card in cards.cards(document)]
+    sources = [(card.kind, card.source) for card in network_filters.cards(document)]
     guard = with_own_addresses(conn, guard, sources)
     prepare(conn, document, guard)
-    if cards.protected(document, guard):
+    if network_filters.protected(document, guard):
         conn.defineXML(ET.tostring(document, encoding="unicode"))
 
 
-def _check_source(conn: libvirt.virConnect, card: cards.Card) -> None:
+def _check_source(conn: libvirt.virConnect, card: network_filters.Card) -> None:
     reason = None
     if card.kind == "network" and card.source is not None:
         network = conn.networkLookupByName(card.source)
-        reason = cards.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
+        reason = network_filters.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
     elif card.kind != "bridge":
         reason = f"it is of type {card.kind}"
     if reason is not None:

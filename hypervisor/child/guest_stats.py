@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child.asides import Question, SpareConnections
+from hypervisor.child.background_calls import Question, SpareConnections
 from hypervisor.errors import HypervisorError
 
 _NOWAIT: Final = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT

@@ -13,8 +13,8 @@ import libvirt
 
 from hypervisor.child import filters
 from hypervisor.model import MOST_NAME, HostInspection, PoolInspection, ProcessorComparison
-from hypervisor.xml import cards
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import network_filters
 from plain_text import shortened
 
 _ARCH: Final = "x86_64"
@@ -162,7 +162,7 @@ def _network_fault(conn: libvirt.virConnect, name: str) -> str | None:
         raise
     if not network.isActive():
         return "inactive"
-    return cards.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
+    return network_filters.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
 
 
 def _starts_by_itself(conn: libvirt.virConnect, name: str) -> bool | None:

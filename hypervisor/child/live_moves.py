@@ -21,8 +21,8 @@ from hypervisor.child import disks, filters, moved_domains, shared_pools
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
 from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
-from hypervisor.xml import arriving
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import migration_target
 
 _OPERATION: Final = "live_move"
 _TELL_EVERY_S: Final = 0.5
@@ -265,8 +265,8 @@ def _parameters(
 ) -> Mapping[str, Any]:
     destination = ends.destination.moving
     files = disks.files_at(destination, spec.pool, spec.volume, spec.seed_volume)
-    live = arriving.at_destination(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
-    defined = arriving.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=shares)
+    live = migration_target.at_destination(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
+    defined = migration_target.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=shares)
     filters.prepare(destination, domain_xml.from_host(live), spec.guard)
     parameters: dict[str, Any] = {
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: live,

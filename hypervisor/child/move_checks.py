@@ -14,8 +14,8 @@ from hypervisor.child import bases, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import MoveRefusedError, OperationFailedError
 from hypervisor.move_model import MoveObstacle, MoveSpec
-from hypervisor.xml import arriving
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import migration_target
 from hypervisor.xml.disks import backing_of
 
 _LIVE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
@@ -34,7 +34,7 @@ def check(ends: Ends, spec: MoveSpec) -> None:
     runs = bool(domain.isActive())
     document = domain_xml.from_host(domain.XMLDesc(_LIVE if runs else _DEFINED))
     snapshots.refuse(domain)
-    bound = arriving.host_bound(document)
+    bound = migration_target.host_bound(document)
     if bound is not None:
         raise MoveRefusedError(MoveObstacle.HOST_DEVICE, f"it has a {bound}")
     _check_name(there, spec, document.findtext("name", ""))
@@ -120,7 +120,7 @@ def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, run
         raise MoveRefusedError(MoveObstacle.POOL, f"pool {spec.pool} is not active")
     if spec.seed_volume is not None:
         _volume(pool, spec.seed_volume)
-    elif arriving.has_seed(domain_xml.from_host(domain.XMLDesc(_DEFINED))):
+    elif migration_target.has_seed(domain_xml.from_host(domain.XMLDesc(_DEFINED))):
         raise MoveRefusedError(MoveObstacle.VOLUME, "it has a seed, of which no copy is named")
     disk = disks.root_volume(here, domain)
     if not spec.copy_disk:
@@ -167,7 +167,7 @@ def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Eleme
         with _as_obstacle(MoveObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
             _find_bridge(there, spec.network)
     for card in document.findall("devices/interface"):
-        arriving.plug_in(card, spec)
+        migration_target.plug_in(card, spec)
     try:
         filters.prepare(there, document, spec.guard)
     except OperationFailedError as error:

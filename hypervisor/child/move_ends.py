@@ -10,7 +10,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.child import inspection
-from hypervisor.child.opening import open_host
+from hypervisor.child.connect import open_host
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import HostEnd
 from hypervisor.xml import domain as domain_xml

@@ -15,7 +15,7 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child.asides import Question, SpareConnections
+from hypervisor.child.background_calls import Question, SpareConnections
 from hypervisor.errors import OperationFailedError
 from hypervisor.model import MOST_NAME, VolumeSeen
 from hypervisor.xml import domain as domain_xml

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hypervisor.model import DomainSpec, Mark
-from hypervisor.xml import cards
+from hypervisor.xml import network_filters
 from hypervisor.xml.disks import DiskFiles, add_disks
 from hypervisor.xml.limits import add_shares, limit_card, limit_disks
 
@@ -153,7 +153,7 @@ def parse(xml: str) -> ParsedDomain:
             if disk.get("device", "disk") == "disk" and disk.find("readonly") is None
         ),
         mark=_mark(domain),
-        filtered=cards.is_filtered(domain),
+        filtered=network_filters.is_filtered(domain),
         files=frozenset(_files(domain)),
     )
 
@@ -251,7 +251,7 @@ def _plug_in(devices: ET.Element, spec: DomainSpec) -> None:
     ET.SubElement(card, "model", type="virtio")
     limit_card(card, spec.limits)
     if spec.guard is not None:
-        cards.protect(card, spec.guard)
+        network_filters.protect(card, spec.guard)
 
 
 def _metadata(mark: Mark) -> ET.Element:

@@ -21,7 +21,7 @@ LIVE = sa.text("spot AND deleted_at IS NULL")
 
 
 def upgrade() -> None:
-    # On PostgreSQL those of VMs are there: `registry.ground.beforehand` made them.
+    # On PostgreSQL those of VMs are there: `registry.db.online_indexes` made them.
     beforehand = op.get_bind().dialect.name == "postgresql"
     for table in ("requests", "vms"):
         op.add_column(

@@ -23,7 +23,7 @@ OPEN = sa.text("state IN ('asked', 'accepted', 'in_force')")
 
 
 def upgrade() -> None:
-    # On PostgreSQL the column is there: `registry.ground.beforehand` made it.
+    # On PostgreSQL the column is there: `registry.db.online_indexes` made it.
     beforehand = op.get_bind().dialect.name == "postgresql"
     op.add_column(
         "requests", sa.Column("reservation_id", sa.Uuid(), nullable=True), if_not_exists=beforehand

@@ -22,7 +22,7 @@ def upgrade() -> None:
         "ix_vms_deleted_at",
         "vms",
         ["deleted_at"],
-        # On PostgreSQL it is there: `registry.ground.beforehand` built it.
+        # On PostgreSQL it is there: `registry.db.online_indexes` built it.
         if_not_exists=op.get_bind().dialect.name == "postgresql",
         sqlite_where=_GONE,
         postgresql_where=_GONE,

@@ -13,8 +13,8 @@ import numpy as np
 
 from placement.errors import PlacementError, PluginFailedError
 from placement.mechanisms.model import DivisibleProblem, Division, Mechanism
-from placement.round.budget import Budget
-from placement.round.model import Allocation, LeftOut, Policy, Snapshot
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

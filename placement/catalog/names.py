@@ -12,6 +12,7 @@ from typing import Any, Final
 from placement.catalog import plugins
 from placement.catalog.guard import Theirs, guarded_maker
 from placement.catalog.policies import POLICIES, CatalogEntry
+from placement.constraints import with_rules
 from placement.errors import (
     ParameterError,
     PluginError,
@@ -21,8 +22,7 @@ from placement.errors import (
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.entry import MechanismEntry
 from placement.mechanisms.model import Mechanism
-from placement.round.model import Policy
-from placement.rules import with_rules
+from placement.model.snapshot import Policy
 
 #: What an entry point of each group must name.
 _EXPECTED: Final[Mapping[str, type]] = MappingProxyType(
@@ -110,9 +110,9 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Return the policy called ``name``.
 
     One that does not read trees of tenants itself is given the weights that
-    stand for a snapshot's tree, see `placement.rules.in_tree.without_tree`. All keep
-    the constraints and allowances of a snapshot, see `placement.rules.constrained` and
-    `placement.rules.within_allowances`.
+    stand for a snapshot's tree, see `placement.constraints.in_tree.without_tree`. All keep
+    the constraints and allowances of a snapshot, see `placement.constraints.constrained` and
+    `placement.constraints.within_allowances`.
 
     Parameters
     ----------

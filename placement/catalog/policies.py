@@ -8,10 +8,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from placement.constraints import with_patience
+from placement.constraints.patience import READERS as PATIENCE_READERS
+from placement.constraints.patience import Patience
 from placement.entry import Entry
 from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
 from placement.fuga.policy import Fuga
+from placement.model.snapshot import Policy
 from placement.parameters import Reader, part, read
 from placement.policies.best_fit import best_fit
 from placement.policies.best_fit_drfh import best_fit_drfh
@@ -28,10 +32,6 @@ from placement.policies.slots import READERS as SLOTS_READERS
 from placement.policies.slots import Slots
 from placement.policies.tsf_fit import tsf_fit
 from placement.policies.two_choices_drfh import two_choices_drfh
-from placement.round.model import Policy
-from placement.rules import with_patience
-from placement.rules.patience import READERS as PATIENCE_READERS
-from placement.rules.patience import Patience
 
 
 @dataclass(frozen=True, slots=True)

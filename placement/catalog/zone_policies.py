@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from placement.catalog.names import policy_by_name
-from placement.round.check import check_allocation
-from placement.round.model import Allocation, Policy, Snapshot
-from placement.rules import zones_with_rules
-from placement.rules.zones import Zone
+from placement.constraints import zones_with_rules
+from placement.constraints.zones import Zone
+from placement.model.check import check_allocation
+from placement.model.snapshot import Allocation, Policy, Snapshot
 
 #: Decides when a policy cannot.
 FALLBACK: Final = "best_fit_drfh"

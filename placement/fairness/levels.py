@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Levels so large that steps of the tolerance leave the integers count as one.
 _MOST_STEPS: Final = 2.0**62

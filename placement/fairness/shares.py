@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from placement.errors import ShapeMismatchError
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.model import Allocation, Snapshot
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Allocation, Snapshot
 
 #: Shares closer than this are equal: a thousandth of a core in a million cores.
 SHARE_TOLERANCE: Final = 1e-9

@@ -25,9 +25,9 @@ import numpy as np
 
 from placement.fairness.levels import relative_weights
 from placement.fairness.shares import fractions_of_pool
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds, vms_that_fit
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds, hosts_for, vm_kinds, vms_that_fit
 
 #: Fractions of the pool below this are rounding, not amounts.
 _NOTHING: Final = 1e-13

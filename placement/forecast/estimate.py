@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 
 #: Fewer samples than this say nothing of nine in ten.
 LEAST_SAMPLES: Final = 10

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Ends beyond an age that a group must have seen to speak of VMs of that age.
 LEAST_ENDS: Final = 20

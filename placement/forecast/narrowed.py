@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.round.arrays import IntArray
-from placement.round.constraints import Constraints, Group
-from placement.round.model import Snapshot
+from placement.model.arrays import IntArray
+from placement.model.constraints import Constraints, Group
+from placement.model.snapshot import Snapshot
 
 #: Fewer hosts than this are all shown.
 _FEW_HOSTS: int = 32

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from placement.forecast.current_state import Present
 from placement.forecast.lifetimes import Lifetimes
-from placement.forecast.present import Present
-from placement.round.arrays import BoolArray, IntArray
-from placement.round.reserved import best_fit
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.reserved import best_fit
 
 #: The part of samples that must have room for all of a reservation.
 CARRIED: Final = 0.95

@@ -15,14 +15,14 @@ from typing import Final
 
 import numpy as np
 
+from placement.forecast.current_state import Present
 from placement.forecast.lifetimes import Lifetimes
-from placement.forecast.lines import Lines, lines_of
 from placement.forecast.narrowed import narrowed
-from placement.forecast.present import Present
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.constraints import Constraints
-from placement.round.decision import decide
-from placement.round.model import Allocation, Allowance, Policy, Snapshot
+from placement.forecast.queue import Lines, lines_of
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.constraints import Constraints
+from placement.model.decision import decide
+from placement.model.snapshot import Allocation, Allowance, Policy, Snapshot
 
 #: Slots that are decided one by one; later ones are decided together, each step this much longer.
 _SLOT_BY_SLOT: Final = 10

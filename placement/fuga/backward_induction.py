@@ -16,8 +16,8 @@ import numpy as np
 
 from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
 from placement.fuga.strategies import skewness
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
 
 #: Totals are told apart by one number each, below this.
 _LARGEST_NUMBER: Final = 2**62

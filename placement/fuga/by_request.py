@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.fuga.game import Game, Move
 from placement.fuga.strategies import Counts
-from placement.round.vm_kinds import VmKinds
+from placement.model.vm_kinds import VmKinds
 
 #: Up to so many pairs of host and request, counts are listed for each request.
 FEW_PAIRS: Final = 1_000_000

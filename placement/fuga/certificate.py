@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.fuga.backward_induction import Answers, Tree
 from placement.fuga.game import Game
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: A gain below this is none: twice what solvers take for equal, since both ends are rounded.
 NO_GAIN: Final = 2e-9

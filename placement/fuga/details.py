@@ -15,9 +15,9 @@ from placement.fuga.equilibrium import Solution
 from placement.fuga.game import Game
 from placement.fuga.serving import fairness_of
 from placement.fuga.strategies import skewness
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds
 
 #: Of more hosts in the games, those alone are told of that took VMs: most rounds of a large
 #: cluster are about few VMs, and what all others did not do would be most of their record.

@@ -13,8 +13,8 @@ from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
 from placement.fuga.panel import Panel
 from placement.fuga.parameters import LARGEST_GAME, MOST_PLAYERS, Equilibrium
 from placement.fuga.strategies import Counts
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
 
 #: After so many players in a row who gain nothing, all who wait are looked at again.
 _IN_VAIN: Final = 3

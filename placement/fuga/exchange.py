@@ -22,10 +22,10 @@ import numpy as np
 
 from placement.fairness.levels import in_steps, levels_of, relative_weights
 from placement.fairness.shares import SHARE_TOLERANCE
-from placement.filling.draft import Draft
 from placement.fuga.returnable import NEVER, Parties, Returnable
-from placement.round.budget import Budget
-from placement.round.vm_kinds import VmKinds
+from placement.model.budget import Budget
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
 
 Place = TypeVar("Place", bound="tuple[float, ...]")
 #: Level in steps, a party, and the most VMs that it may give.

@@ -19,7 +19,7 @@ from placement.fuga.strategies import (
     skewness,
     with_scores,
 )
-from placement.round.arrays import FloatArray, IntArray
+from placement.model.arrays import FloatArray, IntArray
 
 #: A strategy that gains less than this is no better.
 UTILITY_TOLERANCE: Final = 1e-9

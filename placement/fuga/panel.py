@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
 from placement.fuga.strategies import Counts, skewness
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Players that are looked at together.
 _BLOCK: Final = 2_048

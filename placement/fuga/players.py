@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.round.arrays import IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds, hosts_for, vms_that_fit
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds, hosts_for, vms_that_fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

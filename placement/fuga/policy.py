@@ -14,11 +14,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from placement.fairness.targets import fair_targets, most_that_fit, quotas
-from placement.filling.draft import Draft
-from placement.filling.gangs import begin_covered, begin_next
-from placement.filling.in_turn import fill_by_best_fit
-from placement.filling.limits import limited, without_limits
-from placement.filling.overload import room_below
 from placement.fuga.details import PlayedGame, details_of
 from placement.fuga.equilibrium import solve
 from placement.fuga.exchange import exchange_unfair
@@ -34,10 +29,15 @@ from placement.fuga.strategies import (
     TopCombinations,
     given_by_kind,
 )
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import vm_kinds
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, Snapshot
+from placement.model.vm_kinds import vm_kinds
+from placement.packing.draft import Draft
+from placement.packing.gangs import begin_covered, begin_next
+from placement.packing.in_turn import fill_by_best_fit
+from placement.packing.limits import limited, without_limits
+from placement.packing.overload import room_below
 
 #: How often, on average, a player can weigh its strategies before a budget that is
 #: nearly spent on searching is spent.

@@ -8,8 +8,8 @@ import numpy as np
 
 from placement.errors import ParameterError
 from placement.fairness.shares import fractions_of_pool
-from placement.round.arrays import IntArray
-from placement.round.model import Snapshot
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
 
 Ranking = tuple[str, ...] | Literal["auto"] | None
 

@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.round.arrays import IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
 
 #: VMs needed where no number of them makes room.
 NEVER: Final = 2**62

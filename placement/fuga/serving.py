@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.fairness.line import order_of_service
+from placement.fairness.service_order import order_of_service
 from placement.fairness.shares import fractions_of_pool
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds
 
 
 def distances(

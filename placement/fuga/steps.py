@@ -15,8 +15,8 @@ from placement.fuga.equilibrium import Solution
 from placement.fuga.exchange import Exchange
 from placement.fuga.game import Game
 from placement.fuga.strategies import Counts
-from placement.round.arrays import IntArray
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import IntArray
+from placement.model.vm_kinds import VmKinds
 
 
 class Steps:

@@ -12,10 +12,10 @@ from placement.errors import ParameterError
 from placement.fuga.combinations.answers import Questions
 from placement.fuga.combinations.top import POOL, Combinations
 from placement.fuga.players import Player, Players
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds
 
 #: For so many players like it strategies are drawn when one asks alone.
 _ASK_LATER: Final = 16

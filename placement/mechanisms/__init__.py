@@ -19,8 +19,8 @@ from placement.mechanisms.max_min.tsf import Tsf
 from placement.mechanisms.model import DivisibleProblem, Division, Mechanism
 from placement.mechanisms.psdsf.mechanism import READERS as PSDSF_READERS
 from placement.mechanisms.psdsf.mechanism import Psdsf
+from placement.model.tenant_tree import TenantTree
 from placement.parameters import read
-from placement.round.tenant_tree import TenantTree
 
 #: By name. Whoever adds a mechanism adds one entry here; `make` checks the parameters that
 #: `parameters` names, and raises `ParameterError`.

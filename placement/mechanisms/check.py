@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.errors import InfeasibleAllocationError, ShapeMismatchError
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import BoolArray
+from placement.model.arrays import BoolArray
 
 #: What a solver may be off by, relative to the pool of a resource or to a count.
 DIVISION_TOLERANCE: Final = 1e-6

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from placement.errors import ShapeMismatchError
-from placement.round.arrays import BoolArray, FloatArray, IntArray
-from placement.round.tenant_tree import TenantTree
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.model.tenant_tree import TenantTree
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

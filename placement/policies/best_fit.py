@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from placement.fairness.levels import all_in_steps
-from placement.filling.draft import Draft
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.vm_kinds import vms_that_fit
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.vm_kinds import vms_that_fit
+from placement.packing.draft import Draft
 
 
 def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.filling.in_turn import fill_by_best_fit
-from placement.round.vm_kinds import VmKinds
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
+from placement.packing.in_turn import fill_by_best_fit
 
 
 def best_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
@@ -16,7 +16,7 @@ def best_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> Non
     -----
     Repeats: the tenant of least dominant share per weight takes one VM of its
     first request that still fits somewhere, on the fitting host of least H
-    (`placement.filling.buckets.mismatch`). Among equal shares the tenant whose request
+    (`placement.packing.buckets.mismatch`). Among equal shares the tenant whose request
     stands first, among equal hosts the first. A request that fits nowhere
     leaves the round; its tenant goes on with the next.
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.constraints.in_tree import without_tree
 from placement.fairness.shares import fractions_of_pool
-from placement.filling.buckets import FreeBuckets
-from placement.filling.draft import Draft
 from placement.mechanisms.hierarchies.task_tree import TaskTree
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, Snapshot
+from placement.model.tenant_tree import TenantTree
+from placement.model.vm_kinds import VmKinds
+from placement.packing.buckets import FreeBuckets
+from placement.packing.draft import Draft
 from placement.policies.skeletons import InTurn
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.tenant_tree import TenantTree
-from placement.round.vm_kinds import VmKinds
-from placement.rules.in_tree import without_tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.fairness.targets import fair_targets, quotas
-from placement.filling.draft import Draft
-from placement.filling.gangs import admit, fill_with_gangs
-from placement.filling.in_order import fill_first_hosts
-from placement.filling.in_turn import fill_by_first_fit
-from placement.filling.overload import room_below
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import hosts_for, vm_kinds
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, Snapshot
+from placement.model.vm_kinds import hosts_for, vm_kinds
+from placement.packing.draft import Draft
+from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.in_order import fill_first_hosts
+from placement.packing.in_turn import fill_by_first_fit
+from placement.packing.overload import room_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.filling.in_order import fill_first_hosts
-from placement.round.arrays import IntArray
+from placement.model.arrays import IntArray
+from placement.packing.draft import Draft
+from placement.packing.in_order import fill_first_hosts
 
 
 def first_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.filling.in_turn import fill_by_first_fit
-from placement.round.vm_kinds import VmKinds
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
+from placement.packing.in_turn import fill_by_first_fit
 
 
 def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
@@ -14,7 +14,7 @@ def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> No
 
     Notes
     -----
-    Who is next: see `placement.filling.progressive.fill_in_turn`. Its VM goes to the
+    Who is next: see `placement.packing.progressive.fill_in_turn`. Its VM goes to the
     first host, in order, where it fits.
 
     References

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.filling.draft import Draft
+from placement.model.arrays import IntArray
+from placement.model.vm_kinds import VmKinds, hosts_for
+from placement.packing.draft import Draft
 from placement.policies.task_levels import fill_by_tasks, tasks_alone_on
-from placement.round.arrays import IntArray
-from placement.round.vm_kinds import VmKinds, hosts_for
 
 
 def psdsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:

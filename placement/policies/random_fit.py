@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.round.arrays import IntArray
-from placement.round.vm_kinds import vms_that_fit
+from placement.model.arrays import IntArray
+from placement.model.vm_kinds import vms_that_fit
+from placement.packing.draft import Draft
 
 
 def random_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.filling.gangs import admit, fill_with_gangs
-from placement.filling.overload import room_below
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import VmKinds, hosts_for, vm_kinds
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, Snapshot
+from placement.model.vm_kinds import VmKinds, hosts_for, vm_kinds
+from placement.packing.draft import Draft
+from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.overload import room_below
 
 
 @dataclass(frozen=True, slots=True)

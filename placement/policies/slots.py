@@ -9,17 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from placement.filling.draft import Draft
-from placement.filling.gangs import fill_with_gangs
-from placement.filling.in_turn import fill_by_first_fit
-from placement.filling.overload import room_below
+from placement.model.alike import alike
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
+from placement.model.vm_kinds import vm_kinds
+from placement.packing.draft import Draft
+from placement.packing.gangs import fill_with_gangs
+from placement.packing.in_turn import fill_by_first_fit
+from placement.packing.overload import room_below
 from placement.parameters import part, whole_number
-from placement.round.alike import alike
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, LeftOut, Reason, Snapshot
-from placement.round.reasons import how_many_fit_of_each, still_needed_of_each
-from placement.round.vm_kinds import vm_kinds
 
 #: Into which the largest host may be cut.
 MOST_SLOTS: Final = 10_000

@@ -11,9 +11,9 @@ import numpy as np
 
 from placement.fairness.levels import in_steps, relative_weights
 from placement.fairness.targets import most_that_fit
-from placement.filling.draft import Draft
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
 
 
 class TaskRule(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.filling.buckets import FreeBuckets
-from placement.filling.draft import Draft
+from placement.model.vm_kinds import VmKinds
+from placement.packing.buckets import FreeBuckets
+from placement.packing.draft import Draft
 from placement.policies.task_levels import fill_by_tasks, tasks_alone_on
-from placement.round.vm_kinds import VmKinds
 
 
 def tsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
@@ -17,7 +17,7 @@ def tsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
     -----
     Derived from task share fairness: ``gamma[i, l]`` are the tenant's VMs on the
     whole of host l alone, whether it may use that host or not. The VM goes to
-    the fitting host of least H (`placement.filling.buckets.mismatch`), of equals the
+    the fitting host of least H (`placement.packing.buckets.mismatch`), of equals the
     first. For x_i of a tenant with several requests, or with VMs that run
     already, see `fill_by_tasks`.
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from placement.filling.buckets import mismatch
-from placement.filling.draft import Draft
-from placement.filling.progressive import fill_in_turn
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds, hosts_for
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds, hosts_for
+from placement.packing.buckets import mismatch
+from placement.packing.draft import Draft
+from placement.packing.progressive import fill_in_turn
 
 #: Random numbers that are drawn at once.
 _DRAWN: Final = 4096
@@ -23,9 +23,9 @@ def two_choices_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> 
 
     Notes
     -----
-    Who is next: see `placement.filling.progressive.fill_in_turn`. Two different hosts
+    Who is next: see `placement.packing.progressive.fill_in_turn`. Two different hosts
     are drawn of those that the VM may use (one where there is one only); of
-    those that hold it the one of lower H takes it (`placement.filling.buckets.mismatch`),
+    those that hold it the one of lower H takes it (`placement.packing.buckets.mismatch`),
     the first drawn of equals. Where neither does, the host of least H of all
     takes it, the first of equals (derived): nothing that fits is left out.
 
@@ -127,7 +127,7 @@ class TwoChoices:
 
 
 def mismatches(demand: Sequence[int], free: IntArray, pool: Sequence[int]) -> FloatArray:
-    """Return H of many hosts at once, (H, R) to (H,); see `placement.filling.buckets.mismatch`.
+    """Return H of many hosts at once, (H, R) to (H,); see `placement.packing.buckets.mismatch`.
 
     The same operations in the same order: hosts that tie there tie here.
     """

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from placement.fairness.shares import dominant_shares
-from placement.round.model import Allocation
+from placement.model.snapshot import Allocation
 from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from placement.mechanisms.max_min.room import of_pool
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import FloatArray
-from placement.round.model import Reason
+from placement.model.arrays import FloatArray
+from placement.model.snapshot import Reason
 from placement.solve.answer import named_details
 from placement.solve.problem.divisible import DividedProblem
 from placement.solve.problem.tenant_trees import sums_over_groups

@@ -8,10 +8,10 @@ import numpy as np
 
 from placement.errors import SolverError
 from placement.fairness.shares import fair_distance, fractions_of_pool
-from placement.judging.bound import allocation_bound
-from placement.judging.fair_holdings import target_holdings
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import vm_kinds
+from placement.metrics.bound import allocation_bound
+from placement.metrics.fair_holdings import target_holdings
+from placement.model.snapshot import Allocation, Snapshot
+from placement.model.vm_kinds import vm_kinds
 from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 

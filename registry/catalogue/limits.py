@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from registry.db.names import check_int
 from registry.errors import UnknownNameError
-from registry.ground.names import check_int
 
 #: What a VM may take of its host at most, and from where to where that can be set: less would
 #: not let a guest start, more is no limit to QEMU or the kernel.

@@ -10,16 +10,16 @@ from uuid import UUID
 from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
+from registry.audit.events import event_row, record
 from registry.catalogue.limits import LIMITS
+from registry.db.bulk import chunks
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import lock_hosts, take_turns
+from registry.db.names import MAX_AMOUNT, check_int, look_up, new_name
+from registry.db.once import made
+from registry.db.schema import hosts, inventories, resources, vm_type_resources, vm_types
 from registry.errors import DuplicateError, InvalidError, NotFoundError
-from registry.ground.bulk import chunks
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import lock_hosts, take_turns
-from registry.ground.names import MAX_AMOUNT, check_int, look_up, new_name
-from registry.ground.once import made
-from registry.ground.schema import hosts, inventories, resources, vm_type_resources, vm_types
-from registry.journal.events import event_row, record
 from registry.records.catalogue import ResourceDef
 
 MAX_RESOURCES = 32

@@ -9,17 +9,17 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from registry.audit.events import note
 from registry.catalogue.limits import check_limits
 from registry.catalogue.resources import resource_names
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.names import check_amounts, look_up, new_name
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import resources, vm_type_resources, vm_types
 from registry.errors import DuplicateError, InvalidError, NotFoundError
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.names import check_amounts, look_up, new_name
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.ground.schema import resources, vm_type_resources, vm_types
-from registry.journal.events import note
 from registry.records.catalogue import VmType
 
 #: without these no domain can be built

@@ -9,12 +9,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, delete, exists, insert, select
 
 from registry.consoles.states import change, end, locked
-from registry.errors import ClaimLostError
-from registry.ground.access import HOST_COLUMNS, to_access
-from registry.ground.claims import CONSOLES, is_claimed
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.schema import (
+from registry.db.access import HOST_COLUMNS, to_access
+from registry.db.claims import CONSOLES, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.schema import (
     assignments,
     console_inputs,
     console_outputs,
@@ -24,6 +23,7 @@ from registry.ground.schema import (
     tenants,
     vms,
 )
+from registry.errors import ClaimLostError
 from registry.lifecycle import ConsoleEvent, ConsoleState
 from registry.records.hosts import HostAccess
 

@@ -14,12 +14,12 @@ from uuid import UUID
 from sqlalchemy import and_, delete, insert, select, update
 
 from registry.consoles.states import name_of_placed
-from registry.ground.access import HOST_COLUMNS, to_access
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.names import check_int
-from registry.ground.schema import assignments, console_reads, hosts, is_place
+from registry.db.access import HOST_COLUMNS, to_access
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.names import check_int
+from registry.db.schema import assignments, console_reads, hosts, is_place
 from registry.records.hosts import HostAccess
 
 MAX_CONSOLE_BYTES: Final = 65_536

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
+from registry.audit.events import note
 from registry.consoles.states import (
     SILENT_S,
     ConsoleSession,
@@ -19,20 +20,19 @@ from registry.consoles.states import (
     tenant_of,
     to_session,
 )
-from registry.errors import ConflictError, InvalidError, NotFoundError
-from registry.ground.claims import CONSOLES, is_claimed
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_vms
-from registry.ground.once import made
-from registry.ground.schema import (
+from registry.db.claims import CONSOLES, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import lock_vms
+from registry.db.once import made
+from registry.db.schema import (
     console_inputs,
     console_outputs,
     console_sessions,
     vms,
 )
-from registry.journal.events import note
+from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.lifecycle import ConsoleState
 
 #: In one call, and in all that no worker has taken.

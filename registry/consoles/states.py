@@ -16,9 +16,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select
 
-from registry.errors import ConflictError, NotFoundError
-from registry.ground.claims import CONSOLES
-from registry.ground.schema import (
+from registry.audit.changes import CONSOLE
+from registry.db.claims import CONSOLES
+from registry.db.schema import (
     assignments,
     console_inputs,
     console_outputs,
@@ -27,7 +27,7 @@ from registry.ground.schema import (
     tenants,
     vms,
 )
-from registry.journal.changes import CONSOLE
+from registry.errors import ConflictError, NotFoundError
 from registry.lifecycle import ConsoleEvent, ConsoleState
 
 #: A caller that was not heard of for so long is gone.

@@ -1,7 +1,6 @@
 """The machines: how they are reached, what they report, and how they differ from the ledger."""
 
 from registry.hosts.credentials import CredentialFiles, HostCredentials
-from registry.hosts.fields import Keep
 from registry.hosts.identities import HostIdentity
 from registry.hosts.uris import (
     DEFAULT_URI_POLICY,
@@ -12,6 +11,7 @@ from registry.hosts.uris import (
     is_open,
     opening_of,
 )
+from registry.hosts.validation import Keep
 from registry.ledger.on_failure import OnFailure, outlook, wanted_of
 from registry.ledger.shared_disks import shared_pool_of
 from registry.reconciliation import Answer, Difference

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, delete, func, select, update
 
+from registry.audit.changes import HOST_ADMIN
+from registry.db.clock import db_now
+from registry.db.locks import lock_hosts
+from registry.db.schema import assignments, hosts, strangers, unreleased
 from registry.errors import ConflictError
-from registry.ground.clock import db_now
-from registry.ground.locks import lock_hosts
-from registry.ground.schema import assignments, hosts, strangers, unreleased
-from registry.journal.changes import HOST_ADMIN
 from registry.lifecycle import HostAdmin, HostAdminEvent
 
 

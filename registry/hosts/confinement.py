@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy import Connection, update
 
-from registry.ground.schema import hosts
-from registry.journal.events import note
+from registry.audit.events import note
+from registry.db.schema import hosts
 from registry.records.hosts import Host, HostReport
 
 UNCONFINED: Final = "none"

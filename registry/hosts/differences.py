@@ -14,13 +14,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from registry.errors import ConflictError
-from registry.ground.bulk import among, chunks
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_hosts, lock_vms_on
-from registry.ground.schema import (
+from registry.audit.events import note
+from registry.db.bulk import among, chunks
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import lock_hosts, lock_vms_on
+from registry.db.schema import (
     assignments,
     hosts,
     image_copies,
@@ -31,7 +31,8 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
-from registry.hosts.held import live_assignments
+from registry.errors import ConflictError
+from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machines import are_different, host_with_machine, machines_of
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
@@ -43,8 +44,7 @@ from registry.hosts.unaccounted import (
     known_assignments,
     unknown_marks,
 )
-from registry.journal.events import note
-from registry.ledger.endings import clear_missing
+from registry.ledger.release import clear_missing
 from registry.ledger.shared_disks import sharing
 from registry.lifecycle import (
     AssignmentState,

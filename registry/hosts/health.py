@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, update
 
-from registry.ground.schema import hosts
-from registry.journal.changes import HOST_HEALTH
+from registry.audit.changes import HOST_HEALTH
+from registry.db.schema import hosts
 from registry.lifecycle import HostHealth, HostHealthEvent
 from registry.records.hosts import Host
 

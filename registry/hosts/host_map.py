@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 
 from registry.catalogue.resources import resource_names
-from registry.ground.clock import db_now
-from registry.ground.schema import assignments, hosts, inventories, tenants, unreleased
+from registry.db.clock import db_now
+from registry.db.schema import assignments, hosts, inventories, tenants, unreleased
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import HostMap, MappedResource
 

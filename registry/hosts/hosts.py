@@ -10,26 +10,20 @@ from uuid import UUID
 from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
+from registry.audit.events import event_row, note, record
 from registry.catalogue.resources import INVENTORIES, resource_names
-from registry.errors import (
-    AnotherMachineError,
-    ConflictError,
-    DuplicateError,
-    InvalidError,
-    NotFoundError,
-)
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_hosts, take_turns
-from registry.ground.names import (
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import lock_hosts, take_turns
+from registry.db.names import (
     check_amounts,
     check_int,
     check_labels,
     new_name,
 )
-from registry.ground.once import made
-from registry.ground.pages import (
+from registry.db.once import made
+from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
     check_limit,
@@ -37,9 +31,24 @@ from registry.ground.pages import (
     named_like,
     page_of,
 )
-from registry.ground.schema import hosts, inventories
+from registry.db.schema import hosts, inventories
+from registry.errors import (
+    AnotherMachineError,
+    ConflictError,
+    DuplicateError,
+    InvalidError,
+    NotFoundError,
+)
 from registry.hosts.admin import change_admin
-from registry.hosts.fields import (
+from registry.hosts.host_map import host_map
+from registry.hosts.machines import host_with_machine
+from registry.hosts.missed_polls import record_misses
+from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
+from registry.hosts.reports import record_reports
+from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
+from registry.hosts.stored_reports import latest_report, latest_reports, reached_by
+from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
+from registry.hosts.validation import (
     MAX_BUILDS,
     Keep,
     checked_amounts,
@@ -49,15 +58,6 @@ from registry.hosts.fields import (
     checked_way_in,
     inventory_rows,
 )
-from registry.hosts.host_map import host_map
-from registry.hosts.machines import host_with_machine
-from registry.hosts.missed_polls import record_misses
-from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
-from registry.hosts.reports import record_reports
-from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
-from registry.hosts.stored_reports import latest_report, latest_reports, reached_by
-from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
-from registry.journal.events import event_row, note, record
 from registry.lifecycle import (
     HostAdmin,
     HostAdminEvent,

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from registry.ground.engine import Database
-from registry.ground.schema import host_reports, hosts, installation_secrets
+from registry.db.engine import Database
+from registry.db.schema import host_reports, hosts, installation_secrets
 from registry.lifecycle import HostAdmin
 
 _NAMES = "names"

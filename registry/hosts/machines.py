@@ -14,12 +14,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, or_, select, update
 
-from registry.ground.bulk import among, chunks
-from registry.ground.locks import take_turns
-from registry.ground.schema import host_reports, hosts
+from registry.audit.events import note
+from registry.db.bulk import among, chunks
+from registry.db.locks import take_turns
+from registry.db.schema import host_reports, hosts
 from registry.hosts.unaccounted import assignment_of_volume
-from registry.journal.events import note
-from registry.ledger.endings import withdraw_reserved
+from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import AssignmentState, HostAdmin
 from registry.records.hosts import Host, HostReport
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select, update
 
-from registry.ground.schema import hosts
+from registry.db.schema import hosts
 from registry.hosts.health import change_health
 from registry.images.holds import note_hosts_lost
-from registry.ledger.endings import withdraw_reserved
+from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import OUT_OF_REACH, HostAdmin, HostHealth, HostHealthEvent
 from registry.records.hosts import Host, Miss, MissPolicy
 

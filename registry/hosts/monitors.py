@@ -12,10 +12,10 @@ from uuid import UUID
 
 from sqlalchemy import delete, select, update
 
-from registry.ground.bulk import insert_if_absent
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.schema import monitors
+from registry.db.bulk import insert_if_absent
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.schema import monitors
 from registry.records.hosts import MonitorSeen
 
 #: For so long it is told of a monitor that ended without a word.

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from registry.ground.bulk import chunks
-from registry.ground.schema import hosts, inventories, label_ratios
+from registry.db.bulk import chunks
+from registry.db.schema import hosts, inventories, label_ratios
 
 NO_OVERCOMMIT = 1000
 

@@ -10,11 +10,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, update
 
-from registry.ground.bulk import update_rows
-from registry.ground.schema import hosts, inventories, vms
+from registry.audit.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
+from registry.audit.events import event_row, record
+from registry.db.bulk import update_rows
+from registry.db.schema import hosts, inventories, vms
 from registry.hosts.confinement import keep_confinement
 from registry.hosts.health import change_health
-from registry.hosts.held import HostLedger, read_ledgers
+from registry.hosts.ledger_view import HostLedger, read_ledgers
 from registry.hosts.machines import Machine, doubles_of, in_words, is_same_machine, keep_doubles
 from registry.hosts.silent_pools import note_pools, trouble
 from registry.hosts.stored_reports import keep_reports
@@ -27,11 +29,9 @@ from registry.hosts.unaccounted import (
     unknown_marks,
 )
 from registry.images.copies import disk_of_copies, note_missing
-from registry.journal.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
-from registry.journal.events import event_row, record
-from registry.ledger.endings import clear_missing
 from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import switch_again
+from registry.ledger.release import clear_missing
 from registry.ledger.shared_disks import Sharing, sharing
 from registry.lifecycle import (
     AssignmentState,

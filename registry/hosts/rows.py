@@ -8,10 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select
 
+from registry.db.bulk import chunks
+from registry.db.names import check_one_valued, look_up
+from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
-from registry.ground.bulk import chunks
-from registry.ground.names import check_one_valued, look_up
-from registry.ground.schema import hosts, inventories, resources
 from registry.hosts.confinement import warnings_of_confinement
 from registry.ledger.fences import fences_of
 from registry.ledger.on_failure import OnFailure, wanted_of

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, update
 
-from registry.ground.schema import hosts
+from registry.audit.events import event_row, record
+from registry.db.schema import hosts
 from registry.images.holds import note_hosts_lost
-from registry.journal.events import event_row, record
-from registry.ledger.endings import withdraw_reserved
+from registry.ledger.release import withdraw_reserved
 from registry.records.hosts import Host, HostReport
 
 #: Some pools take a while to look through.

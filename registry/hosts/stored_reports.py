@@ -12,9 +12,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Select, Text, cast, select
 
+from registry.db.bulk import among, insert_rows, update_rows
+from registry.db.schema import host_reports, hosts
 from registry.errors import InvalidError
-from registry.ground.bulk import among, insert_rows, update_rows
-from registry.ground.schema import host_reports, hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import DomainReport, HostReport
 

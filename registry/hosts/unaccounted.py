@@ -11,10 +11,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, exists, insert, select
 
-from registry.ground.bulk import chunks
-from registry.ground.ids import uuid7
-from registry.ground.schema import assignments, hosts, leftovers, strangers
-from registry.journal.events import event_row, record
+from registry.audit.events import event_row, record
+from registry.db.bulk import chunks
+from registry.db.ids import uuid7
+from registry.db.schema import assignments, hosts, leftovers, strangers
 from registry.ledger.shared_disks import in_use
 from registry.lifecycle import AssignmentState
 from registry.reconciliation import STRANGE, Difference, Known, whose, whose_volume

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from sqlalchemy import Column, Row, func, select
 
-from registry.ground.bulk import among, chunks
-from registry.ground.engine import Database
-from registry.ground.schema import events, hosts
-from registry.journal.events import settled_id
+from registry.audit.events import settled_id
+from registry.db.bulk import among, chunks
+from registry.db.engine import Database
+from registry.db.schema import events, hosts
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import HostsRead, WatchedHost
 

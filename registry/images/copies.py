@@ -9,11 +9,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select
 
-from registry.ground.access import HOST_COLUMNS
-from registry.ground.claims import COPIES
-from registry.ground.schema import hosts, image_copies
+from registry.audit.changes import COPY
+from registry.db.access import HOST_COLUMNS
+from registry.db.claims import COPIES
+from registry.db.schema import hosts, image_copies
 from registry.images.on_hosts import COUNTED
-from registry.journal.changes import COPY
 from registry.lifecycle import CopyEvent, CopyState
 from registry.records.hosts import Host, HostReport
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from registry.db.pages import MAX_LIMIT
 from registry.errors import NotFoundError
-from registry.ground.pages import MAX_LIMIT
 from registry.images.images import Images
 from registry.images.store import PART, ImageStore, image_of
 from registry.lifecycle import ImageState

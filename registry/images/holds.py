@@ -18,8 +18,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
 
-from registry.ground.bulk import chunks
-from registry.ground.schema import (
+from registry.audit.events import note
+from registry.db.bulk import chunks
+from registry.db.schema import (
     assignments,
     hosts,
     image_copies,
@@ -28,7 +29,6 @@ from registry.ground.schema import (
     requests,
     vms,
 )
-from registry.journal.events import note
 from registry.lifecycle import FINISHED, OUT_OF_REACH, AssignmentState, CopyState, HostAdmin
 from registry.records.images import Image
 

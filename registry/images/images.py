@@ -8,18 +8,18 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, tuple_, update
 
+from registry.audit.changes import COPY, IMAGE
+from registry.audit.events import note, record
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import take_turns
+from registry.db.names import MAX_AMOUNT, check_int, check_name, new_name
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.locks import take_turns
-from registry.ground.names import MAX_AMOUNT, check_int, check_name, new_name
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.ground.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.images.holds import release
-from registry.journal.changes import COPY, IMAGE
-from registry.journal.events import note, record
 from registry.lifecycle import (
     FINISHED,
     CopyEvent,

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, case, select, update
 
-from registry.ground.bulk import chunks, insert_if_absent
-from registry.ground.ids import uuid7
-from registry.ground.schema import hosts, image_copies, images, inventories, request_images
+from registry.audit.changes import COPY
+from registry.audit.events import event_row, record
+from registry.db.bulk import chunks, insert_if_absent
+from registry.db.ids import uuid7
+from registry.db.schema import hosts, image_copies, images, inventories, request_images
 from registry.images.images import disk_gib_of, to_image
-from registry.journal.changes import COPY
-from registry.journal.events import event_row, record
 from registry.lifecycle import CopyEvent, CopyState
 from registry.records.images import BuildImage
 

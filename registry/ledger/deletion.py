@@ -8,13 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from registry.ground.locks import lock_vms
-from registry.ground.schema import assignments, tenants, unreleased, vms
-from registry.journal.changes import VM_DESIRED
-from registry.journal.events import record
-from registry.ledger.endings import Ending, held_by, write_endings
+from registry.audit.changes import VM_DESIRED
+from registry.audit.events import record
+from registry.db.locks import lock_vms
+from registry.db.schema import assignments, tenants, unreleased, vms
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
+from registry.ledger.release import Ending, held_by, write_endings
 from registry.ledger.shared_disks import forget_kept
 from registry.lifecycle import (
     AssignmentEvent,

@@ -1,4 +1,4 @@
-"""The fencing of hosts that are down, a step at a time: see `registry.work.fencing`."""
+"""The fencing of hosts that are down, a step at a time: see `registry.tasks.fencing`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
-from registry.ground.bulk import chunks
-from registry.ground.claims import FENCES, is_claimed
-from registry.ground.schema import host_fences
-from registry.journal.changes import FENCE
+from registry.audit.changes import FENCE
+from registry.db.bulk import chunks
+from registry.db.claims import FENCES, is_claimed
+from registry.db.schema import host_fences
 from registry.lifecycle import FenceEvent, FenceState
 from registry.records.hosts import Fence
 

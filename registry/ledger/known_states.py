@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, false, or_, select
 
-from registry.ground.bulk import among
-from registry.ground.schema import assignments, hosts, is_place, unreleased, vms
+from registry.db.bulk import among
+from registry.db.schema import assignments, hosts, is_place, unreleased, vms
 from registry.lifecycle import OUT_OF_REACH, VmObserved, VmState
 
 #: What a host was seen to do with a VM, and may not do any more once it is out of reach.

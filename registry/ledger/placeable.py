@@ -27,8 +27,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from registry.ground.bulk import chunks
-from registry.ground.schema import assignments, is_place, kept_disks, vms
+from registry.db.bulk import chunks
+from registry.db.schema import assignments, is_place, kept_disks, vms
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import VmDesired
 

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
 
+from registry.audit.changes import POWER, VM_DESIRED
+from registry.audit.events import record
+from registry.db.bulk import chunks
+from registry.db.locks import lock_vms
+from registry.db.names import check_int
+from registry.db.schema import assignments, is_place, power_actions, tenants, vms
 from registry.errors import ConflictError
-from registry.ground.bulk import chunks
-from registry.ground.locks import lock_vms
-from registry.ground.names import check_int
-from registry.ground.schema import assignments, is_place, power_actions, tenants, vms
-from registry.journal.changes import POWER, VM_DESIRED
-from registry.journal.events import record
 from registry.ledger.progress import recompute
 from registry.lifecycle import (
     AssignmentState,

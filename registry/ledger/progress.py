@@ -22,8 +22,10 @@ from sqlalchemy import (
     update,
 )
 
-from registry.ground.bulk import among, chunks, update_rows
-from registry.ground.schema import (
+from registry.audit.changes import REQUEST
+from registry.audit.events import record
+from registry.db.bulk import among, chunks, update_rows
+from registry.db.schema import (
     assignments,
     hosts,
     is_place,
@@ -32,8 +34,6 @@ from registry.ground.schema import (
     tenants,
     vms,
 )
-from registry.journal.changes import REQUEST
-from registry.journal.events import record
 from registry.ledger.known_states import IS_UNKNOWN, RUNS
 from registry.ledger.placeable import which_lack_places, which_wait
 from registry.lifecycle import (

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 
-from registry.ground.bulk import among, chunks
-from registry.ground.schema import assignments, hosts, kept_disks, unreleased, vms
+from registry.db.bulk import among, chunks
+from registry.db.schema import assignments, hosts, kept_disks, unreleased, vms
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 
 #: A label of hosts: those with one value see one pool.

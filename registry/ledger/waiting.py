@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import case, select
 
-from registry.ground.schema import requests, slot_loop
+from registry.db.schema import requests, slot_loop
 from registry.records.requests import Waiting
 
 #: Slots that a request waited in: `rounds_waited`, and those that left no round since. Whoever

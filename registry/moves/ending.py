@@ -11,13 +11,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, select
 
-from registry.ground.claims import MOVES
-from registry.ground.locks import lock_hosts, lock_vms
-from registry.ground.schema import assignments, hosts, moves, tenants, vms
-from registry.journal.changes import MOVE
-from registry.journal.events import record
-from registry.ledger.avoidance import avoid
-from registry.ledger.endings import Ending, end, held_by
+from registry.audit.changes import MOVE
+from registry.audit.events import record
+from registry.db.claims import MOVES
+from registry.db.locks import lock_hosts, lock_vms
+from registry.db.schema import assignments, hosts, moves, tenants, vms
+from registry.ledger.host_backoff import avoid
+from registry.ledger.release import Ending, end, held_by
 from registry.lifecycle import AssignmentEvent, AssignmentState, MoveEvent, MoveState
 from registry.requests.rules import lock_groups_of
 

@@ -8,16 +8,16 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, or_, select, update
 
+from registry.db.claims import MOVES, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
+from registry.db.schema import hosts, moves, plan_moves, plans, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
-from registry.ground.claims import MOVES, is_claimed
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
-from registry.ground.schema import hosts, moves, plan_moves, plans, vms
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
-from registry.moves.asking import ask
-from registry.moves.choosing import as_one_more
+from registry.moves.create import ask
+from registry.moves.destinations import as_one_more
 from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
 from registry.moves.stored_plans import following_in
 from registry.records.moves import Move

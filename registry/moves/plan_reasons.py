@@ -8,10 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select, update
 
-from registry.ground.bulk import among, chunks
-from registry.ground.packing import unpack
-from registry.ground.schema import events, hosts, moves, plan_moves, plans
-from registry.journal.changes import HOST_ADMIN
+from registry.audit.changes import HOST_ADMIN
+from registry.db.bulk import among, chunks
+from registry.db.packing import unpack
+from registry.db.schema import events, hosts, moves, plan_moves, plans
 from registry.lifecycle import HostAdmin, MoveState
 from registry.records.moves import Plan, PlanKind
 

@@ -10,21 +10,15 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
-from registry.errors import (
-    ConflictError,
-    IllegalTransitionError,
-    NotFoundError,
-    PlanStepError,
-    UnknownNameError,
-)
-from registry.ground.bulk import among, chunks
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.once import made
-from registry.ground.packing import pack, unpack
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import (
+from registry.audit.changes import PLAN
+from registry.db.bulk import among, chunks
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.once import made
+from registry.db.packing import pack, unpack
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.schema import (
     hosts,
     moves,
     plan_moves,
@@ -32,7 +26,13 @@ from registry.ground.schema import (
     slot_loop,
     vms,
 )
-from registry.journal.changes import PLAN
+from registry.errors import (
+    ConflictError,
+    IllegalTransitionError,
+    NotFoundError,
+    PlanStepError,
+    UnknownNameError,
+)
 from registry.lifecycle import (
     HostAdmin,
     MoveState,

@@ -14,9 +14,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, func, select, update
 
-from registry.errors import IllegalTransitionError
-from registry.ground.locks import lock_hosts
-from registry.ground.schema import (
+from registry.db.locks import lock_hosts
+from registry.db.schema import (
     assignments,
     hosts,
     moves,
@@ -26,6 +25,7 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
+from registry.errors import IllegalTransitionError
 from registry.hosts.admin import change_admin
 from registry.hosts.stored_reports import latest_report
 from registry.lifecycle import (

@@ -15,14 +15,14 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, select, update
 
-from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
-from registry.ground.bulk import among, chunks, insert_rows
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_hosts
-from registry.ground.once import made
-from registry.ground.pages import (
+from registry.audit.changes import ROLL
+from registry.db.bulk import among, chunks, insert_rows
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import lock_hosts
+from registry.db.once import made
+from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
     check_limit,
@@ -30,8 +30,8 @@ from registry.ground.pages import (
     decode_cursor,
     page_of,
 )
-from registry.ground.schema import hosts, plans, roll_hosts, rolls
-from registry.journal.changes import ROLL
+from registry.db.schema import hosts, plans, roll_hosts, rolls
+from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.lifecycle import (
     HostAdmin,
     HostHealth,

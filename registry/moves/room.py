@@ -8,12 +8,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, func, select
 
+from registry.db.clock import db_now
+from registry.db.engine import Database
+from registry.db.ids import CLOCKS_APART, first_at
+from registry.db.locks import take_turns
+from registry.db.schema import moves, plan_moves, plans, requests
 from registry.errors import ConflictError, UnknownNameError
-from registry.ground.clock import db_now
-from registry.ground.engine import Database
-from registry.ground.ids import CLOCKS_APART, first_at
-from registry.ground.locks import take_turns
-from registry.ground.schema import moves, plan_moves, plans, requests
 from registry.ledger.placeable import count_waiting
 from registry.ledger.waiting import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS

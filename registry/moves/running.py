@@ -10,8 +10,8 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, and_, case, func, or_, select
 
 from registry.catalogue.resources import resource_names
-from registry.ground.ids import CLOCKS_APART, first_at
-from registry.ground.schema import (
+from registry.db.ids import CLOCKS_APART, first_at
+from registry.db.schema import (
     assignment_resources,
     assignments,
     hosts,
@@ -24,7 +24,7 @@ from registry.ground.schema import (
     vms,
 )
 from registry.lifecycle import AssignmentState, HostHealth, MoveState, VmDesired, VmObserved
-from registry.moves.asking import MOVES_LABEL
+from registry.moves.create import MOVES_LABEL
 from registry.moves.stored_plans import GOES_ON
 from registry.records.moves import RunningView, RunningVm
 from registry.records.rounds import ClusterView
@@ -138,7 +138,7 @@ def _held(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, 
 
 
 def _obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
-    """Return why a VM cannot move, as `placement.moving.model.Obstacle` names it."""
+    """Return why a VM cannot move, as `placement.rebalancing.model.Obstacle` names it."""
     wanted = row.may_move
     runs = row.observed == _RUNNING
     if moving:

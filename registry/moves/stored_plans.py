@@ -8,8 +8,8 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
+from registry.db.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
 from registry.errors import NotFoundError
-from registry.ground.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
 from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveState, PlanState
 from registry.moves.effects import effect
 from registry.records.moves import Plan, PlanKind, PlanMove

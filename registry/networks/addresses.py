@@ -15,9 +15,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
 
-from registry.ground.bulk import among, chunks, insert_returning, update_rows
-from registry.ground.engine import has_one_writer
-from registry.ground.schema import (
+from registry.db.bulk import among, chunks, insert_returning, update_rows
+from registry.db.engine import has_one_writer
+from registry.db.schema import (
     hosts,
     interfaces,
     network_addresses,
@@ -276,7 +276,7 @@ def _source(row: Row[Any]) -> NetworkSource | None:
 def _random_mac(*, isolated: bool) -> str:
     """Return a locally administered unicast address, of the block of isolated guests or not.
 
-    Filters of hosts know isolated guests by it: `hypervisor.xml.cards.ISOLATED_MACS`.
+    Filters of hosts know isolated guests by it: `hypervisor.xml.network_filters.ISOLATED_MACS`.
     """
     block = _ISOLATED_BLOCK
     if not isolated:

@@ -14,16 +14,16 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
-from registry.ground.bulk import chunks
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_hosts, take_turns
-from registry.ground.names import look_up, new_name
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.ground.schema import (
+from registry.audit.events import event_row, note, record
+from registry.db.bulk import chunks
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import lock_hosts, take_turns
+from registry.db.names import look_up, new_name
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import (
     hosts,
     interfaces,
     network_addresses,
@@ -34,7 +34,7 @@ from registry.ground.schema import (
     requests,
     vms,
 )
-from registry.journal.events import event_row, note, record
+from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
 from registry.lifecycle import FINISHED, HostAdmin
 from registry.networks.offers import may_use, read_offers, set_offers, set_owner, there_for
 from registry.networks.overlaps import lock_subnets, refuse_overlaps, warnings_of

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, insert, or_, select
 
+from registry.db.names import look_up
+from registry.db.schema import network_offers, networks, tenants
 from registry.errors import InvalidError, UnknownNameError
-from registry.ground.names import look_up
-from registry.ground.schema import network_offers, networks, tenants
 from registry.tenancy.tree import path_of
 
 MAX_OFFERS: Final = 1_000

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
+from registry.db.bulk import among
+from registry.db.locks import take_turns
+from registry.db.schema import hosts, network_addresses, network_hosts, networks
 from registry.errors import ConflictError
-from registry.ground.bulk import among
-from registry.ground.locks import take_turns
-from registry.ground.schema import hosts, network_addresses, network_hosts, networks
 from registry.lifecycle import HostAdmin
 from registry.records.networks import NetworkSource
 from registry.subnets import bounds, name_servers, parse_subnet, shown, special_range

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, or_, select, update
 
-from registry.ground.clock import db_now
-from registry.ground.schema import (
+from registry.audit.events import event_row, record
+from registry.db.clock import db_now
+from registry.db.schema import (
     assignments,
     interfaces,
     is_place,
@@ -16,7 +17,6 @@ from registry.ground.schema import (
     networks,
     vms,
 )
-from registry.journal.events import event_row, record
 from registry.subnets import shown
 
 

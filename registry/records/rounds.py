@@ -293,7 +293,7 @@ class RoundCommit:
     cut: bool
     inputs: bytes
     inputs_digest: str
-    outcome: bytes  #: its document, packed as `registry.ground.packing` does
+    outcome: bytes  #: its document, packed as `registry.db.packing` does
     shares: Sequence[Mapping[str, Any]]
     bound: float | None
     #: mean |share - fair target| of the tenants per mean target

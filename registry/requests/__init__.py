@@ -13,9 +13,9 @@ from registry.records.requests import (
     VmGroup,
     Waiting,
 )
+from registry.requests.batch import goes_together
 from registry.requests.new import MAX_PRIORITY, Asking, check_asked
 from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
-from registry.requests.together import goes_together
 
 __all__ = [
     "MAX_PRIORITY",

@@ -15,7 +15,7 @@ from sqlalchemy import (
     select,
 )
 
-from registry.ground.schema import (
+from registry.db.schema import (
     assignments,
     hosts,
     is_place,

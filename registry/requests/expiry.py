@@ -10,11 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
+from registry.audit.events import note
+from registry.db.locks import lock_vms
+from registry.db.names import expires_at
+from registry.db.schema import requests, vms
 from registry.errors import ConflictError
-from registry.ground.locks import lock_vms
-from registry.ground.names import expires_at
-from registry.ground.schema import requests, vms
-from registry.journal.events import note
 from registry.ledger.deletion import delete_vms
 from registry.lifecycle import FINISHED, RequestEvent, VmDesired
 from registry.records.requests import Request

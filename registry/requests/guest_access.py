@@ -13,9 +13,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
+from registry.db.bulk import chunks
+from registry.db.schema import request_access, ssh_keys
 from registry.errors import InvalidError
-from registry.ground.bulk import chunks
-from registry.ground.schema import request_access, ssh_keys
 from registry.records.requests import GuestAccess, UserData
 from registry.tenancy.public_keys import check_public_keys, fingerprint
 

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
+from registry.audit.events import event_row
+from registry.db.audit_context import AuditedCall
+from registry.db.ids import uuid7
+from registry.db.names import check_int, check_labels, expires_at, look_up, new_name
+from registry.db.schema import hosts
 from registry.errors import InvalidError, NotFoundError
-from registry.ground.audited import AuditedCall
-from registry.ground.ids import uuid7
-from registry.ground.names import check_int, check_labels, expires_at, look_up, new_name
-from registry.ground.schema import hosts
-from registry.journal.events import event_row
 from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
 from registry.records.images import Image
 from registry.records.journal import IdempotencyKey

@@ -9,6 +9,14 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, false, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from registry.db.audit_context import Told, note_committed
+from registry.db.bulk import among
+from registry.db.clock import db_now
+from registry.db.engine import ClashError, Database, HeldUpError, retried
+from registry.db.names import look_up
+from registry.db.once import claim_key, made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
+from registry.db.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.errors import (
     ConflictError,
     InvalidError,
@@ -16,14 +24,6 @@ from registry.errors import (
     RegistryError,
     RegistryUnavailableError,
 )
-from registry.ground.audited import Told, note_committed
-from registry.ground.bulk import among
-from registry.ground.clock import db_now
-from registry.ground.engine import ClashError, Database, HeldUpError, retried
-from registry.ground.names import look_up
-from registry.ground.once import claim_key, made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
-from registry.ground.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import waiting_vms
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
@@ -34,6 +34,7 @@ from registry.networks.networks import check_still_offered, networks_of
 from registry.records.journal import IdempotencyKey
 from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
+from registry.requests.batch import make, make_together
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
 from registry.requests.guest_access import NOTHING, told_access
 from registry.requests.new import MAX_COUNT, Asking, check_asked
@@ -41,7 +42,6 @@ from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_endings import any_room_is_over, forget_rooms, settle, to_settle
-from registry.requests.together import make, make_together
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id, key_of

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
+from registry.audit.events import note
+from registry.db.bulk import each
+from registry.db.locks import lock_vms
+from registry.db.names import check_int
+from registry.db.schema import assignments, is_place, request_networks, requests, vms
 from registry.errors import ConflictError, InvalidError
-from registry.ground.bulk import each
-from registry.ground.locks import lock_vms
-from registry.ground.names import check_int
-from registry.ground.schema import assignments, is_place, request_networks, requests, vms
-from registry.journal.events import note
 from registry.ledger.deletion import delete_vms
 from registry.ledger.progress import recompute
 from registry.lifecycle import FINISHED, VmDesired

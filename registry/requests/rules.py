@@ -15,12 +15,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, func, insert, or_, select, update
 
-from registry.errors import ConflictError, InvalidError
-from registry.ground.bulk import among, chunks, insert_if_absent
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_groups
-from registry.ground.names import check_labels, check_name
-from registry.ground.schema import (
+from registry.db.bulk import among, chunks, insert_if_absent
+from registry.db.ids import uuid7
+from registry.db.locks import lock_groups
+from registry.db.names import check_labels, check_name
+from registry.db.schema import (
     assignments,
     hosts,
     is_arriving,
@@ -31,6 +30,7 @@ from registry.ground.schema import (
     vm_groups,
     vms,
 )
+from registry.errors import ConflictError, InvalidError
 from registry.lifecycle import FINISHED, HostAdmin
 from registry.records.requests import MembershipRule, Rules
 from registry.records.rounds import SpreadView, VmGroupView

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from registry.ground.bulk import among, chunks
-from registry.ground.locks import lock_vms
-from registry.ground.schema import (
+from registry.audit.changes import SPOT
+from registry.audit.events import record
+from registry.db.bulk import among, chunks
+from registry.db.locks import lock_vms
+from registry.db.schema import (
     assignments,
     hosts,
     is_place,
@@ -23,8 +25,6 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
-from registry.journal.changes import SPOT
-from registry.journal.events import record
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import count_waiting
 from registry.lifecycle import HostAdmin, HostHealth, SpotEvent, SpotState, VmDesired

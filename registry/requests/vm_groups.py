@@ -9,10 +9,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, func, select
 
-from registry.ground.bulk import chunks
-from registry.ground.engine import Database
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import (
+from registry.db.bulk import chunks
+from registry.db.engine import Database
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.schema import (
     assignments,
     hosts,
     is_place,

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, literal, select, union_all
 
+from registry.db.bulk import chunks
+from registry.db.schema import requests, vms
 from registry.errors import DuplicateError
-from registry.ground.bulk import chunks
-from registry.ground.schema import requests, vms
 from registry.lifecycle import FINISHED, VmDesired
 
 

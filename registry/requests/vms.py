@@ -11,13 +11,12 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from registry.errors import InvalidError, NotFoundError
-from registry.ground.bulk import among
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import lock_vms
-from registry.ground.once import made
-from registry.ground.pages import (
+from registry.db.bulk import among
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import lock_vms
+from registry.db.once import made
+from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
     check_limit,
@@ -26,7 +25,7 @@ from registry.ground.pages import (
     named_like,
     page_of,
 )
-from registry.ground.schema import (
+from registry.db.schema import (
     arriving_at,
     assignments,
     hosts,
@@ -46,6 +45,7 @@ from registry.ground.schema import (
     vm_types,
     vms,
 )
+from registry.errors import InvalidError, NotFoundError
 from registry.ledger.deletion import delete_vms
 from registry.ledger.known_states import in_state, is_unknown
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_one

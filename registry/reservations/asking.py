@@ -9,7 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, func, insert, select
 
+from registry.audit.events import note
 from registry.catalogue.vm_types import vm_type_id
+from registry.db.ids import uuid7
+from registry.db.locks import take_turns
+from registry.db.names import check_int, check_labels, new_name
+from registry.db.schema import reservations
 from registry.errors import (
     ConflictError,
     DuplicateError,
@@ -17,11 +22,6 @@ from registry.errors import (
     NotFoundError,
     UnknownNameError,
 )
-from registry.ground.ids import uuid7
-from registry.ground.locks import take_turns
-from registry.ground.names import check_int, check_labels, new_name
-from registry.ground.schema import reservations
-from registry.journal.events import note
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
 from registry.requests.new import MAX_COUNT
 from registry.requests.rules import NO_RULES, check_together

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, delete, func, not_, or_, select, update
 
+from registry.audit.changes import RESERVATION
+from registry.db.bulk import among
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.names import look_up
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.schema import reservation_holds, reservations, tenants, vm_types
 from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
-from registry.ground.bulk import among
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.names import look_up
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import reservation_holds, reservations, tenants, vm_types
-from registry.journal.changes import RESERVATION
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
 from registry.records.reservations import Reservation, ReservationDecision
 from registry.records.rounds import Lease

@@ -12,10 +12,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 
 from registry.catalogue.resources import demands, resource_names
-from registry.errors import SlotLoopPausedError
-from registry.ground.bulk import among, chunks
-from registry.ground.clock import db_now
-from registry.ground.schema import (
+from registry.db.bulk import among, chunks
+from registry.db.clock import db_now
+from registry.db.schema import (
     assignments,
     build_failures,
     hosts,
@@ -35,6 +34,7 @@ from registry.ground.schema import (
     vm_types,
     vms,
 )
+from registry.errors import SlotLoopPausedError
 from registry.images.holds import IMAGE_HELD, held_for
 from registry.ledger.placeable import kept_of_requests, waiting_vms
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk

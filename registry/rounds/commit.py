@@ -19,9 +19,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
+from registry.audit.events import event_row, recording
 from registry.catalogue.resources import demands
-from registry.errors import InvalidError, SlotLoopPausedError
-from registry.ground.bulk import (
+from registry.db.bulk import (
     Later,
     among,
     behind,
@@ -29,11 +29,11 @@ from registry.ground.bulk import (
     inserting,
     updating,
 )
-from registry.ground.clock import db_now
-from registry.ground.faults import checkpoint
-from registry.ground.ids import uuid7
-from registry.ground.locks import lock_vms
-from registry.ground.schema import (
+from registry.db.clock import db_now
+from registry.db.faults import checkpoint
+from registry.db.ids import uuid7
+from registry.db.locks import lock_vms
+from registry.db.schema import (
     assignment_resources,
     assignments,
     hosts,
@@ -48,8 +48,8 @@ from registry.ground.schema import (
     tenants,
     vms,
 )
+from registry.errors import InvalidError, SlotLoopPausedError
 from registry.images.on_hosts import want_copies
-from registry.journal.events import event_row, recording
 from registry.ledger.placeable import kept_of_requests, oldest_waiting, waiting_vms
 from registry.ledger.progress import recompute_placed
 from registry.ledger.shared_disks import KeptDisk
@@ -67,8 +67,8 @@ from registry.rounds.dropped import (
     with_room_for_images,
     write_waiting,
 )
+from registry.rounds.hash_chain import add_link
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.rounds.links import add_link
 from registry.rounds.reserved import note_reserved, note_used
 from registry.rounds.spot import note_endings, use_rooms
 from registry.tenancy.quota_use import lock_limited, within_quotas

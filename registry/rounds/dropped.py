@@ -16,10 +16,10 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from registry.catalogue.resources import demands
-from registry.ground.bulk import among, chunks, update_rows
-from registry.ground.schema import requests
+from registry.db.bulk import among, chunks, update_rows
+from registry.db.schema import requests
 from registry.images.on_hosts import without_room
-from registry.ledger.avoidance import avoid
+from registry.ledger.host_backoff import avoid
 from registry.ledger.placeable import count_waiting, which_wait
 from registry.ledger.waiting import SLOTS_WAITED, from_json, to_json
 from registry.lifecycle import FINISHED

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from registry.ground.schema import (
+from registry.db.schema import (
     assignment_resources,
     assignments,
     is_place,

@@ -42,8 +42,8 @@ from sqlalchemy import (
     select,
 )
 
-from registry.ground.bulk import PARAMETERS, among, chunks
-from registry.ground.schema import (
+from registry.db.bulk import PARAMETERS, among, chunks
+from registry.db.schema import (
     assignment_resources,
     assignments,
     hosts,

@@ -8,12 +8,12 @@ from typing import Final
 
 from sqlalchemy import Connection, select, update
 
+from registry.db.bulk import insert_if_absent
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import let_go_when_idle
+from registry.db.schema import leases
 from registry.errors import LeaseLostError, StaleEpochError
-from registry.ground.bulk import insert_if_absent
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import let_go_when_idle
-from registry.ground.schema import leases
 from registry.records.rounds import Lease
 
 #: the control centre's: its epoch is named by every commit of a round

@@ -11,16 +11,16 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, delete, select, update
 
+from registry.audit.events import event_row, record
 from registry.catalogue.resources import demands
-from registry.ground.bulk import among, chunks, insert_rows
-from registry.ground.schema import (
+from registry.db.bulk import among, chunks, insert_rows
+from registry.db.schema import (
     requests,
     reservation_holds,
     reservations,
     tenants,
     vm_types,
 )
-from registry.journal.events import event_row, record
 from registry.lifecycle import OPEN_REQUESTS
 from registry.records.reservations import ReservationView, ReservedView
 from registry.records.rounds import HostView, RequestView, ReservedCommit

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
+from registry.db.engine import Database, ledger_guarded, retried
+from registry.db.packing import unpack
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import round_inputs, rounds
 from registry.errors import NotFoundError
-from registry.ground.engine import Database, ledger_guarded, retried
-from registry.ground.packing import unpack
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.ground.schema import round_inputs, rounds
 from registry.records.rounds import (
     ClusterView,
     CommittedRound,

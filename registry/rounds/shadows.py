@@ -10,11 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import func, select
 
-from registry.ground.bulk import insert_if_absent
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.ground.schema import hosts, round_inputs, rounds, shadow_rounds
+from registry.db.bulk import insert_if_absent
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import hosts, round_inputs, rounds, shadow_rounds
 from registry.records.rounds import Lease
 from registry.requests.rules import zone_of
 from registry.rounds.leases import CONTROL_LEASE, check_epoch

@@ -7,12 +7,12 @@ from typing import Final
 
 from sqlalchemy import Connection, select, update
 
+from registry.audit.changes import SLOT_LOOP
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.once import made
+from registry.db.schema import slot_loop
 from registry.errors import InvalidError
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.once import made
-from registry.ground.schema import slot_loop
-from registry.journal.changes import SLOT_LOOP
 from registry.lifecycle import (
     SlotLoopEvent,
     SlotLoopState,

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, delete, select, tuple_
 
+from registry.audit.changes import SPOT
+from registry.audit.events import record
 from registry.catalogue.resources import demands
-from registry.ground.bulk import PARAMETERS, among, chunks, insert_rows
-from registry.ground.schema import (
+from registry.db.bulk import PARAMETERS, among, chunks, insert_rows
+from registry.db.schema import (
     arriving_at,
     assignments,
     is_place,
@@ -23,8 +25,6 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
-from registry.journal.changes import SPOT
-from registry.journal.events import record
 from registry.lifecycle import SpotEvent, SpotState, VmDesired
 from registry.records.rounds import KeptRoom, SpotCommit, SpotView, SpotVm
 

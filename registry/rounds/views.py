@@ -10,15 +10,15 @@ from sqlalchemy import Connection
 
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
-from registry.ground.engine import Database, retried
+from registry.db.engine import Database, retried
 from registry.records.ahead import AheadView
 from registry.records.requests import Counts, Rules
 from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
 from registry.requests.counts import counts
 from registry.requests.rules import check_rules
-from registry.rounds.ahead import may_look_ahead, view_ahead
 from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
+from registry.rounds.forecast_inputs import may_look_ahead, view_ahead
 from registry.rounds.known_hosts import KnownHosts
 from registry.tenancy.tenants import add_tenant, update_tenant
 from registry.tenancy.tree import lock_tree

@@ -15,14 +15,14 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
+from registry.audit.events import note
+from registry.db.audit_context import call_of
+from registry.db.clock import UtcNow, db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.once import made
+from registry.db.schema import login_codes, tokens
 from registry.errors import ConflictError, NotFoundError
-from registry.ground.audited import call_of
-from registry.ground.clock import UtcNow, db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.once import made
-from registry.ground.schema import login_codes, tokens
-from registry.journal.events import note
 from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
 from registry.tenancy.derived_secrets import CODE_BYTES, OF_CODES, Derivation
 from registry.tenancy.tokens import (

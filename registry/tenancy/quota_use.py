@@ -15,12 +15,11 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, literal, select
 
 from registry.catalogue.resources import VMS, demands
-from registry.errors import QuotaExceededError, QuotaExcess
-from registry.ground.bulk import among, chunks
-from registry.ground.clock import db_now
-from registry.ground.engine import has_one_writer
-from registry.ground.locks import lock_tenants
-from registry.ground.schema import (
+from registry.db.bulk import among, chunks
+from registry.db.clock import db_now
+from registry.db.engine import has_one_writer
+from registry.db.locks import lock_tenants
+from registry.db.schema import (
     assignment_resources,
     assignments,
     is_place,
@@ -30,6 +29,7 @@ from registry.ground.schema import (
     unreleased,
     vms,
 )
+from registry.errors import QuotaExceededError, QuotaExcess
 from registry.lifecycle import FINISHED, VmDesired
 from registry.records.rounds import Placement
 from registry.records.tenancy import OverQuota

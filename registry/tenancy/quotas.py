@@ -9,14 +9,14 @@ from uuid import UUID
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from registry.audit.events import note
 from registry.catalogue.resources import VMS, resource_names
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import lock_tenants
+from registry.db.names import MAX_AMOUNT, check_int
+from registry.db.schema import quotas, tenants
 from registry.errors import ConflictError, InvalidError, UnknownNameError
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.locks import lock_tenants
-from registry.ground.names import MAX_AMOUNT, check_int
-from registry.ground.schema import quotas, tenants
-from registry.journal.events import note
 from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
     asked,

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
+from registry.db.bulk import among, chunks
+from registry.db.schema import requests, reservations, vm_types, vms
 from registry.errors import NotFoundError, ReservationError
-from registry.ground.bulk import among, chunks
-from registry.ground.schema import requests, reservations, vm_types, vms
 from registry.lifecycle import STANDING, VmDesired
 
 #: It has room, or will have.

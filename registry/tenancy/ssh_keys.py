@@ -8,15 +8,15 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from registry.audit.events import note
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.names import new_name
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.schema import ssh_keys, tenants
 from registry.errors import DuplicateError, InvalidError, NotFoundError
-from registry.ground.clock import db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.names import new_name
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import ssh_keys, tenants
-from registry.journal.events import note
 from registry.records.tenancy import SshKey
 from registry.tenancy.public_keys import MAX_KEYS, check_public_key, fingerprint
 from registry.tenancy.tree import tenant_id

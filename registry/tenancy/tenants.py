@@ -11,13 +11,13 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.errors import ConflictError, DuplicateError, NotFoundError
-from registry.ground.clock import UtcNow, db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.names import WORDS, WORDS_OF_CALLERS, check_weight, look_up, new_name
-from registry.ground.once import made
-from registry.ground.pages import (
+from registry.audit.events import event_row, note, record
+from registry.db.clock import UtcNow, db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.names import WORDS, WORDS_OF_CALLERS, check_weight, look_up, new_name
+from registry.db.once import made
+from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
     check_limit,
@@ -26,7 +26,7 @@ from registry.ground.pages import (
     named_like,
     page_of,
 )
-from registry.ground.schema import (
+from registry.db.schema import (
     network_offers,
     quotas,
     requests,
@@ -35,7 +35,7 @@ from registry.ground.schema import (
     tokens,
     vms,
 )
-from registry.journal.events import event_row, note, record
+from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
 from registry.records.tenancy import MoveTo, Tenant
 from registry.tenancy.quota_use import limits_of

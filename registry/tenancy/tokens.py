@@ -14,20 +14,20 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from registry.audit.events import note
+from registry.db.clock import UtcNow, db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.names import expires_at, new_name
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.schema import tenants, tokens
 from registry.errors import (
     DuplicateError,
     InvalidError,
     NotFoundError,
     RegistryUnavailableError,
 )
-from registry.ground.clock import UtcNow, db_now
-from registry.ground.engine import Database, retried
-from registry.ground.ids import uuid7
-from registry.ground.names import expires_at, new_name
-from registry.ground.once import made
-from registry.ground.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.ground.schema import tenants, tokens
-from registry.journal.events import note
 from registry.records.tenancy import Role, SaltedToken, Token
 from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
 from registry.tenancy.tree import asker_id

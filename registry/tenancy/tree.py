@@ -13,11 +13,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, ScalarSelect, bindparam, select
 
+from registry.db.bulk import among, chunks
+from registry.db.locks import take_turns
+from registry.db.names import look_up
+from registry.db.schema import tenants
 from registry.errors import ConflictError, InvalidError, NotFoundError
-from registry.ground.bulk import among, chunks
-from registry.ground.locks import take_turns
-from registry.ground.names import look_up
-from registry.ground.schema import tenants
 
 #: Levels of groups and tenants together; so that walks along a path end.
 MAX_DEPTH: Final = 16

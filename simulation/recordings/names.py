@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from registry.operating import HostChange, PastHost
+from registry.admin import HostChange, PastHost
 
 
 class Called:

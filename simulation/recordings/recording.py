@@ -19,12 +19,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from registry.operating import HostChange, Past, PastHost, PastRequest, PastVm
+from registry.admin import HostChange, Past, PastHost, PastRequest, PastVm
 from registry.requests import MembershipRule, zone_of
 from simulation.errors import InputError
 from simulation.recordings.names import Names, seconds
 from simulation.recordings.tenants import quota_rows, tree_rows
-from simulation.sites.hosts import Happening
+from simulation.topology.hosts import Happening
 from simulation.traces.native import COLUMNS
 
 _TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from placement.forecast.lifetimes import Lifetimes, Observed
-from registry.operating import Past, PastRequest, PastVm
+from registry.admin import Past, PastRequest, PastVm
 
 #: Nothing ends later than this: further than any simulation goes, and a time that can be written.
 _LONGEST_S: Final = 10 * 365 * 86_400.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from registry.operating import Past, PastTenant
+from registry.admin import Past, PastTenant
 from simulation.recordings.names import Names, seconds
 
 

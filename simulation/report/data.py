@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simulation.studies.compare import variant_of
-from simulation.studies.study import RUNS
+from simulation.experiments.compare import variant_of
+from simulation.experiments.study import RUNS
 
 #: Points that a line has at most: more cannot be seen.
 MOST_POINTS: Final = 400

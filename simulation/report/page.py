@@ -53,7 +53,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     Parameters
     ----------
     document : mapping
-        The summary of the study, as `simulation.studies.study.write_summary` returns it.
+        The summary of the study, as `simulation.experiments.study.write_summary` returns it.
     """
     runs = [run for run in runs_in(folder, document["runs"]) if run.summary["slots"]]
     shown = one_of_each(runs)

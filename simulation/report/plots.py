@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simulation.measuring.summary import completed_parts
+from simulation.metrics.summary import completed_parts
 from simulation.report.data import RunData, reached, thinned
 from simulation.report.style import (
     Palette,

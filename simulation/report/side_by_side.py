@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from simulation.measuring.summary import MEASURES, MEASURES_OF_MOVES
+from simulation.experiments.compare import unchanged
+from simulation.metrics.summary import MEASURES, MEASURES_OF_MOVES
 from simulation.report.style import Palette
-from simulation.studies.compare import unchanged
 
 #: More stand below each other instead: a page is so wide, and paper does not scroll.
 _MOST_COLUMNS: Final = 4

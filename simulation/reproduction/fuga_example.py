@@ -12,7 +12,7 @@ from placement.fuga.game import Game
 from placement.fuga.players import players_of
 from placement.fuga.serving import Serving
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
-from placement.round.vm_kinds import vm_kinds
+from placement.model.vm_kinds import vm_kinds
 from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
 from simulation.reproduction.problems import a_round, placed

@@ -9,11 +9,11 @@ import numpy as np
 
 from placement import FloatArray, IntArray
 from simulation.reproduction.model import Table
-from simulation.sites.hosts import SimHost
-from simulation.slots.book import Book
 from simulation.slots.choice import Choice
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
+from simulation.slots.interning import Book
+from simulation.topology.hosts import SimHost
 from simulation.traces.chunks import Arrivals, Chunk
 from simulation.traces.wishes import Wishes
 

@@ -10,7 +10,7 @@ from placement import Allocation, Policy, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.asked import Moving
+from simulation.slots.moving.options import Moving
 
 _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than any start of a slot
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from placement import BoolArray, IntArray
 from simulation.checkpoint import Kept, array
-from simulation.sites.hosts import Happening, SimHost
-from simulation.sites.inventory import Inventory
+from simulation.topology.hosts import Happening, SimHost
+from simulation.topology.inventory import Inventory
 
 
 class Cluster:

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement import Allocation, FloatArray, IntArray, Snapshot
-from placement.rules.patience import Patience
+from placement.constraints.patience import Patience
 from simulation.checkpoint import Kept, Limits, Sizes, whole
-from simulation.sites.hierarchy import Since
-from simulation.sites.hosts import HostEvent
-from simulation.slots.book import Book
 from simulation.slots.choice import Choice, Decider
 from simulation.slots.cluster import Cluster
 from simulation.slots.idle import LastIdle
+from simulation.slots.interning import Book
 from simulation.slots.moving.fleet import Fleet, fleet_of
 from simulation.slots.moving.movers import Movers, Planned
 from simulation.slots.moving.timetable import Ended
 from simulation.slots.rules import HostRules
 from simulation.slots.running import Running, Vms
 from simulation.slots.waiting import NOBODY, Waiting
+from simulation.topology.hierarchy import Since
+from simulation.topology.hosts import HostEvent
 from simulation.traces.chunks import Chunk
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from placement import Allocation, Allowance, IntArray, Snapshot, TenantTree
-from placement.round.constraints import Constraints
-from placement.rules.patience import waiting_levels
+from placement.constraints.patience import waiting_levels
+from placement.model.constraints import Constraints
 from simulation.checkpoint import Kept, array
 
 #: What of a snapshot decides, beside ages, trees, constraints and allowances.

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement import BoolArray, IntArray
-from placement.round.constraints import Constraints, Group, Spread
-from placement.round.host_classes import HostClasses, eligibility, host_classes, preferences
+from placement.model.constraints import Constraints, Group, Spread
+from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
 from registry.requests import allows, zone_of
 from simulation.checkpoint import Kept, MisfitError, Sizes
-from simulation.sites.hosts import SimHost
 from simulation.slots.cluster import Cluster
 from simulation.slots.running import Vms
 from simulation.slots.waiting import Waiting
+from simulation.topology.hosts import SimHost
 from simulation.traces.wishes import Wishes
 
 #: A group of a tenant's: (tenant, name, whether it keeps apart, whether that is hard).
@@ -45,7 +45,7 @@ class HostRules:
     """Keeps eligibility from slot to slot, and counts VMs of groups and spreads.
 
     Eligibility is worked out anew where hosts changed, or other wishes wait than
-    before: `placement.round.host_classes`, as rounds of the control centre do.
+    before: `placement.model.host_classes`, as rounds of the control centre do.
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from lab.cluster import LabHost
 from lab.errors import LabError
 from registry import Registry, upgrade
 from registry.hosts import HostCredentials
-from registry.work.queues import QUEUE_OF
+from registry.tasks.queues import QUEUE_OF
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
 from tests.kill_nine import kill_everything

@@ -13,8 +13,8 @@ from controller.fork_server.client import ForkServer
 from controller.rounds.policy_process import PolicyProcess
 from hypervisor import HostConnection, SharedHosts
 from lab import cluster, driver_hosts
-from registry.ground.engine import database_at
-from registry.operating import backup
+from registry.admin import backup
+from registry.db.engine import database_at
 from tests.contract.test_hypervisor_faults import children_for
 from tests.contract.test_shared_hosts import processes
 from tests.servers.lab_hosts import start_real

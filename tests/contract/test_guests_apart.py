@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor import DomainSpec, Guard, HostConnection, OperationFailedError
-from hypervisor.xml import cards
+from hypervisor.xml import network_filters
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.servers.lab_hosts import LabCluster
 from tests.servers.running import eventually
@@ -573,7 +573,7 @@ def test_a_domain_from_before_filters_has_its_own_when_it_is_started(site: Site)
     site.host.start_paused(vm_id, guard=of_old)
 
     assert site.ground.find(old).filtered is True
-    assert cards.FIXED.name in site.virsh("dumpxml", vm_id)
+    assert network_filters.FIXED.name in site.virsh("dumpxml", vm_id)
     rules = site.inside("ebtables", "-t", "nat", "-L")
     assert f"--arp-ip-src {VICTIM}" in rules
 
@@ -582,15 +582,15 @@ def test_a_domain_from_before_filters_has_its_own_when_it_is_started(site: Site)
 def test_filters_that_somebody_edited_or_removed_are_made_anew(site: Site, tmp_path: Path) -> None:
     of_one, of_other = guards(filtered=True)
     site.guest(VICTIM_MAC, VICTIM, of_one)
-    open_to_all = re.sub(r"<rule .*</rule>", "", cards.FIXED.xml)
+    open_to_all = re.sub(r"<rule .*</rule>", "", network_filters.FIXED.xml)
     (tmp_path / "edited.xml").write_text(open_to_all)
     site.virsh("nwfilter-define", str(tmp_path / "edited.xml"))
-    assert "arpsrcipaddr" not in site.virsh("nwfilter-dumpxml", cards.FIXED.name)
+    assert "arpsrcipaddr" not in site.virsh("nwfilter-dumpxml", network_filters.FIXED.name)
 
     site.guest(ATTACKER_MAC, ATTACKER, of_other)
 
-    found = ET.fromstring(site.virsh("nwfilter-dumpxml", cards.FIXED.name))
-    assert cards.same_rules(found, ET.fromstring(cards.FIXED.xml))
+    found = ET.fromstring(site.virsh("nwfilter-dumpxml", network_filters.FIXED.name))
+    assert network_filters.same_rules(found, ET.fromstring(network_filters.FIXED.xml))
 
 
 def test_what_libvirt_cannot_filter_is_refused_before_a_guest_is_there(

@@ -46,7 +46,7 @@ def children_for(uri: str) -> set[int]:
                 words = (process / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"hypervisor.child.one" in words and uri.encode() in words:
+            if b"hypervisor.child.single_host_child" in words and uri.encode() in words:
                 found.add(int(process.name))
     return found
 

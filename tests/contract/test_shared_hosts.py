@@ -46,7 +46,7 @@ def processes() -> set[int]:
                 parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
             except OSError:
                 continue
-            if b"hypervisor.child.many" in words and int(parent) == os.getpid():
+            if b"hypervisor.child.multi_host_child" in words and int(parent) == os.getpid():
                 found.add(int(process.name))
     return found
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from controller.host_names import HostNames, Reader
+from controller.host_aliases import HostNames, Reader
 from hypervisor import HostConnection, HypervisorError
 from registry.hosts import HostIdentity
 from tests.contract.conftest import Ground

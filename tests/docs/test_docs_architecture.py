@@ -21,13 +21,13 @@ import pytest
 
 from controller.cli.commands import PLACES
 from controller.rest.app import create_app
-from controller.rest.callers.auth import PROTECTED_PREFIX
-from controller.rounds.contract import PolicyChoice
+from controller.rest.middleware.auth import PROTECTED_PREFIX
+from controller.rounds.interfaces import PolicyChoice
 from controller.rounds.policy_process import PolicyProcess
 from placement.catalog.plugins import POLICY_GROUP
 from placement.catalog.policies import POLICIES
 from registry import Registry, lifecycle
-from registry.ground.schema import metadata
+from registry.db.schema import metadata
 from scripts.house import IMAGES, PICTURES, Plan, packages, picture_of, plans
 from scripts.walk import walks
 from tests.docs.markdown import ROOT, mentioned

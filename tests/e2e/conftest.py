@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI
 
 from controller.cli.main import main
-from controller.host_names import HostNames
+from controller.host_aliases import HostNames
 from controller.rest import create_app
 from registry import Registry
 from tests.register import add_tenant, add_vm_type

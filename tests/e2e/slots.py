@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import run_round
 from registry import Registry

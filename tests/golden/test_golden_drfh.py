@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement import Budget, check_allocation, policy_by_name, shares_after
-from placement.filling.buckets import mismatch
+from placement.packing.buckets import mismatch
 from tests.builders import a_snapshot
 
 

@@ -13,7 +13,7 @@ from placement.fuga.game import Game
 from placement.fuga.players import players_of
 from placement.fuga.serving import Serving, fairness_of
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
-from placement.round.vm_kinds import vm_kinds
+from placement.model.vm_kinds import vm_kinds
 from tests.builders import a_snapshot
 
 D, E, F = (2, 0, 0), (1, 2, 0), (1, 0, 1)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from placement import Allocation, Budget, Reason, Snapshot, check_allocation, policy_by_name
-from placement.round.constraints import Constraints, Group
+from placement.model.constraints import Constraints, Group
 from tests.builders import a_snapshot
 
 SEEDS = range(12)

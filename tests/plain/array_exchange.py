@@ -9,12 +9,12 @@ import numpy as np
 
 from placement.fairness.levels import all_in_steps, is_poorer, levels_of, relative_weights
 from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
-from placement.filling.draft import Draft
 from placement.fuga.exchange import Exchange
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
 
 #: VMs needed where no number of them makes room.
 NEVER: Final = 2**62

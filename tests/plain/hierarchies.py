@@ -6,7 +6,7 @@ import numpy as np
 
 from placement.fairness.levels import in_steps
 from placement.mechanisms import DivisibleProblem, TenantTree
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 
 def tree_of(problem: DivisibleProblem) -> TenantTree:

@@ -6,12 +6,12 @@ import numpy as np
 
 from placement.fairness.levels import all_in_steps, in_steps, is_poorer, levels_of, relative_weights
 from placement.fairness.shares import dominant_shares
-from placement.filling.draft import Draft
 from placement.fuga.exchange import Exchange
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
-from placement.round.reasons import hosts_open_to
-from placement.round.vm_kinds import VmKinds
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.reasons import hosts_open_to
+from placement.model.vm_kinds import VmKinds
+from placement.packing.draft import Draft
 
 
 def plain_exchange(

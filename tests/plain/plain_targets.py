@@ -9,7 +9,7 @@ import numpy as np
 from placement import Snapshot
 from placement.fairness.shares import SHARE_TOLERANCE, fractions_of_pool
 from placement.fairness.targets import most_that_fit
-from placement.round.reasons import hosts_open_to
+from placement.model.reasons import hosts_open_to
 
 _NOTHING = 1e-13
 _WHOLE = 1e-9

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from placement import Snapshot
-from placement.filling.buckets import mismatch
+from placement.packing.buckets import mismatch
 from tests.plain.whole_vms import Cluster, Rows
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from placement import Snapshot
 from placement.fairness.levels import in_steps
 from placement.fairness.targets import fair_targets, quotas
-from placement.filling.buckets import mismatch
+from placement.packing.buckets import mismatch
 
 Rows = list[list[int]]
 

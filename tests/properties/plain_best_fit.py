@@ -21,7 +21,7 @@ def plain_best_fit(snapshot: Snapshot) -> list[list[int]]:
     ------
     TiedShapesError
         If hosts whose free vectors are no multiples of each other tie. The fast form promises
-        the lowest index among hosts of one shape alone (`placement.filling.buckets.mismatch`).
+        the lowest index among hosts of one shape alone (`placement.packing.buckets.mismatch`).
     """
     free = snapshot.free.tolist()
     held = snapshot.held.tolist()

@@ -19,7 +19,7 @@ from placement import (
     Snapshot,
     policy_by_name,
 )
-from placement.round.constraints import Constraints, Group, Spread
+from placement.model.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
 #: Amounts of a tidy cluster, and of one counted in bytes.

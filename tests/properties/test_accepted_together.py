@@ -17,7 +17,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from registry import AnsweredBeforeError, QuotaExceededError, QuotaExcess, Registry, RegistryError
-from registry.journal import AuditedCall, IdempotencyKey, kept_record
+from registry.audit import AuditedCall, IdempotencyKey, kept_record
 from registry.requests import Asking, MembershipRule, Request, Rules, check_asked
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, add_group, add_tenant, add_vm_type

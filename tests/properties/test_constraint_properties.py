@@ -8,7 +8,7 @@ import json
 from hypothesis import given, settings
 
 from placement import Reason, check_allocation, set_aside
-from placement.round.constraints import Constraints
+from placement.model.constraints import Constraints
 from tests.properties.strategies import (
     SEEDS,
     constrained_snapshots,

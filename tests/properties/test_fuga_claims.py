@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.centre.policy_child import answer, decide
+from controller.control_center.policy_child import answer, decide
 from controller.rounds.inputs import RoundInputs
 from controller.rounds.policy_process import Decision
 from controller.rounds.snapshots import Names

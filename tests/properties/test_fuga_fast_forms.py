@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from benchmarks.placement.clusters import half_filled_round
 from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets
-from placement.filling.draft import Draft
 from placement.fuga.combinations.reading import Reader
 from placement.fuga.combinations.tables import Tables
 from placement.fuga.combinations.top import top_combinations
 from placement.fuga.exchange import exchange_unfair
-from placement.round.vm_kinds import hosts_for, vm_kinds, vms_that_fit
+from placement.model.vm_kinds import hosts_for, vm_kinds, vms_that_fit
+from placement.packing.draft import Draft
 from tests.plain.array_exchange import array_exchange
 from tests.plain.plain_exchange import plain_exchange
 from tests.plain.plain_targets import plain_targets

@@ -22,7 +22,7 @@ from placement.fuga.parameters import LARGEST_GAME, FugaParameters
 from placement.fuga.players import players_of
 from placement.fuga.serving import Serving, fairness_of
 from placement.fuga.strategies import TopCombinations
-from placement.round.vm_kinds import vm_kinds
+from placement.model.vm_kinds import vm_kinds
 from tests.properties.strategies import contended_snapshots, snapshots
 from tests.properties.subjects import about, contains
 

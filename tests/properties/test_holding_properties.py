@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, Reason, check_allocation
+from placement.constraints.patience import PATIENCE, Patience, fair_shares
+from placement.constraints.starvation import closed_to_others, hold_back
 from placement.fairness.shares import dominant_shares
-from placement.rules.holding import closed_to_others, hold_back
-from placement.rules.patience import PATIENCE, Patience, fair_shares
-from tests.plain.holding import plain_holding
+from tests.plain.starvation import plain_holding
 from tests.properties.strategies import policies, snapshots
 
 PARTS = st.sampled_from([0.1, 0.25, 0.5, 1.0])

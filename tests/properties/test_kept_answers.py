@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
 from placement.fuga.combinations.answers import KEPT, Answers, Questions
-from placement.round.vm_kinds import vms_that_fit
+from placement.model.vm_kinds import vms_that_fit
 from tests.properties.strategies import snapshots
 
 

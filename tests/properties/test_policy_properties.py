@@ -20,13 +20,13 @@ from placement import (
     shares_after,
     shortages,
 )
-from placement.filling.draft import Draft
-from placement.round.reasons import (
+from placement.model.reasons import (
     how_many_fit,
     how_many_fit_of_each,
     still_needed,
     still_needed_of_each,
 )
+from placement.packing.draft import Draft
 from tests.builders import a_snapshot
 from tests.properties.plain_best_fit import TiedShapesError, plain_best_fit
 from tests.properties.strategies import (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Allowance, Reason, check_allocation, decide, policy_by_name
-from placement.round.arrays import IntArray
-from placement.round.model import Allocation, Snapshot
-from placement.round.reasons import hosts_open_to, still_needed
+from placement.model.arrays import IntArray
+from placement.model.reasons import hosts_open_to, still_needed
+from placement.model.snapshot import Allocation, Snapshot
 from tests.builders import a_snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
 from tests.properties.subjects import about, contains

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from controller.identities import OidcRule
+from controller.oidc_mapping import OidcRule
 from controller.rest.login.provider import Provider, ProviderSettings
 from tests.servers import provider_app
 from tests.servers.provider_app import PASSWORD

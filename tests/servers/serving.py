@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI
 
-from controller.rest.callers.connections import UNBOUNDED, Bounds
-from controller.rest.callers.protocol import Deadlines
+from controller.rest.middleware.connections import UNBOUNDED, Bounds
+from controller.rest.middleware.protocol import Deadlines
 from controller.rest.server import DEADLINES, bounded_server, listen_on
 
 

@@ -64,7 +64,7 @@ class CommandsOnHosts:
 
     def begin(self, host: str) -> None:
         """Run the command for a host."""
-        from registry.ground.child_environ import child_environ  # noqa: PLC0415 - slow to import
+        from registry.db.child_environ import child_environ  # noqa: PLC0415 - slow to import
 
         try:
             process = subprocess.Popen(

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from controller.calling.waiting_for_plans import going_on
 from controller.cli.moving.commands_on_hosts import CommandsOnHosts
 from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.session.waiting_for_plans import going_on
 from controller.terminal.bars import a_bar
 from controller.terminal.output import echo, text
 from plain_text import plain

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_host, complete_vm
-from controller.calling.implied import ImpliedCommand
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import find_target, is_part_of_id
-from controller.calling.waiting_for_moves import how_far, part_done, wait_for_move, way
 from controller.client.errors import ProblemError
+from controller.session.completion import complete_host, complete_vm
+from controller.session.default_command import ImpliedCommand
+from controller.session.name_lookup import find_target, is_part_of_id
+from controller.session.session import Session, listing, with_session
+from controller.session.waiting_for_moves import how_far, part_done, wait_for_move, way
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, short_id
 from controller.terminal.times import age, clock

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_host
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import find_request, is_part_of_id
-from controller.calling.waiting_for_plans import wait_for_plan, wait_until_decided
 from controller.client.errors import ProblemError
+from controller.session.completion import complete_host
+from controller.session.name_lookup import find_request, is_part_of_id
+from controller.session.session import Session, listing, with_session
+from controller.session.waiting_for_plans import wait_for_plan, wait_until_decided
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
     Column,

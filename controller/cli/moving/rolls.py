@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_host
-from controller.calling.implied import ImpliedCommand
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import is_part_of_id
 from controller.cli.moving.driving import drive
+from controller.session.completion import complete_host
+from controller.session.default_command import ImpliedCommand
+from controller.session.name_lookup import is_part_of_id
+from controller.session.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table, short_id
 from controller.terminal.times import age, clock

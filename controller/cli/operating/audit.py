@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.session import Session, listing
 from controller.cli.operating.events import NoSubjectError, id_of_subject
+from controller.session.session import Session, listing
 from controller.terminal.output import Column, field, table_width
 from controller.terminal.times import clock, parse_moment
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from controller.calling.session import Session
 from controller.client.errors import ProblemError
+from controller.session.session import Session
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo, field, print_json, print_table
 from plain_text import plain

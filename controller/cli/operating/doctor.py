@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from controller.calling.config import ConfigOption
-from controller.calling.credentials import FILE_NAME
-from controller.calling.session import Session, with_session
-from controller.calling.settings import load_as, load_settings
 from controller.cli.extras import MissingExtraError, need_hosts
 from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_certificates import (
@@ -38,6 +34,10 @@ from controller.cli.operating.status import (
     well_sentence,
 )
 from controller.client.errors import ApiError
+from controller.session.config import ConfigOption
+from controller.session.credentials import FILE_NAME
+from controller.session.session import Session, with_session
+from controller.session.settings import load_as, load_settings
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, field, print_json, print_table
 

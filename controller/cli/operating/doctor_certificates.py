@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from controller.calling.session import Session
 from controller.cli.operating.doctor_register import Finding
 from controller.client.errors import ApiError
+from controller.session.session import Session
 from controller.terminal.errors import CliError
 from controller.terminal.times import clock
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from controller.cli.operating.doctor_register import Finding
 
 if TYPE_CHECKING:
-    from controller.identities import OidcRule
+    from controller.oidc_mapping import OidcRule
 
 #: Whoever may change these at the provider becomes anybody (OpenID Connect Core 1.0, section 5.7).
 _CHANGEABLE: Final = frozenset({"preferred_username", "nickname", "name"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from controller.calling.credentials import OF_FUGA_UP
+from controller.session.credentials import OF_FUGA_UP
 
 if TYPE_CHECKING:
     from controller.settings import ControllerSettings

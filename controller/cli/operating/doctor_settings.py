@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controller.calling.session import Session
 from controller.cli.operating.doctor_register import Finding
 from controller.client.errors import ApiError
+from controller.session.session import Session
 from controller.terminal.errors import CliError
 
 #: Of one process by their nature: addresses, folders, what a worker is for.

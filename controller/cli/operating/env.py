@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from controller.calling.session import Session, with_session
+from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.session import Session, with_session
+from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json, short_id
 from controller.terminal.times import clock, parse_moment
@@ -149,8 +149,8 @@ def _tell(event: Mapping[str, Any]) -> None:
 
 def id_of_subject(session: Session, typed: str) -> str:
     """Return the id of the request, VM (also one that is gone) or host of this name."""
-    from controller.calling.targets import NothingCalledSoError, find_past_target  # noqa: PLC0415
     from controller.client.errors import ProblemError  # noqa: PLC0415
+    from controller.session.name_lookup import NothingCalledSoError, find_past_target  # noqa: PLC0415
 
     if _is_uuid(typed) or typed.isdigit():
         return typed

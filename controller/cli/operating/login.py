@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.calling.links import LINKS, link_of
-from controller.calling.logins import Logins, change_logins, logins_file
-from controller.calling.session import Session, with_session
 from controller.client.connection import Connection
+from controller.session.links import LINKS, link_of
+from controller.session.logins import Logins, change_logins, logins_file
+from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo_lines
 from controller.terminal.times import until
@@ -118,7 +118,7 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
     # Slow to import, and `--link` needs none of it.
     import webbrowser  # noqa: PLC0415
 
-    from controller.calling.provider_login import (  # noqa: PLC0415
+    from controller.session.provider_login import (  # noqa: PLC0415
         Attempt,
         Listener,
         unheard_redirect_uri,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Session, with_session
 from controller.client.errors import ApiError
+from controller.session.session import Session, with_session
 from controller.terminal.times import clock
 
 

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
-from controller.calling.config import ConfigOption
-from controller.calling.settings import load_settings
 from controller.cli.extras import need_hosts, need_simulation
+from controller.session.config import ConfigOption
+from controller.session.settings import load_settings
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo
 
@@ -32,7 +32,7 @@ def api(config: ConfigOption = None) -> None:
 
 def control(config: ConfigOption = None) -> None:
     """Run the control centre, which decides every slot (one process)."""
-    from controller.centre import slot_loop  # noqa: PLC0415
+    from controller.control_center import slot_loop  # noqa: PLC0415
 
     load_settings()
     slot_loop.main()
@@ -122,7 +122,7 @@ def backup(
 ) -> None:
     """Back up the whole database into a file while fuga runs."""
     from registry import Registry, RegistryError  # noqa: PLC0415
-    from registry.operating import backup as backups  # noqa: PLC0415
+    from registry.admin import backup as backups  # noqa: PLC0415
 
     url = load_settings().resolved_database_url()
     try:
@@ -150,8 +150,8 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file of `fuga db backup`")],
 ) -> None:
     """Restore a backup into an empty database. Stop all fuga processes first."""
-    from registry.operating.backup import BackupError  # noqa: PLC0415
-    from registry.operating.backup import restore as put_back  # noqa: PLC0415
+    from registry.admin.backup import BackupError  # noqa: PLC0415
+    from registry.admin.backup import restore as put_back  # noqa: PLC0415
 
     try:
         with _ended_in_order():
@@ -198,7 +198,7 @@ def purge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted")] = False,
 ) -> None:
     """Delete expired history now. The control centre does so regularly."""
-    from controller.centre.purge import purge_all  # noqa: PLC0415
+    from controller.control_center.purge import purge_all  # noqa: PLC0415
     from registry import Registry  # noqa: PLC0415
 
     settings = load_settings()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from controller.calling.settings import load_as, load_settings
+from controller.session.settings import load_as, load_settings
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 
 _PATH: Final = "/readyz"
@@ -25,7 +25,7 @@ _EVERY_S: Final = 1.0
 _ANSWER_S: Final = 5.0
 #: What processes import before they listen.
 _MODULES: Final = (
-    "controller.rest.server, controller.centre.slot_loop, monitor.service, workers.tasks"
+    "controller.rest.server, controller.control_center.slot_loop, monitor.service, workers.tasks"
 )
 _IMPORT_S: Final = 120.0
 #: Ends of one unit after which systemd's next start will not differ.

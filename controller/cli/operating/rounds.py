@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.round_words import decided_by, duration_s, shares
-from controller.calling.session import Session, listing, with_session
 from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import tell
+from controller.session.round_words import decided_by, duration_s, shares
+from controller.session.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import Column, echo, field, percent, print_json, print_table
 from controller.terminal.pairs import parameters_of
@@ -171,8 +171,8 @@ def game(
     Hosts in the order in which they play, how many combinations each weighed and which it
     took, with v(A), skewness and the distance from fair shares after each step.
     """
-    from controller.calling.waiting import progress  # noqa: PLC0415
     from controller.cli.operating.games import tell_game  # noqa: PLC0415
+    from controller.session.waiting import progress  # noqa: PLC0415
 
     with progress(quiet=session.json) as show_line:
         show_line(f"computing round {number} again")
@@ -243,7 +243,7 @@ def replay(
 
     With --policy, show beside it what another policy would have decided.
     """
-    from controller.calling.waiting import progress  # noqa: PLC0415
+    from controller.session.waiting import progress  # noqa: PLC0415
 
     if policy is not None:
         _second(session, number, policy, parameter or ())
@@ -267,8 +267,8 @@ def replay(
 
 
 def _second(session: Session, number: int, policy: str, parameters: Sequence[str]) -> None:
-    from controller.calling.waiting import progress  # noqa: PLC0415
     from controller.cli.operating.games import tell_second  # noqa: PLC0415
+    from controller.session.waiting import progress  # noqa: PLC0415
 
     body = {"policy": policy, "parameters": parameters_of("--parameter", parameters)}
     with progress(quiet=session.json) as show_line:

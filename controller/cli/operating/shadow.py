@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.session import Session, listing
+from controller.session.session import Session, listing
 from controller.terminal.output import Column, echo, field, number, percent, print_table
 from controller.terminal.times import clock, parse_moment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from controller.calling.session import Session, with_session
+from controller.session.session import Session, with_session
 from controller.terminal.errors import CliError
 from controller.terminal.output import Column, echo, field, print_json, print_table
 from controller.terminal.times import age, clock, span

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.proofs import BEGINNING, Checked, ProofError, checked, document_of, parsed
-from controller.calling.session import Session, with_session
+from controller.session.proofs import BEGINNING, Checked, ProofError, checked, document_of, parsed
+from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError, CliError
 from plain_text import plain
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from controller.calling.config import ConfigOption
-from controller.calling.session import Session, with_session
+from controller.session.config import ConfigOption
+from controller.session.session import Session, with_session
 
 
 @with_session

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Common, OutputOption
 from controller.cli.problems import table as solve_table
+from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import OutputFormat, echo_lines
 from controller.terminal.pairs import parameters_of

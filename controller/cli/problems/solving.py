@@ -30,7 +30,7 @@ from placement.errors import (
 from placement.mechanisms import MechanismEntry
 from placement.mechanisms.check import check_division
 from placement.mechanisms.errors import UnsupportedProblemError
-from placement.round.decision import decide
+from placement.model.decision import decide
 from placement.solve.answer import whole_vm_answer
 from placement.solve.division_answer import division_answer
 from placement.solve.measures import measures

@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from controller.calling.settings import load_settings
 from controller.cli.simulations.simulating import Asked
+from controller.session.settings import load_settings
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, echo_lines
 from controller.terminal.times import clock, parse_moment
 from controller.what_ifs.decided import decided_by_settings, decided_lately
 from registry import Registry
-from registry.operating import PastDecision
+from registry.admin import PastDecision
 from simulation import Decided, InputError, Recording, read_recording, record
 
 _FOLDER: Final = "registry"

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from controller.calling.config import ConfigOption
-from controller.calling.session import Common, OutputOption
 from controller.cli.extras import need_simulation
+from controller.session.config import ConfigOption
+from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat
 

@@ -30,9 +30,9 @@ from simulation import (
     write_summary,
     zone_policies,
 )
+from simulation.experiments.jobs import FLEET
+from simulation.experiments.specs import open_inputs
 from simulation.report import write_report
-from simulation.studies.jobs import FLEET
-from simulation.studies.specs import open_inputs
 
 if TYPE_CHECKING:
     from controller.simulations.queue import SimulationQueue
@@ -202,7 +202,7 @@ def run_study(
 
 def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
     """Return the queue of the fleet, once its broker has answered."""
-    from controller.calling.settings import load_settings  # noqa: PLC0415 - slow, and seldom needed
+    from controller.session.settings import load_settings  # noqa: PLC0415 - slow, and seldom needed
     from controller.simulations.queue import NoFleetError, SimulationQueue  # noqa: PLC0415
 
     try:

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_host
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import is_part_of_id
-from controller.calling.waiting_for_plans import bar
 from controller.client.errors import ApiUnreachableError
+from controller.session.completion import complete_host
+from controller.session.name_lookup import is_part_of_id
+from controller.session.session import Session, listing, with_session
+from controller.session.waiting_for_plans import bar
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import (
     Column,

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.session import Session, listing, with_session
 from controller.cli.site.hosts import parse_amounts
+from controller.session.session import Session, listing, with_session
 from controller.terminal.output import Column, field
 
 #: Not resources: what a VM may take of its host at most.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from controller.calling.session import Session
+from controller.session.session import Session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.output import field as column

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_host
-from controller.calling.config import ConfigOption
-from controller.calling.session import Session, with_session
-from controller.calling.settings import load_settings
 from controller.cli.extras import need_hosts
 from controller.cli.operating.doctor_register import Finding
 from controller.cli.site.host_judgement import judged
 from controller.client.errors import ApiError, ProblemError
+from controller.session.completion import complete_host
+from controller.session.config import ConfigOption
+from controller.session.session import Session, with_session
+from controller.session.settings import load_settings
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, field, print_json, print_table
 

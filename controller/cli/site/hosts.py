@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_host
-from controller.calling.session import SearchOption, Session, listing, with_session
 from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
 from controller.cli.site.host_check import check
 from controller.client.errors import ProblemError
+from controller.session.completion import complete_host
+from controller.session.session import SearchOption, Session, listing, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json, print_table
 from controller.terminal.pairs import once
@@ -205,7 +205,7 @@ def add(
         },
     )
     if wait:
-        from controller.calling.waiting import wait_for_host  # noqa: PLC0415
+        from controller.session.waiting import wait_for_host  # noqa: PLC0415
 
         made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
     session.answer(made, f"host {name} is {made['health']}")
@@ -497,8 +497,8 @@ def _take_out(
     if not move:
         _set_admin(session, name, admin, message)
         return
-    from controller.calling.waiting_for_plans import wait_until_empty  # noqa: PLC0415
     from controller.cli.moving.plans import TIMEOUT_S, propose  # noqa: PLC0415
+    from controller.session.waiting_for_plans import wait_until_empty  # noqa: PLC0415
 
     session.api.hosts.change(name, {"admin": admin})
     session.say(f"host {name} {message}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.session import Session, listing, with_session
+from controller.session.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError, CliError, ProblemError, WaitExpiredError
 from controller.terminal.output import Column, echo, field, print_json, print_table
 from controller.terminal.times import age
@@ -208,7 +208,7 @@ def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
 
 def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float) -> None:
     """Show the progress of download and check until the image is ready."""
-    from controller.calling.waiting import progress  # noqa: PLC0415
+    from controller.session.waiting import progress  # noqa: PLC0415
 
     deadline = time.monotonic() + timeout_s
     seen = made

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Session, listing, with_session
+from controller.session.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, print_json
 from controller.terminal.pairs import once

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from controller.calling.session import Session, with_session
+from controller.session.session import Session, with_session
 from controller.terminal.output import field
 
 app = typer.Typer(

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.completion import complete_tenant
-from controller.calling.session import Session, listing, with_session
+from controller.session.completion import complete_tenant
+from controller.session.session import Session, listing, with_session
 from controller.terminal.output import Column, echo, field, percent, print_json, print_table
 
 app = typer.Typer(

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.credentials import FILE_NAME, Credentials, state_dir
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import is_part_of_id
+from controller.session.credentials import FILE_NAME, Credentials, state_dir
+from controller.session.name_lookup import is_part_of_id
+from controller.session.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, field, short_id
 from controller.terminal.times import age, parse_end, until

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Session, with_session
-from controller.calling.targets import find_request, find_target
+from controller.session.name_lookup import find_request, find_target
+from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.pairs import once
 from controller.terminal.times import clock, parse_ttl

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Session, with_session
-from controller.calling.targets import find_target
+from controller.session.name_lookup import find_target
+from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, echo_lines, print_json
 

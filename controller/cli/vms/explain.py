@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.completion import complete_target
-from controller.calling.session import Session, with_session
 from controller.cli.vms.requests import image_wait, seen_as
+from controller.session.completion import complete_target
+from controller.session.session import Session, with_session
 from controller.terminal.output import Column, echo, field, print_json, print_table
 from controller.terminal.times import clock
 
@@ -27,7 +27,7 @@ def explain(
     ],
 ) -> None:
     """Explain why VMs run where they run, or why they wait."""
-    from controller.calling.targets import find_past_target  # noqa: PLC0415
+    from controller.session.name_lookup import find_past_target  # noqa: PLC0415
 
     found = find_past_target(session.api, target, session.remark)
     explanation = session.api.get(f"{found.path}/explanation")

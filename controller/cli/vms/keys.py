@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import is_part_of_id
+from controller.session.name_lookup import is_part_of_id
+from controller.session.session import Session, listing, with_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, echo, field, short_id
 from controller.terminal.times import age

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Session, with_session
-from controller.calling.targets import find_target
-from controller.calling.waiting import wait_until_switched
+from controller.session.name_lookup import find_target
+from controller.session.session import Session, with_session
+from controller.session.waiting import wait_until_switched
 from controller.terminal.output import print_json
 
 TargetsArgument = Annotated[

@@ -10,22 +10,22 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import (
+from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
+from controller.cli.vms.keys import read_public_keys, read_user_data
+from controller.session.completion import (
     complete_host,
     complete_request,
     complete_target,
     complete_vm_type,
 )
-from controller.calling.session import SearchOption, Session, listing, with_session
-from controller.calling.targets import (
+from controller.session.name_lookup import (
     LIVE_REQUEST,
     find_request,
     find_reservation,
     find_target,
 )
-from controller.calling.waiting import power_of, wait_until_gone, wait_until_running
-from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
-from controller.cli.vms.keys import read_public_keys, read_user_data
+from controller.session.session import SearchOption, Session, listing, with_session
+from controller.session.waiting import power_of, wait_until_gone, wait_until_running
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import Column, field, print_json, short_id
 from controller.terminal.times import age, clock, parse_moment, until

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.calling.completion import complete_vm_type
-from controller.calling.session import Session, listing, with_session
-from controller.calling.targets import find_reservation
-from controller.calling.waiting import progress
 from controller.cli.operating.pause import halted
+from controller.session.completion import complete_vm_type
+from controller.session.name_lookup import find_reservation
+from controller.session.session import Session, listing, with_session
+from controller.session.waiting import progress
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import Column, field, short_id
 from controller.terminal.times import clock, parse_start, parse_ttl

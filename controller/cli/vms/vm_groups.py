@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.calling.session import Session, listing
+from controller.session.session import Session, listing
 from controller.terminal.output import Column, field
 
 

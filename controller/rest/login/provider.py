@@ -22,7 +22,7 @@ from urllib.parse import quote
 import httpx
 import structlog
 
-from controller.identities import OidcRule, admission_of, is_loopback, is_safe
+from controller.oidc_mapping import OidcRule, admission_of, is_loopback, is_safe
 from controller.rest.login.id_tokens import UnknownKeyError, claims_of, nonce_of
 from controller.rest.problems.errors import LoginRefusedError, OverloadedError, ProviderError
 from registry.tenancy import Admission

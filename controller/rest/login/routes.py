@@ -11,14 +11,14 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenServices
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.problems.errors import LoginRefusedError, ProviderError
 from controller.rest.schemas.tenants import TokenCreated
 from controller.rest.schemas.values import Input, Name
-from controller.rest.writes.idempotency import GivenCreation
 from registry import InvalidError, NotFoundError, Registry
 from registry.tenancy import LINK_TTL_S, SaltedLink
 

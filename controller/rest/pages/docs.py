@@ -12,7 +12,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
-from controller.rest.pages.made_once import Page
+from controller.rest.pages.static_pages import Page
 
 DOCS_PATH: Final = "/docs"
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
+from controller.rest.idempotency.versions import UPDATES, versioned_at
 from controller.rest.problems.documents import MEDIA_TYPE
 from controller.rest.schemas.operating import ProblemDocument
-from controller.rest.writes.versions import UPDATES, versioned_at
 from service.version import engine_version
 
 SCHEMA_REF: Final = "#/components/schemas/"

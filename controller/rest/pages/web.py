@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import RedirectResponse, Response
 
-from controller.rest.pages.made_once import Page
+from controller.rest.pages.static_pages import Page
 
 WEB_PATH: Final = "/web/"
 BUILT: Final = Path(__file__).with_name("web_files")

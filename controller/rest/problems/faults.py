@@ -11,11 +11,11 @@ from typing import Any, Final
 from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
-from controller.places import WHOLE, pointer_of, said_pointer
-from controller.rest.callers.auth import PROTECTED_PREFIX, is_of_api
+from controller.json_pointers import WHOLE, pointer_of, said_pointer
+from controller.rest.middleware.auth import PROTECTED_PREFIX, is_of_api
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
-from controller.rest.problems.wanted import Operation, Wanted
+from controller.rest.problems.expected import Operation, Wanted
 from plain_text import advice, listed
 from registry import (
     ImageUrlRefusedError,

@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from controller.host_names import HostNames, Reader
-from controller.rest.callers.auth import Caller
+from controller.host_aliases import HostNames, Reader
+from controller.rest.middleware.auth import Caller
 from registry import Registry, RegistryError
 
 #: Names of one kind that are looked through; a page, as any caller may have it.

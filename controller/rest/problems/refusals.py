@@ -19,10 +19,10 @@ from typing import Final
 import structlog
 from starlette.concurrency import run_in_threadpool
 
-from controller.rest.callers.limits import network_of
 from controller.rest.metrics import METHODS, NO_ROUTE
+from controller.rest.middleware.limits import network_of
 from registry import Registry
-from registry.journal import AuditedCall
+from registry.audit import AuditedCall
 
 PERIOD_S: Final = 60.0
 #: Callers without a token that have rows of their own in a period; the rest share one.

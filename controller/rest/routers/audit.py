@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.operating import AuditQuery
 from controller.rest.schemas.values import PageOf
-from registry.ground import Page
-from registry.journal import AuditEntry
+from registry.audit import AuditEntry
+from registry.db import Page
 
 router = APIRouter(
     prefix="/audit",

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.questions.capacity import Capacity, capacity_in_steps, capacity_left
-from controller.questions.in_turn import Asked, capacity_in_turn
-from controller.questions.surviving import NICENESS, Survival, survival_aside
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.queries.capacity import Capacity, capacity_in_steps, capacity_left
+from controller.queries.capacity_after_queue import Asked, capacity_in_turn
+from controller.queries.failure_survival import NICENESS, Survival, survival_aside
 from controller.rest.dependencies import GivenReader, GivenServices
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.requests import CapacityQuery, SurvivalQuery
 from controller.rounds.policy_process import PolicyProcess

@@ -13,12 +13,14 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.errors import ConsoleUnreadError
-from controller.host_names import Reader
-from controller.questions.consoles import next_output, read_console
-from controller.rest.callers.auth import AnyCaller, Caller, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.host_aliases import Reader
+from controller.queries.consoles import next_output, read_console
 from controller.rest.dependencies import GivenReader, GivenServices, Services
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Caller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_session
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas.consoles import (
     ConsoleQuery,
@@ -29,8 +31,6 @@ from controller.rest.schemas.consoles import (
     ConsoleTyped,
 )
 from controller.rest.schemas.values import MAX_BIGINT
-from controller.rest.telling import told_session
-from controller.rest.writes.idempotency import GivenCreation
 from registry import ConflictError, InvalidError, Registry
 from registry.consoles import ConsoleSession
 from registry.requests import Vm

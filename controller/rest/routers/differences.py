@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.hosts import RepairInput
 from controller.rest.schemas.values import Name, PageOf
-from registry.ground import Page
+from registry.db import Page
 from registry.hosts import HostDifference
 
 router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute)

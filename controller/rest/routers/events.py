@@ -7,15 +7,15 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Security
 from starlette.concurrency import run_in_threadpool
 
-from controller.rest.callers.auth import AnyCaller, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
+from controller.rest.middleware.auth import AnyCaller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_event
 from controller.rest.schemas.operating import EventsPage, EventsQuery, EventStreamQuery
 from controller.rest.schemas.values import MAX_BIGINT
 from controller.rest.streams import EventStream
 from controller.rest.streams.feed import Wanted
-from controller.rest.telling import told_event
 
 router = APIRouter(
     prefix="/events",

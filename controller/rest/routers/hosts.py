@@ -10,16 +10,16 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.idempotency.versions import GivenShown
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.hosts import FenceInput, HostChange, HostInput, HostsQuery
 from controller.rest.schemas.values import Name, PageOf
-from controller.rest.writes.idempotency import GivenCreation
-from controller.rest.writes.versions import GivenShown
 from registry import HostAdminEvent
-from registry.ground import Page
+from registry.db import Page
 from registry.hosts import Host, HostReport, NewHost
 
 router = APIRouter(

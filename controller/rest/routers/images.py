@@ -13,17 +13,17 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.problems.errors import MalformedBodyError, UnsupportedMediaTypeError
+from controller.rest.redaction import told_image, told_page
 from controller.rest.schemas.offers import ImageCopies, ImageInput, ImagesQuery, ImageUpload
 from controller.rest.schemas.values import ImageReference, PageOf
-from controller.rest.telling import told_image, told_page
-from controller.rest.writes.idempotency import GivenCreation
 from registry import Registry
-from registry.ground import Page, uuid7
+from registry.db import Page, uuid7
 from registry.images import Image, Incoming, NewImage, Stored, check_image_url
 
 router = APIRouter(

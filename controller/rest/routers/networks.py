@@ -8,10 +8,13 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.idempotency.versions import GivenShown
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_network, told_page
 from controller.rest.schemas.offers import (
     NetworkChange,
     NetworkInput,
@@ -19,11 +22,8 @@ from controller.rest.schemas.offers import (
     SubnetInput,
 )
 from controller.rest.schemas.values import Name, PageOf, PageQuery
-from controller.rest.telling import told_network, told_page
-from controller.rest.writes.idempotency import GivenCreation
-from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, Registry, UnknownNameError
-from registry.ground import Page
+from registry.db import Page
 from registry.networks import Network, NetworkSource, Offers, Subnet
 
 router = APIRouter(

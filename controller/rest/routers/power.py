@@ -10,16 +10,16 @@ from fastapi import APIRouter, Body, Depends, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.host_names import Reader
-from controller.rest.callers.auth import AnyCaller, Caller, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.host_aliases import Reader
 from controller.rest.dependencies import GivenReader, GivenServices, Services
+from controller.rest.idempotency.keys import Creation, GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Caller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_request, told_vm
 from controller.rest.routers.requests import own_request
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas.requests import ShutdownInput, StartInput
-from controller.rest.telling import told_request, told_vm
-from controller.rest.writes.idempotency import Creation, GivenCreation
 from registry import InvalidError, VmDesiredEvent
 from registry.requests import Request, Vm
 

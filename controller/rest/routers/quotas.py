@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency.versions import GivenShown
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import QuotaChange
 from controller.rest.schemas.values import Name
-from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError
 from registry.tenancy import Quota
 

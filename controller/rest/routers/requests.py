@@ -15,11 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.host_names import Reader
-from controller.questions.explanations import RequestExplanation
-from controller.questions.why_waiting import explain_request
-from controller.rest.callers.auth import AnyCaller, Caller, bearer, caller_of
-from controller.rest.callers.bodies import BoundedRoute
+from controller.host_aliases import Reader
+from controller.queries.explanations import RequestExplanation
+from controller.queries.why_waiting import explain_request
 from controller.rest.dependencies import (
     GivenReader,
     GivenRegistry,
@@ -27,16 +25,18 @@ from controller.rest.dependencies import (
     reader_of,
     services_of,
 )
+from controller.rest.idempotency.batching import Gathering
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.idempotency.versions import GivenShown
+from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_page, told_request
 from controller.rest.schemas.requests import RequestChange, RequestInput, RequestsQuery
 from controller.rest.schemas.values import PageOf
-from controller.rest.telling import told_page, told_request
-from controller.rest.writes.gathering import Gathering
-from controller.rest.writes.idempotency import GivenCreation
-from controller.rest.writes.versions import GivenShown
 from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
-from registry.ground import Page
-from registry.journal import IdempotencyKey
+from registry.audit import IdempotencyKey
+from registry.db import Page
 from registry.requests import Asking, Request, check_asked, goes_together
 
 log: Final = structlog.get_logger(__name__)

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, Caller, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Caller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.reservations import ReservationInput, ReservationsQuery
 from controller.rest.schemas.values import PageOf
-from controller.rest.writes.idempotency import GivenCreation
 from registry import InvalidError, NotFoundError, Registry, UnknownNameError
-from registry.ground import Page
+from registry.db import Page
 from registry.reservations import Reservation
 
 router = APIRouter(

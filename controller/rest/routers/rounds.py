@@ -10,15 +10,16 @@ from fastapi import APIRouter, Path, Query, Security
 from starlette.requests import Request as HttpRequest
 
 from controller.errors import PolicyFailedError
-from controller.rest.callers.attended import attended
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import (
     GivenReader,
     GivenRegistry,
     GivenServices,
 )
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.cancellable import attended
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_detail, told_page, told_round
 from controller.rest.schemas.games import (
     GameQuery,
     PolicyView,
@@ -28,7 +29,6 @@ from controller.rest.schemas.games import (
 )
 from controller.rest.schemas.operating import ProofsQuery, RoundDetail, RoundSummary
 from controller.rest.schemas.values import MAX_BIGINT, PageOf, PageQuery
-from controller.rest.telling import told_detail, told_page, told_round
 from controller.rounds.replay import (
     ReplayResult,
     decide_again_by,
@@ -38,7 +38,7 @@ from controller.rounds.replay import (
 from placement import POLICIES, ParameterError, policy_by_name
 from placement.catalog import plugins
 from registry import ConflictError, InvalidError
-from registry.ground import Page
+from registry.db import Page
 from registry.rounds import RoundProof
 
 router = APIRouter(

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.values import MomentsQuery, PageOf
-from registry.ground import Page
+from registry.db import Page
 from registry.rounds import ShadowRound
 
 router = APIRouter(

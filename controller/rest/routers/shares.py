@@ -9,14 +9,14 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.questions.standings import Standing, standings
-from controller.rest.callers.auth import AnyCaller, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.queries.tenant_shares import Standing, standings
 from controller.rest.dependencies import GivenServices
+from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
+from controller.rest.idempotency.keys import JSON_TYPE
+from controller.rest.middleware.auth import AnyCaller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.redaction import told_standings
 from controller.rest.schemas.tenants import Standings
-from controller.rest.telling import told_standings
-from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
-from controller.rest.writes.idempotency import JSON_TYPE
 from registry import Registry
 
 router = APIRouter(

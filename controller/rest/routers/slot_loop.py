@@ -8,12 +8,12 @@ from fastapi import APIRouter, Body, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, Caller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Caller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.operating import PauseInput, ResumeInput, SlotLoop
-from controller.rest.writes.idempotency import GivenCreation
 from registry.rounds import SlotLoopStatus
 
 router = APIRouter(

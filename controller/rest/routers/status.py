@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.questions.lateness import Late, what_is_late
-from controller.rest.callers.auth import AnyCaller, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.queries.lateness import Late, what_is_late
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.health import full_disks
+from controller.rest.middleware.auth import AnyCaller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.schemas.operating import (
     ClockStepped,
     HostsInView,
@@ -17,7 +17,7 @@ from controller.rest.schemas.operating import (
     Status,
 )
 from registry import SlotLoopState
-from registry.operating import is_late
+from registry.admin import is_late
 from service.version import release
 
 router = APIRouter(

@@ -10,17 +10,17 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.questions.standings import effects
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.queries.tenant_shares import effects
 from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency.keys import JSON_TYPE, GivenCreation
+from controller.rest.idempotency.versions import GivenShown
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import Effects, Rehearsal, TenantChange, TenantInput
 from controller.rest.schemas.values import Name, PageOf, SearchQuery
-from controller.rest.writes.idempotency import JSON_TYPE, GivenCreation
-from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, Registry, UnknownNameError
-from registry.ground import Page
+from registry.db import Page
 from registry.tenancy import Tenant
 
 router = APIRouter(

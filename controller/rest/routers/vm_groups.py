@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.callers.auth import AnyCaller, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.middleware.auth import AnyCaller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_page, told_vm_group
 from controller.rest.schemas.requests import VmGroupsQuery
 from controller.rest.schemas.values import PageOf
-from controller.rest.telling import told_page, told_vm_group
-from registry.ground import Page
+from registry.db import Page
 from registry.requests import VmGroup
 
 router = APIRouter(

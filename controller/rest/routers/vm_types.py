@@ -8,15 +8,15 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.offers import VmTypeInput
 from controller.rest.schemas.values import Name, PageOf, PageQuery
-from controller.rest.writes.idempotency import GivenCreation
 from registry.catalogue import VmType
-from registry.ground import Page
+from registry.db import Page
 
 router = APIRouter(
     prefix="/vm-types",

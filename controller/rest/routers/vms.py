@@ -7,18 +7,18 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Security
 
-from controller.questions.explanations import VmExplanation
-from controller.questions.why_here import explain_vm
-from controller.rest.callers.auth import AnyCaller, Caller, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.queries.explanations import VmExplanation
+from controller.queries.why_here import explain_vm
 from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.idempotency.versions import GivenShown
+from controller.rest.middleware.auth import AnyCaller, Caller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_page, told_vm
 from controller.rest.schemas.requests import VmChange, VmsQuery
 from controller.rest.schemas.values import PageOf, moment
-from controller.rest.telling import told_page, told_vm
-from controller.rest.writes.versions import GivenShown
 from registry import NotFoundError, Registry
-from registry.ground import Page
+from registry.db import Page
 from registry.requests import Vm
 
 router = APIRouter(

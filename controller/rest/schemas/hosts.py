@@ -10,7 +10,7 @@ from pydantic import (
     Field,
 )
 
-from controller.host_names import HostAlias
+from controller.host_aliases import HostAlias
 from controller.rest.problems import patterns
 from controller.rest.schemas.values import (
     Amount,

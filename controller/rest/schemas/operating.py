@@ -12,7 +12,7 @@ from pydantic import (
     Field,
 )
 
-from controller.questions.lateness import What
+from controller.queries.lateness import What
 from controller.rest.problems import patterns
 from controller.rest.schemas.values import (
     MAX_BIGINT,
@@ -26,9 +26,14 @@ from controller.rest.schemas.values import (
 )
 from controller.rounds.games import solved_games
 from controller.rounds.reading import reading
-from controller.rounds.told import ToldEnding, ToldReservation, told_endings, told_reservations
+from controller.rounds.side_effects import (
+    ToldEnding,
+    ToldReservation,
+    told_endings,
+    told_reservations,
+)
 from registry import QuotaExcess, SlotLoopState
-from registry.journal import Event
+from registry.audit import Event
 from registry.moves import MoveObstacle
 from registry.rounds import DecidedBy, RoundRecord, ShadowRound
 

@@ -13,9 +13,9 @@ from pydantic import (
     field_validator,
 )
 
-from controller.questions.standings import Effect, Standing
+from controller.queries.tenant_shares import Effect, Standing
 from controller.rest.schemas.values import Amount, Input, Name, PageQuery, PublicKey, Weight
-from registry.ground import MAX_TTL_S
+from registry.db import MAX_TTL_S
 from registry.tenancy import MoveTo, Token
 
 

@@ -14,7 +14,7 @@ from pydantic import (
 
 from controller.rest.problems import patterns
 from registry import InvalidError
-from registry.ground import MAX_TTL_S
+from registry.db import MAX_TTL_S
 from registry.rounds import MAX_REASON_LENGTH
 
 MAX_BIGINT: Final = 2**63 - 1

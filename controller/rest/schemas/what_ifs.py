@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from controller.rest.problems import patterns
 from controller.rest.schemas.rolls import Selector
 from controller.rest.schemas.values import Amounts, Input, Name, PageQuery, Weight
-from registry.operating import WhatIfState
+from registry.admin import WhatIfState
 
 #: A week: what came before says little of what comes.
 MOST_HOURS: Final = 168

@@ -10,9 +10,9 @@ from typing import Final
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from controller.rest.callers.auth import CREDENTIALS, Caller
-from controller.rest.callers.lasting import begin_lasting, leave_crowd
-from controller.rest.callers.limits import address_of
+from controller.rest.middleware.auth import CREDENTIALS, Caller
+from controller.rest.middleware.limits import address_of
+from controller.rest.middleware.streaming import begin_lasting, leave_crowd
 from controller.rest.streams.feed import NO_DATABASE, SHUTDOWN, EventFeed, Listener, Wanted
 from controller.rest.streams.places import StreamPlaces
 from registry import RegistryError

@@ -19,11 +19,11 @@ import structlog
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
-from controller.host_names import HostNames, Reader
-from controller.rest.callers.auth import MOST_TOGETHER
-from controller.rest.telling import told_event
+from controller.host_aliases import HostNames, Reader
+from controller.rest.middleware.auth import MOST_TOGETHER
+from controller.rest.redaction import told_event
 from registry import Registry, RegistryError
-from registry.journal import Event
+from registry.audit import Event
 
 #: How old news may be, besides what reading takes.
 EVERY_S: Final = 0.5

@@ -9,10 +9,10 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from controller.rest.callers.auth import Caller
-from controller.rest.callers.limits import network_of
+from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.limits import network_of
 from controller.rest.problems.errors import RateLimitedError
-from service.fair_places import FairPlaces
+from service.fair_semaphore import FairPlaces
 
 MOST_STREAMS: Final = 300
 #: A place is free when somebody closes a page; until then there is polling.

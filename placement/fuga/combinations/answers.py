@@ -17,8 +17,8 @@ import numpy as np
 
 from placement.fuga.combinations.tables import Tables
 from placement.fuga.combinations.top import Combinations, top_combinations
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
 
 #: Bytes of answers kept before the oldest of twice as many are forgotten. Most answers are a
 #: kilobyte; where few hosts choose among a hundred kinds of VM, fifty.

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.round.arrays import IntArray
+from placement.model.arrays import IntArray
 
 State: TypeAlias = tuple[int, int]  #: cells of the first and of the second axis
 Scored: TypeAlias = tuple[float, State]

@@ -15,8 +15,8 @@ import numpy as np
 
 from placement.fuga.combinations.reachable import Reachable, State
 from placement.fuga.combinations.tables import Layer, Tables
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
 
 #: Steps of listing all combinations of some states, before the search takes over.
 _LIST_LIMIT: Final = 2_000

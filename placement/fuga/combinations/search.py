@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
 
 #: Rows that a layer of the first, quick look may grow to, and that it keeps.
 _QUICK_ROWS, _QUICK_KEPT = 3_000, 160

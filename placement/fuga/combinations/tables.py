@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Final, TypeAlias
 
 from placement.fuga.combinations.reachable import Grid, Reachable
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
 
 #: As many rows of a table are about as much work as one combination.
 _ROWS_A_UNIT: Final = 8

@@ -19,8 +19,8 @@ import numpy as np
 from placement.fuga.combinations.reading import Reader
 from placement.fuga.combinations.search import search_combinations
 from placement.fuga.combinations.tables import Tables
-from placement.round.arrays import FloatArray, IntArray
-from placement.round.budget import Budget
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.budget import Budget
 
 #: Combinations found for each distinct question; hosts draw their strategies
 #: from them, so that hosts alike do not all choose alike.

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from placement.mechanisms.max_min.levels import shapes
-from placement.round.arrays import BoolArray, FloatArray
-from placement.round.tenant_tree import TenantTree
+from placement.model.arrays import BoolArray, FloatArray
+from placement.model.tenant_tree import TenantTree
 
 #: Weights of a deep tree could underflow; none is smaller, so that none is 0.
 LEAST_WEIGHT: Final = 1e-150

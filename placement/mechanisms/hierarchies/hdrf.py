@@ -13,7 +13,7 @@ from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.hierarchies.task_tree import TaskTree
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import FloatArray, IntArray
+from placement.model.arrays import FloatArray, IntArray
 
 #: Tasks that are handed out at most; each takes tens of microseconds.
 MOST_TASKS: Final = 2_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from placement.mechanisms.max_min.levels import shapes
 from placement.mechanisms.max_min.room import of_pool, refuse_speed
 from placement.mechanisms.model import DivisibleProblem
-from placement.round.arrays import BoolArray, FloatArray
-from placement.round.tenant_tree import TenantTree
+from placement.model.arrays import BoolArray, FloatArray
+from placement.model.tenant_tree import TenantTree
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

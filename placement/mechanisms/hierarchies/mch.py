@@ -11,7 +11,7 @@ from placement.mechanisms.hierarchies.flattening import mch_weights
 from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.max_min.drf import Drf
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from placement.mechanisms.max_min.climbs import Climbs, Point
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.rising import most_of_pool
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 #: Of what a job wants, or of what is free: closer than this it is all of it.
 _ALL_BUT: Final = 1e-12

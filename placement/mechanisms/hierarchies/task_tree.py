@@ -12,8 +12,8 @@ import numpy as np
 
 from placement.fairness.levels import in_steps
 from placement.mechanisms.hierarchies.vector_sum import VectorSum
-from placement.round.arrays import BoolArray, FloatArray
-from placement.round.tenant_tree import TenantTree
+from placement.model.arrays import BoolArray, FloatArray
+from placement.model.tenant_tree import TenantTree
 
 
 class _ByLevel:

@@ -9,7 +9,7 @@ import numpy as np
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.mechanisms.max_min.room import of_pool
 from placement.mechanisms.model import DivisibleProblem
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 
 
 def shapes(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray, FloatArray]:

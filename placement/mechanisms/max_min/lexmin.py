@@ -25,7 +25,7 @@ from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.merging import Merged, merge
 from placement.mechanisms.max_min.rising import Ascent, Stop, told
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 #: What the solver is asked for.
 SOLVER_TOLERANCE: Final = 1e-9

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.round.alike import alike
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.alike import alike
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

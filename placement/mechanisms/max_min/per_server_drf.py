@@ -12,7 +12,7 @@ from placement.mechanisms.max_min.levels import levels_and_shares, shapes
 from placement.mechanisms.max_min.rising import Stop, fill_pool, most_of_pool, told
 from placement.mechanisms.max_min.room import of_pool, usable
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from placement.mechanisms.max_min.climbs import Climbs, Point
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

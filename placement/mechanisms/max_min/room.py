@@ -6,7 +6,7 @@ import numpy as np
 
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.mechanisms.model import DivisibleProblem
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 
 def of_pool(amounts: FloatArray, pool: FloatArray) -> FloatArray:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement.mechanisms.model import DivisibleProblem
-from placement.round.alike import alike
-from placement.round.arrays import FloatArray, IntArray
+from placement.model.alike import alike
+from placement.model.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -21,8 +21,8 @@ from placement.mechanisms.psdsf.sweeps import (
     step_until_still,
     sweep_until_still,
 )
+from placement.model.arrays import FloatArray
 from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
-from placement.round.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from placement.errors import SolverError
 from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem
 from placement.mechanisms.psdsf.sweeps import within_room
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 _SOLVER_TOLERANCE: Final = 1e-9
 #: A factor within this part of where somebody has all it wants is there.

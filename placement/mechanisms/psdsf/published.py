@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from placement.mechanisms.psdsf.servers import Server
-from placement.round.arrays import BoolArray, FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Levels, and parts of a server, closer than this are equal. Relative: the
 #: procedure on large pools would end early by any absolute tolerance.

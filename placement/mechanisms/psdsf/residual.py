@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from placement.mechanisms.model import DivisibleProblem
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 
 #: A tenant that holds less than this part of what is divided holds nothing.
 _NOTHING: Final = 1e-9

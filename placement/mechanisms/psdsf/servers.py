@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.mechanisms.max_min.room import of_pool, tasks_alone
 from placement.mechanisms.model import DivisibleProblem
-from placement.round.arrays import FloatArray, IntArray
+from placement.model.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -14,7 +14,7 @@ from placement.mechanisms.model import DivisibleProblem
 from placement.mechanisms.psdsf.published import Published
 from placement.mechanisms.psdsf.servers import Server, ServerStep, held_tasks, servers_of
 from placement.mechanisms.psdsf.water import WaterFilling
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 
 Procedure: TypeAlias = Literal["water_filling", "published"]
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from placement.mechanisms.psdsf.servers import Server
-from placement.round.arrays import FloatArray
+from placement.model.arrays import FloatArray
 
 #: Resources whose levels agree but for rounding end together.
 _TOGETHER: Final = 1e-12

@@ -28,8 +28,8 @@ from typing import Protocol
 
 import numpy as np
 
+from placement.model.arrays import IntArray
 from placement.policies.optimal.integer_program import IntegerProgram
-from placement.round.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

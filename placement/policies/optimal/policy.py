@@ -10,22 +10,22 @@ import numpy as np
 
 from placement.errors import ParameterError
 from placement.fairness.targets import most_that_fit
-from placement.filling.buckets import FreeBuckets
-from placement.filling.draft import Draft
-from placement.filling.first_hosts import FirstHosts
-from placement.filling.gangs import admit, fill_with_gangs
-from placement.filling.in_turn import fill_by_best_fit
-from placement.filling.overload import room_below
+from placement.model.alike import alike
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, Snapshot
+from placement.model.vm_kinds import VmKinds, vm_kinds, vms_that_fit
+from placement.packing.buckets import FreeBuckets
+from placement.packing.draft import Draft
+from placement.packing.first_hosts import FirstHosts
+from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.in_turn import fill_by_best_fit
+from placement.packing.overload import room_below
 from placement.parameters import one_of, part
 from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
 from placement.policies.optimal.integer_program import IntegerProgram, Solved
 from placement.policies.optimal.patterns import maximal_patterns
 from placement.policies.optimal.wishes import Given, Placeable, WishColumns, rows_of
-from placement.round.alike import alike
-from placement.round.arrays import IntArray
-from placement.round.budget import Budget
-from placement.round.model import Allocation, Snapshot
-from placement.round.vm_kinds import VmKinds, vm_kinds, vms_that_fit
 
 Objective: TypeAlias = Literal["first_resource", "vms"]
 _HostRuleMaker: TypeAlias = Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.fairness.line import order_of_service
+from placement.fairness.service_order import order_of_service
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import VmKinds
 from placement.policies.optimal.integer_program import IntegerProgram
-from placement.round.arrays import IntArray
-from placement.round.model import Snapshot
-from placement.round.vm_kinds import VmKinds
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

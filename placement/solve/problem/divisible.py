@@ -11,7 +11,7 @@ import numpy as np
 
 from placement.mechanisms import MECHANISMS, DivisibleProblem, MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
-from placement.round.arrays import BoolArray, FloatArray
+from placement.model.arrays import BoolArray, FloatArray
 from placement.solve.problem.faults import Faults, Place, place_text, quoted, refuse
 from placement.solve.problem.model import Amounts, DemandEntry, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of

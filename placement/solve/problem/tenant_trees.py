@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.round.tenant_tree import TenantTree
+from placement.model.tenant_tree import TenantTree
 from placement.solve.problem.model import Problem
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from placement.round.arrays import BoolArray, IntArray
-from placement.round.model import Snapshot
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.snapshot import Snapshot
 from placement.solve.problem.faults import Faults, Place
 from placement.solve.problem.model import Amounts, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement import IntArray
-from simulation.sites.hosts import SimHost
+from simulation.topology.hosts import SimHost
 
 
 def domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:

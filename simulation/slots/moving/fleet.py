@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from placement import BoolArray, FloatArray, IntArray, Snapshot
-from placement.moving.model import (
+from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
     Obstacle,
@@ -19,8 +19,8 @@ from placement.moving.model import (
     RunningSpread,
 )
 from registry.requests import zone_of
-from simulation.slots.book import Book
 from simulation.slots.cluster import Cluster
+from simulation.slots.interning import Book
 from simulation.slots.rules import GroupKey, HostRules, group_keys, may_use
 from simulation.slots.running import Vms
 from simulation.slots.waiting import Waiting

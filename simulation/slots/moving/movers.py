@@ -12,21 +12,21 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from placement import IntArray, Policy
-from placement.moving.balance import balance
-from placement.moving.check import check_plan
-from placement.moving.evacuate import evacuate
-from placement.moving.freed import KeepingFreed
-from placement.moving.keeping import KeepingSpare
-from placement.moving.model import Plan
-from placement.moving.room import make_room
-from placement.round.reasons import still_needed
-from placement.rules.patience import starving
+from placement.constraints.patience import starving
+from placement.model.reasons import still_needed
+from placement.rebalancing.balance import balance
+from placement.rebalancing.check import check_plan
+from placement.rebalancing.evacuate import evacuate
+from placement.rebalancing.freed import KeepingFreed
+from placement.rebalancing.model import Plan
+from placement.rebalancing.room import make_room
+from placement.rebalancing.spare_policy import KeepingSpare
 from simulation.checkpoint import Kept
-from simulation.slots.book import Book
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.asked import Moving
+from simulation.slots.interning import Book
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.fleet import Fleet, VmKey
+from simulation.slots.moving.options import Moving
 from simulation.slots.moving.rolling import Rolling
 from simulation.slots.moving.timetable import Ended, Outcome, TimedMove, Timetable
 from simulation.slots.rules import HostRules

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from placement.moving.model import Plan
+from placement.rebalancing.model import Plan
 from simulation.checkpoint import Kept, MisfitError
-from simulation.sites.hosts import SimHost
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.asked import Roll
 from simulation.slots.moving.fleet import Fleet
+from simulation.slots.moving.options import Roll
+from simulation.topology.hosts import SimHost
 
 
 @dataclass(slots=True)

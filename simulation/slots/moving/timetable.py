@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from placement.moving.model import Plan, Why
-from placement.moving.whereabouts import Whereabouts
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.model import Plan, Why
 from simulation.checkpoint import Kept, MisfitError
-from simulation.slots.moving.asked import MovePrice
 from simulation.slots.moving.fleet import Fleet, VmKey
+from simulation.slots.moving.options import MovePrice
 
 
 class Outcome(StrEnum):

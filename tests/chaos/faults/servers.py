@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import redis
 
-from registry.work.queues import WorkQueue
+from registry.tasks.queues import WorkQueue
 from tests.chaos.clock import STEP_S
 from tests.chaos.faults.fault import Fault
 from tests.servers.small_disks import SmallDisk

@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from controller.what_ifs.carrying import WhatIfs
+from controller.what_ifs.executor import WhatIfs
 from registry import PowerEvent
 from registry.moves import PlannedMove
 from tests.deaths import Death, death

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import event
 
 from controller.rest import create_app
-from controller.rest.callers.limits import Limits, Rate
-from registry.ground import uuid7
+from controller.rest.middleware.limits import Limits, Rate
+from registry.db import uuid7
 from tests.e2e.conftest import Api
 from tests.problems import the_problem
 from tests.servers.asgi import call

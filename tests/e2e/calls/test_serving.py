@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from registry import Registry
-from registry.ground import uuid7
+from registry.db import uuid7
 from tests.e2e.conftest import a_token
 from tests.integration.registry.test_images import add_image
 from tests.register import ON_ANY_DATABASE

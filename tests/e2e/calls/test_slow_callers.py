@@ -22,16 +22,16 @@ import structlog
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from controller.rest.callers import connections
-from controller.rest.callers.connections import (
+from controller.rest.middleware import connections
+from controller.rest.middleware.connections import (
     Bounds,
     Connection,
     Listener,
     SparingFilter,
     bounds_of,
 )
-from controller.rest.callers.http_parser import MAX_HEAD_LINES
-from controller.rest.callers.protocol import Deadlines
+from controller.rest.middleware.http_parser import MAX_HEAD_LINES
+from controller.rest.middleware.protocol import Deadlines
 from controller.rest.server import listen_on
 from tests.e2e.conftest import Api, a_token
 from tests.register import ON_ANY_DATABASE
@@ -696,7 +696,7 @@ def test_connections_leave_files_for_all_else(files: int, in_all: int):
 OUT_OF_FILES = """
 import asyncio, logging, resource, sys
 logging.basicConfig(level=logging.DEBUG)
-from controller.rest.callers.connections import log_sparingly
+from controller.rest.middleware.connections import log_sparingly
 from controller.rest.server import listen_on
 
 async def main():

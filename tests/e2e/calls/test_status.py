@@ -11,11 +11,11 @@ from datetime import timedelta
 
 import pytest
 
-from controller.questions.fleet_metrics import FleetCollector
+from controller.queries.fleet_metrics import FleetCollector
 from registry import Registry
-from registry.operating import HeardProcess
+from registry.admin import HeardProcess
 from service import Check
-from service.beating import beating
+from service.heartbeat import beating
 from service.version import release
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql

@@ -9,9 +9,9 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from controller.rest import create_app
-from controller.rest.callers import bodies
-from controller.rest.callers.bodies import BoundedRoute
-from controller.rest.callers.limits import Limits, Rate
+from controller.rest.middleware import bodies
+from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.limits import Limits, Rate
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem
 from tests.servers.asgi import call

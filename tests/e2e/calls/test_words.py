@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.places import pointer_of, said_pointer
+from controller.json_pointers import pointer_of, said_pointer
 from controller.rest.pages.published import openapi_document
 from controller.rest.problems.patterns import PATTERNS_SAID
 from registry.networks import NetworkSource

@@ -15,9 +15,9 @@ import pytest
 import structlog
 import typer
 
-from controller.calling.provider_login import Attempt, Listener
 from controller.cli.main import main
 from controller.rest import create_app
+from controller.session.provider_login import Attempt, Listener
 from controller.terminal.errors import BadInputError, CliError
 from registry import Registry
 from tests.register import add_tenant

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.calling import waiting_for_plans
+from controller.session import waiting_for_plans
 from controller.terminal.errors import WaitExpiredError
 from registry import Registry
 from registry.moves import PlanKind

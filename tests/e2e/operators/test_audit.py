@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from controller.rest import create_app
-from controller.rest.callers.limits import Limits, Rate
+from controller.rest.middleware.limits import Limits, Rate
 from registry import Registry
-from registry.journal import AuditedCall
-from registry.operating import Periods
+from registry.admin import Periods
+from registry.audit import AuditedCall
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem
 from tests.raw_sql import RawSql

@@ -30,7 +30,7 @@ from tests.servers.serving import served
 from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
 from workers import imports
 from workers.context import Outcome, WorkerContext
-from workers.gate import Gate
+from workers.host_limits import Gate
 
 RAW = b"a disk".ljust(1024, b"\0")
 BYTES = {"Content-Type": "application/octet-stream"}

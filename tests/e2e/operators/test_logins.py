@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.centre.purge import purge_all
+from controller.control_center.purge import purge_all
 from controller.rest import create_app
-from controller.rest.callers.limits import Limits, Rate
+from controller.rest.middleware.limits import Limits, Rate
 from registry import Registry
-from registry.operating import Periods
+from registry.admin import Periods
 from registry.tenancy import logins
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem

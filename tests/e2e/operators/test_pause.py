@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.centre.leadership import Leadership
-from controller.centre.metrics import SlotMetrics
-from controller.centre.slot_loop import SlotLoop
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.control_center.leadership import Leadership
+from controller.control_center.metrics import SlotMetrics
+from controller.control_center.slot_loop import SlotLoop
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from registry import SlotLoopPausedError
 from service import ProcessMetrics

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from controller.plans.deciding import PlanInputs, decide_plan
 from controller.rounds.running import to_running
-from placement.moving.model import MoveLimits
-from registry.ground.ids import uuid7
+from placement.rebalancing.model import MoveLimits
+from registry.db.ids import uuid7
 from registry.moves import PlannedMove
 from tests.e2e.conftest import Api
 from tests.register import add_host, add_request, place

@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from controller.centre.purge import purge_all
+from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
-from registry.operating import Periods
+from registry.admin import Periods
 from registry.rounds import Decided, NewShadowRound
 from tests.e2e.conftest import Api
 from tests.e2e.slots import CHOICE, run_slot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.rest import create_app
-from controller.rest.callers.limits import Limits, Rate
+from controller.rest.middleware.limits import Limits, Rate
 from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from controller.rounds.policy_process import PolicyProcess
-from registry.operating import WhatIfEvent, WhatIfState
+from registry.admin import WhatIfEvent, WhatIfState
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.problems import the_problem

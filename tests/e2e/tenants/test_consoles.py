@@ -12,7 +12,7 @@ import pytest
 from controller.rest import create_app
 from registry import Registry
 from registry.consoles import ConsoleAnswer
-from registry.work import ATTACH_CONSOLE, READ_CONSOLE
+from registry.tasks import ATTACH_CONSOLE, READ_CONSOLE
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
 from tests.register import add_host, add_request, place, run_vm

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from controller.questions.ahead import Question
-from controller.questions.when import WaitingTimes
+from controller.queries.ahead import Question
+from controller.queries.wait_estimates import WaitingTimes
 from controller.rounds.policy_process import PolicyProcess
-from registry.ground.ids import first_at
-from registry.rounds import ahead as reading
+from registry.db.ids import first_at
+from registry.rounds import forecast_inputs as reading
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.e2e.tenants.test_explanations import ask

@@ -17,8 +17,8 @@ from uuid import UUID
 import pytest
 
 from controller.cli.main import main
-from controller.host_names import HostNames, Reader
-from controller.rest.writes.versions import version_of
+from controller.host_aliases import HostNames, Reader
+from controller.rest.idempotency.versions import version_of
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from tests.e2e.conftest import Api

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
+from controller.plans.executor import Planning, Plans
 from controller.rest import create_app
 from controller.settings import ControllerSettings
-from placement.moving.model import MoveLimits
+from placement.rebalancing.model import MoveLimits
 from registry import HostAdmin, Registry
 from registry.moves import PlanKind, PlanState
 from service.settings_in_force import settings_in_force

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from registry import Registry
-from registry.operating import WhatIfEvent
+from registry.admin import WhatIfEvent
 from tests.e2e.conftest import a_token
 from tests.e2e.web.conftest import Tab, a_tab
 from tests.e2e.web.test_web_console import AXE, MARKUP

@@ -16,7 +16,7 @@ from registry import (
     RequestState,
     VmObserved,
 )
-from registry.work import Build, Claim
+from registry.tasks import Build, Claim
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

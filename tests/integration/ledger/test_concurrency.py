@@ -21,7 +21,7 @@ from registry import (
     RegistryUnavailableError,
     StaleEpochError,
 )
-from registry.journal import IdempotencyKey
+from registry.audit import IdempotencyKey
 from registry.rounds import CONTROL_LEASE, Placement
 from tests.register import a_cluster, a_commit, a_report, add_host, add_request, place, take_lease
 

@@ -41,7 +41,7 @@ from registry import (
 from registry.hosts import FenceOrder, OnFailure
 from registry.requests import Waiting
 from registry.rounds import Placement
-from registry.work import Build, Claim
+from registry.tasks import Build, Claim
 from tests.raw_sql import raw_sql
 from tests.register import (
     ACTOR,

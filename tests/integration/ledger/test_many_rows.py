@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from registry.ground.bulk import behind, insert_rows, inserting, update_rows
-from registry.ground.engine import Database
-from registry.ground.ids import uuid7
-from registry.ground.schema import events, tenants
-from registry.journal.events import event_row
+from registry.audit.events import event_row
+from registry.db.bulk import behind, insert_rows, inserting, update_rows
+from registry.db.engine import Database
+from registry.db.ids import uuid7
+from registry.db.schema import events, tenants
 from tests.register import now
 
 AWKWARD = [

@@ -10,7 +10,7 @@ import pytest
 
 from registry import Registry, SettingsError
 from registry.lifecycle import VmDesiredEvent
-from registry.work.queues import (
+from registry.tasks.queues import (
     CREATE,
     DELETE,
     FENCE_HOST,

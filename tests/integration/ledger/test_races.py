@@ -28,9 +28,9 @@ from registry import (
     RegistryUnavailableError,
     StaleEpochError,
 )
-from registry.ground.engine import ClashError, retried
+from registry.audit import IdempotencyKey, Once, kept_record
+from registry.db.engine import ClashError, retried
 from registry.hosts import Host, Miss, MissPolicy
-from registry.journal import IdempotencyKey, Once, kept_record
 from registry.requests import Request
 from registry.rounds import Placement
 from registry.tenancy import Tenant

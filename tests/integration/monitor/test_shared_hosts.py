@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import LabHost
-from monitor.sharing import rank
+from monitor.host_shards import rank
 from registry import HostAdminEvent
 from registry.hosts import MonitorSeen
 from tests.integration.workers.site import ServiceProcess, Site, open_site

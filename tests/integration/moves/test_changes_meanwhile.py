@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from controller.plans.carrying import Plans
+from controller.plans.executor import Plans
 from registry import HostAdminEvent
 from registry.moves import Driving, Move
 from registry.networks import NetworkSource

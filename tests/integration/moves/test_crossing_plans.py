@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.plans.carrying import Plans
+from controller.plans.executor import Plans
 from registry import ConflictError, HostAdminEvent, RegistryError
 from registry.errors import IllegalTransitionError
 from registry.moves import Plan, PlanKind, PlannedMove

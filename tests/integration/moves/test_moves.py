@@ -11,7 +11,7 @@ from registry import HostAdminEvent, VmDesired, VmDesiredEvent, VmObserved
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import Move, MoveLimits
 from registry.requests import MembershipRule, Rules
-from registry.work import Due
+from registry.tasks import Due
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from controller.plans.carrying import Planning, Plans
 from controller.plans.deciding import decide_plan
+from controller.plans.executor import Planning, Plans
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from hypervisor import MoveObstacle
-from placement.moving.model import MoveLimits
+from placement.rebalancing.model import MoveLimits
 from registry import HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError, MoveRefusedError, PlanMoveOverError
 from registry.moves import Plan, PlanKind, PlannedMove

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from controller.fork_server.children import Child, started
-from controller.plans.carrying import Plans
-from controller.plans.rehearsing import Asked, rehearse
-from placement.moving.model import MoveLimits
+from controller.plans.dry_run import Asked, rehearse
+from controller.plans.executor import Plans
+from placement.rebalancing.model import MoveLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError
 from registry.moves import CommandEnd, Driving, NewRoll, RollClaim, RollLimits, RollTurn

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from controller.centre import policy_child
-from controller.plans.carrying import Plans
+from controller.control_center import policy_child
 from controller.plans.deciding import decide_plan
+from controller.plans.executor import Plans
 from controller.plans.making_room import RoomRule
-from controller.questions.destinations import destinations
-from controller.questions.why_waiting import explain_request
-from controller.rounds.contract import Decider, PolicyChoice, RoundReport, Slot
+from controller.queries.destinations import destinations
+from controller.queries.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
+from controller.rounds.interfaces import Decider, PolicyChoice, RoundReport, Slot
 from controller.rounds.policy_process import Decision, Ideal
 from controller.rounds.round import run_round
 from registry import (
@@ -25,7 +25,7 @@ from registry import (
     Registry,
     UnknownNameError,
 )
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from registry.moves import Plan, PlanKind
 from registry.requests import Request
 from tests.integration.moves.test_plans import PLANNING, InThisProcess

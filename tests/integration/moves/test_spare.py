@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.centre import policy_child
+from controller.control_center import policy_child
 from controller.errors import PolicyFailedError
 from controller.plans.watching_spare import SpareWatch
-from controller.questions.surviving import Survival, survival, survival_aside
-from controller.questions.why_waiting import explain_request
+from controller.queries.failure_survival import Survival, survival, survival_aside
+from controller.queries.why_waiting import explain_request
 from controller.rounds.policy_process import Decision, PolicyProcess
 from registry import ConflictError, HostAdminEvent, Registry
 from registry.rounds import Lease

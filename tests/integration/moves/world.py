@@ -22,7 +22,7 @@ from tests.raw_sql import raw_sql
 from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type, place, take_lease
 from workers import builds, moves, removals
 from workers.context import Outcome, WorkerContext
-from workers.gate import Gate
+from workers.host_limits import Gate
 
 NAMES = ("h1", "h2", "h3")
 

@@ -16,8 +16,8 @@ from registry import (
     NotFoundError,
     Registry,
 )
-from registry.ground.schema import metadata
-from registry.journal import IdempotencyKey, Once, kept_record
+from registry.audit import IdempotencyKey, Once, kept_record
+from registry.db.schema import metadata
 from registry.tenancy import Tenant
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_host, add_request, add_tenant, add_vm_type

@@ -11,7 +11,7 @@ import pytest
 from registry import AnotherMachineError, AssignmentState, ConflictError, Registry, VmDesiredEvent
 from registry.hosts import Difference, Host
 from registry.networks import NetworkSource
-from registry.work import Build
+from registry.tasks import Build
 from tests.register import (
     ACTOR,
     a_cluster,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from registry import Registry
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.images import (
     ImageStore,
     NewImage,

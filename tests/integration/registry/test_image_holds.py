@@ -11,7 +11,7 @@ import pytest
 from registry import HostAdminEvent, HostHealth, NotFoundError, Registry
 from registry.hosts import Host
 from registry.images import Image
-from registry.work import Upload
+from registry.tasks import Upload
 from tests.integration.registry.test_images import add_image
 from tests.raw_sql import RawSql
 from tests.register import (

@@ -17,9 +17,9 @@ from registry import (
     Registry,
     VmDesiredEvent,
 )
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.images import Image, NewImage
-from registry.work import Upload
+from registry.tasks import Upload
 from tests.integration.ledger.test_races import held_before_its_end, other, outcome
 from tests.raw_sql import RawSql
 from tests.register import (

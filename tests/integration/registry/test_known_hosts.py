@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from registry import AssignmentState, ConflictError, HostAdminEvent, InvalidError, Registry
 from registry.catalogue.resources import resource_names
-from registry.ground.clock import db_now
-from registry.ground.engine import Database
+from registry.db.clock import db_now
+from registry.db.engine import Database
 from registry.hosts import Host
 from registry.rounds import HostView, Lease, TenantView
 from registry.rounds.known_hosts import KnownHosts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from registry import HostAdminEvent, Registry
-from registry.ground import uuid7
+from registry.db import uuid7
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, TEST_URIS, a_report, add_host
 

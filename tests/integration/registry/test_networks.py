@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hypervisor.xml.cards import ISOLATED_MACS
+from hypervisor.xml.network_filters import ISOLATED_MACS
 from registry import ConflictError, DuplicateError, InvalidError, NotFoundError, Registry, VmDesired
 from registry.networks import CardRules, NetworkSource, Offers, Subnet, addresses
 from tests.raw_sql import RawSql

@@ -18,7 +18,7 @@ CHANGES: dict[str, Callable[[Registry, UUID], object]] = {
     "extend": lambda register, key: register.requests.change(key, ttl_s=60, actor=ACTOR),
     "delete": lambda register, key: register.requests.delete(key, actor=ACTOR),
 }
-#: Of `registry.ground.locks`.
+#: Of `registry.db.locks`.
 ORDER = ("tenants", "hosts", "vm_groups", "vms", "assignments", "inventories", "requests")
 LOCKED = re.compile(r"FROM (\w+).*FOR NO KEY UPDATE", re.DOTALL)
 

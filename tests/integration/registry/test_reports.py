@@ -17,7 +17,7 @@ from registry import (
     VmObserved,
 )
 from registry.hosts import Host
-from registry.work import Build
+from registry.tasks import Build
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

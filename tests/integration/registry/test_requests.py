@@ -22,7 +22,7 @@ from registry import (
     VmDesired,
     VmObserved,
 )
-from registry.journal import IdempotencyKey, kept_record
+from registry.audit import IdempotencyKey, kept_record
 from registry.networks import NetworkSource
 from registry.requests import Asking, MembershipRule, Request, Rules, check_asked
 from tests.builders import a_public_key

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from controller.fork_server.children import Child, started
-from controller.questions.capacity import capacity_left
-from controller.questions.in_turn import Asked, answered, capacity_in_turn
+from controller.queries.capacity import capacity_left
+from controller.queries.capacity_after_queue import Asked, answered, capacity_in_turn
 from registry import Registry
 from registry.requests import NO_RULES
 from tests.register import add_host, add_request, add_tenant, add_vm_type

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.questions.why_here import explain_vm
-from controller.questions.why_waiting import explain_request
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.queries.why_here import explain_vm
+from controller.queries.why_waiting import explain_request
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.replay import replay_round
 from controller.rounds.round import run_round
 from placement.catalog.zone_policies import NamedPolicy

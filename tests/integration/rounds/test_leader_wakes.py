@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from controller.centre.leadership import Leadership
-from controller.centre.metrics import SlotMetrics
-from controller.centre.policy_child import answer
-from controller.centre.slot_loop import SlotLoop
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.control_center.leadership import Leadership
+from controller.control_center.metrics import SlotMetrics
+from controller.control_center.policy_child import answer
+from controller.control_center.slot_loop import SlotLoop
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Decision, Failure, Ideal
 from registry import Registry
 from registry.rounds import CONTROL_LEASE

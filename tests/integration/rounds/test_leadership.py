@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.centre.leadership import Leadership
+from controller.control_center.leadership import Leadership
 from registry import Registry
 from registry.rounds import CONTROL_LEASE
 from tests.raw_sql import RawSql

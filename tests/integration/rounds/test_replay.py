@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.centre.purge import purge_all
-from controller.questions.why_here import explain_vm
-from controller.questions.why_waiting import explain_request
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.control_center.purge import purge_all
+from controller.queries.why_here import explain_vm
+from controller.queries.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.replay import replay_round
 from controller.rounds.round import run_round
 from registry import RoundPurgedError
-from registry.ground.packing import pack, unpack
-from registry.operating import Periods
+from registry.admin import Periods
+from registry.db.packing import pack, unpack
 from registry.rounds import CONTROL_LEASE
 from tests.readers import a_tenant, an_operator
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type

@@ -7,20 +7,20 @@ from uuid import UUID
 
 import pytest
 
-from controller.centre.purge import purge_all
-from controller.questions.destinations import destinations
-from controller.questions.reserving import answer, asked_of, decision_of
-from controller.questions.standings import standings
-from controller.questions.why_here import explain_vm
-from controller.questions.why_waiting import explain_request
+from controller.control_center.purge import purge_all
+from controller.queries.destinations import destinations
+from controller.queries.reserving import answer, asked_of, decision_of
+from controller.queries.tenant_shares import standings
+from controller.queries.why_here import explain_vm
+from controller.queries.why_waiting import explain_request
 from controller.rest.schemas.operating import RoundDetail
 from controller.rounds.policy_process import Decision
 from controller.rounds.replay import replay_round
 from registry import MoveRefusedError, Registry
+from registry.admin import Periods, Purged
+from registry.db.ids import first_at
 from registry.errors import ConflictError, NotFoundError, ReservationError
-from registry.ground.ids import first_at
 from registry.lifecycle import HostAdminEvent, ReservationState
-from registry.operating import Periods, Purged
 from registry.requests import Request, Vm
 from registry.reservations import Reservation, ReservationDecision
 from tests.integration.moves.test_room import DecidesHere, run

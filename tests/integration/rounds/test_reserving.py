@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from controller.centre.reserving import Reserving
+from controller.control_center.reserving import Reserving
 from controller.errors import PolicyFailedError
-from controller.questions.reserving import Asked, answer
+from controller.queries.reserving import Asked, answer
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from registry.reservations import ReservationState

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from controller.centre.purge import purge_all
 from controller.cli.operating.shadow import summary, tell
+from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
 from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.second import MOST_BEHIND, SecondPolicy, Shadow
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry, upgrade
-from registry.operating import Periods
+from registry.admin import Periods
 from registry.rounds import CONTROL_LEASE
 from service import ProcessMetrics
 from tests.e2e.slots import CHOICE, run_slot

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.questions.why_waiting import explain_request
+from controller.queries.why_waiting import explain_request
 from controller.rest.schemas.operating import RoundDetail
 from controller.rounds.replay import replay_round
 from registry import Registry

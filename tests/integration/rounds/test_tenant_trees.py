@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.replay import replay_round
 from controller.rounds.round import run_round

@@ -32,7 +32,7 @@ from simulation import (
     run_job,
     simulate,
 )
-from simulation.studies.jobs import Job, locked
+from simulation.experiments.jobs import Job, locked
 
 HOLD = """
 import fcntl, sys

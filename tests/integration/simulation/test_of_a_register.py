@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from controller.cli.simulations.recording import decided_as
-from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.inputs import decode_inputs
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import run_round
 from controller.settings import ControllerSettings

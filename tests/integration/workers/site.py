@@ -21,10 +21,10 @@ from hypervisor import HostConnection
 from lab.cluster import LabHost
 from monitor.translate import to_report
 from registry import HostAdminEvent, Registry, upgrade
-from registry.ground import uuid7
+from registry.admin.backup import restore
+from registry.db import uuid7
 from registry.hosts import NewHost, UriPolicy
 from registry.images import ImageStore, NewImage
-from registry.operating.backup import restore
 from registry.requests import Vm
 from service.settings import SharedSettings, celery_config
 from tests.raw_sql import raw_sql

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from controller.errors import ConsoleUnreadError
-from controller.questions.consoles import read_console
+from controller.queries.consoles import read_console
 from hypervisor import HostUnreachableError
 from registry import ConflictError, NotFoundError, Registry
 from registry.consoles import ConsoleAnswer

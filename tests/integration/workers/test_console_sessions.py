@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from controller.questions.consoles import next_output
+from controller.queries.consoles import next_output
 from hypervisor import HostUnreachableError
 from registry import (
     ClaimLostError,

@@ -20,7 +20,7 @@ from hypervisor import (
     volume_name,
 )
 from registry import AssignmentState, Registry
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from registry.hosts import HostAccess
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.integration.workers.world import (
@@ -33,7 +33,7 @@ from tests.raw_sql import RawSql
 from tests.register import add_host, add_request
 from workers import builds, removals
 from workers.context import Outcome
-from workers.gate import Gate
+from workers.host_limits import Gate
 
 #: What a build does on its host, in order.
 STEPS = ["create_overlay", "put_volume", "define", "start_paused", "resume"]
@@ -667,7 +667,7 @@ def kill_at(point: str) -> Any:
 
 def test_a_hung_host_is_not_asked_again_at_once(world: World) -> None:
     from tests.integration.workers.world import OneHost
-    from workers.gate import Gate
+    from workers.host_limits import Gate
 
     first, second = world.request(), world.request()
     context = world.worker(hosts=Gate(OneHost(world.host), lanes=2, pause_s=3600, wait_s=0))

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from pydantic import SecretStr
 
-from controller.centre.dispatch import Dispatcher
+from controller.control_center.dispatch import Dispatcher
 from controller.queue import CeleryQueue
 from controller.simulations.queue import NoFleetError, SimulationQueue
 from registry import AssignmentState, Registry, RequestState

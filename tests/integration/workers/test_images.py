@@ -14,7 +14,7 @@ import pytest
 
 from hypervisor import DomainState, OperationFailedError
 from registry import AssignmentState, CopyState, Registry
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.images import Image, ImageCopy, ImageStore, NewImage
 from tests.fakes.hypervisor import PIECE
 from tests.integration.workers.world import KilledError, World

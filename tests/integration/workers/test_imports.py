@@ -30,7 +30,7 @@ from tests.register import ACTOR
 from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
 from workers import imports
 from workers.context import Outcome, WorkerContext
-from workers.gate import Gate
+from workers.host_limits import Gate
 
 CONTENT = os.urandom(5 << 19)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from service.settings import celery_config
 from tests.integration.workers.site import open_site
 from tests.servers.running import eventually

@@ -20,7 +20,7 @@ from tests.fakes.hypervisor import FakeHypervisor
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
 from workers import builds, removals
 from workers.context import Outcome, WorkerContext
-from workers.gate import Gate
+from workers.host_limits import Gate
 
 T = TypeVar("T")
 URI = "qemu+tcp://h1.test/system"

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from controller.calling import targets
 from controller.client.connection import Connection
 from controller.client.errors import ApiUnreachableError, ProblemError
 from controller.client.http import Client
 from controller.rest.problems import patterns
+from controller.session import name_lookup
 from controller.terminal.errors import at_the_prompt
 
 HERE = Connection(url="http://api.test", token="secret")
@@ -189,4 +189,4 @@ def test_who_stays_busy_is_given_up() -> None:
 
 
 def test_the_command_takes_the_same_for_a_name_as_the_api() -> None:
-    assert f"^{targets._NAME.pattern}$" == patterns.NAME
+    assert f"^{name_lookup._NAME.pattern}$" == patterns.NAME

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from controller.centre.failures import FailedHosts
+from controller.control_center.failures import FailedHosts
 from registry import RegistryUnavailableError, StaleEpochError
 from registry.hosts import OnFailure
 from registry.rounds import Lease

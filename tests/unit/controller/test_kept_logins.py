@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from controller.calling.logins import Logins, change_logins
+from controller.session.logins import Logins, change_logins
 
 
 def test_logins_at_the_same_time_lose_none(tmp_path: Path) -> None:

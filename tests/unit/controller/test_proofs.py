@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.calling.proofs import ProofError, checked, document_of, parsed
+from controller.session.proofs import ProofError, checked, document_of, parsed
 from registry import Registry, upgrade
 from tests.register import a_commit, add_tenant, take_lease
 

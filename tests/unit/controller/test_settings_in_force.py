@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controller.identities import OidcRule
+from controller.oidc_mapping import OidcRule
 from controller.settings import ControllerSettings
-from registry.work import WorkQueue
+from registry.tasks import WorkQueue
 from service.settings_in_force import SET, said, settings_in_force
 from service.settings_names import settings_classes
 

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.calling.credentials import find_connection
 from controller.client import addresses
 from controller.client.connection import Connection
 from controller.client.errors import ApiUnreachableError
 from controller.client.http import Client
+from controller.session.credentials import find_connection
 from tests.fakes.http_api import HttpApi, http_api
 from tests.servers.ports import a_quiet_port
 
@@ -138,7 +138,7 @@ def test_addresses_are_given_with_commas(tmp_path: Any, given: str, urls: tuple[
 
 
 def test_a_login_goes_to_the_addresses_that_gave_it_and_to_no_further_one(tmp_path: Any) -> None:
-    from controller.calling.logins import change_logins, logins_file
+    from controller.session.logins import change_logins, logins_file
 
     environ = {"HOME": str(tmp_path), "FUGA_STATE_DIR": str(tmp_path)}
     kept = logins_file(environ)

@@ -9,7 +9,7 @@ import pytest
 from controller.cli.simulations.recording import Window, decided_as
 from controller.settings import ControllerSettings, ZonePolicy
 from controller.terminal.errors import BadInputError
-from registry.operating import PastDecision
+from registry.admin import PastDecision
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 

@@ -11,9 +11,9 @@ import pytest
 
 from controller.fork_server.children import Child, started
 from controller.fork_server.client import ForkServerError, ForkServerLateError
-from controller.what_ifs import carrying
-from controller.what_ifs.carrying import WhatIfBounds, WhatIfs
-from registry.operating import WhatIfEvent, WhatIfState
+from controller.what_ifs import executor
+from controller.what_ifs.executor import WhatIfBounds, WhatIfs
+from registry.admin import WhatIfEvent, WhatIfState
 from tests.fakes import forked
 
 LATE = ForkServerLateError("its fork server forks no child in time")
@@ -61,8 +61,8 @@ class Carried:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "_TELL_EVERY_S", 0.0)
-    monkeypatch.setattr(carrying, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(executor, "_TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(executor, "_LOOK_EVERY_S", 0.01)
 
 
 def test_a_what_if_whose_child_is_late_is_carried_still() -> None:
@@ -76,7 +76,7 @@ def test_a_what_if_whose_child_is_late_is_carried_still() -> None:
 def test_a_what_if_whose_child_is_late_fails_at_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carrying, "_TIMES_LONGER", 0)
+    monkeypatch.setattr(executor, "_TIMES_LONGER", 0)
 
     assert Carried(LATE, LATE).run().ended == [
         (WhatIfEvent.FAILED, f"its process was not started: {LATE}")

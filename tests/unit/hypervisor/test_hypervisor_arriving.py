@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hypervisor import DomainSpec, Guard, Limits, Mark, MoveSpec
-from hypervisor.xml import arriving
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import migration_target
 from hypervisor.xml.disks import DiskFile, DiskFiles
 from hypervisor.xml.limits import SHARES_PER_VCPU
 
@@ -68,7 +68,9 @@ def a_move(**changes: Any) -> MoveSpec:
 
 
 def moved(xml: str, *, shares: bool = True, **changes: Any) -> ET.Element:
-    return ET.fromstring(arriving.at_destination(xml, a_move(**changes), THERE, shares=shares))
+    return ET.fromstring(
+        migration_target.at_destination(xml, a_move(**changes), THERE, shares=shares)
+    )
 
 
 def test_it_carries_the_arriving_mark_alone() -> None:
@@ -169,8 +171,8 @@ def test_what_the_guest_sees_stays() -> None:
 
 
 def test_a_domain_of_fugas_is_bound_to_no_host() -> None:
-    assert arriving.host_bound(ET.fromstring(a_domain())) is None
-    assert arriving.host_bound(ET.fromstring(a_domain(seed_volume=None))) is None
+    assert migration_target.host_bound(ET.fromstring(a_domain())) is None
+    assert migration_target.host_bound(ET.fromstring(a_domain(seed_volume=None))) is None
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_a_domain_that_uses_what_is_its_hosts_is_bound_to_it(xml: str, named: st
     assert devices is not None
     devices.append(ET.fromstring(xml))
 
-    bound = arriving.host_bound(document)
+    bound = migration_target.host_bound(document)
 
     assert bound is not None
     assert named in bound

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hypervisor import Guard
-from hypervisor.xml import cards
+from hypervisor.xml import network_filters
 
 FIXED = Guard(filtered=True, isolated=True, address="10.0.0.5")
 APART = replace(FIXED, subnet="10.0.0.0/24", reaches=("10.0.0.1/32", "10.0.0.8/29"))
@@ -46,23 +46,26 @@ def a_domain(inside: str = "") -> ET.Element:
 @pytest.mark.parametrize(
     ("guard", "name", "parameters"),
     [
-        (replace(FIXED, isolated=False), cards.FIXED.name, ADDRESS),
-        (FIXED, cards.ISOLATED.name, ADDRESS),
-        (APART, cards.APART.name, OF_APART),
-        (BY_DHCP, cards.BY_DHCP.name, LEARNING),
-        (replace(BY_DHCP, isolated=True), cards.ISOLATED_BY_DHCP.name, LEARNING),
+        (replace(FIXED, isolated=False), network_filters.FIXED.name, ADDRESS),
+        (FIXED, network_filters.ISOLATED.name, ADDRESS),
+        (APART, network_filters.APART.name, OF_APART),
+        (BY_DHCP, network_filters.BY_DHCP.name, LEARNING),
+        (replace(BY_DHCP, isolated=True), network_filters.ISOLATED_BY_DHCP.name, LEARNING),
         (OPEN, None, ()),
     ],
 )
 def test_a_card_carries_its_filter_and_is_written_once(guard, name, parameters):
     domain = a_domain()
 
-    first, again = cards.protected(domain, guard), cards.protected(domain, guard)
+    first, again = (
+        network_filters.protected(domain, guard),
+        network_filters.protected(domain, guard),
+    )
 
-    [card] = cards.cards(domain)
+    [card] = network_filters.cards(domain)
     assert (card.filter, card.parameters, card.isolated) == (name, parameters, guard.isolated)
     assert (first, again) == (guard is not OPEN, False)
-    assert cards.is_filtered(domain) == guard.filtered
+    assert network_filters.is_filtered(domain) == guard.filtered
 
 
 @pytest.mark.parametrize("other", ["clean-traffic", "fuga-fixed-0123456789ab"])
@@ -71,33 +74,41 @@ def test_a_card_of_another_address_or_filter_is_written_anew(other: str):
         f"<port isolated='yes'/><filterref filter='{other}'>"
         "<parameter name='IP' value='10.0.0.9'/></filterref>"
     )
-    assert not cards.is_filtered(domain)
+    assert not network_filters.is_filtered(domain)
 
-    assert cards.protected(domain, FIXED)
+    assert network_filters.protected(domain, FIXED)
 
     assert len(domain.findall("devices/interface/filterref")) == 1
     assert len(domain.findall("devices/interface/port")) == 1
-    assert cards.is_filtered(domain)
+    assert network_filters.is_filtered(domain)
 
 
 def test_names_of_filters_tell_their_rules_and_what_is_not_accepted_is_dropped():
     for each in (
-        cards.FIXED,
-        cards.ISOLATED,
-        cards.APART,
-        cards.BY_DHCP,
-        cards.ISOLATED_BY_DHCP,
+        network_filters.FIXED,
+        network_filters.ISOLATED,
+        network_filters.APART,
+        network_filters.BY_DHCP,
+        network_filters.ISOLATED_BY_DHCP,
     ):
         document = ET.fromstring(each.xml)
         last = max(document.iterfind("rule"), key=lambda rule: int(rule.get("priority", "0")))
         assert last.attrib == {"action": "drop", "direction": "inout", "priority": "1000"}
         assert len(last) == 0
-    assert cards.FIXED.name != cards.BY_DHCP.name
-    assert not cards.same_rules(ET.fromstring(cards.FIXED.xml), ET.fromstring(cards.BY_DHCP.xml))
+    assert network_filters.FIXED.name != network_filters.BY_DHCP.name
+    assert not network_filters.same_rules(
+        ET.fromstring(network_filters.FIXED.xml), ET.fromstring(network_filters.BY_DHCP.xml)
+    )
 
 
 def test_every_filter_drops_what_a_dhcp_server_sends_by_either_port():
-    for each in (cards.FIXED, cards.ISOLATED, cards.APART, cards.BY_DHCP, cards.ISOLATED_BY_DHCP):
+    for each in (
+        network_filters.FIXED,
+        network_filters.ISOLATED,
+        network_filters.APART,
+        network_filters.BY_DHCP,
+        network_filters.ISOLATED_BY_DHCP,
+    ):
         rules = ET.fromstring(each.xml).iterfind("rule")
         dropped = {
             (name, match.get(name))
@@ -126,4 +137,4 @@ def test_every_filter_drops_what_a_dhcp_server_sends_by_either_port():
     ],
 )
 def test_networks_on_which_libvirt_filters_nothing_are_known(xml: str, can: bool):
-    assert (cards.unfilterable(ET.fromstring(xml)) is None) == can
+    assert (network_filters.unfilterable(ET.fromstring(xml)) is None) == can

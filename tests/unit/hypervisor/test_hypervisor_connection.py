@@ -302,7 +302,8 @@ def memory_kib() -> int:
 
 
 def test_the_child_of_a_host_has_bounded_memory() -> None:
-    program = "from hypervisor.child import one; one.start_event_loop = lambda: bytearray(2 << 30)"
+    program = "from hypervisor.child import single_host_child as one; "
+    program += "one.start_event_loop = lambda: bytearray(2 << 30)"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; one.main('test:///default', None)"],
         stdin=subprocess.DEVNULL,

@@ -8,8 +8,8 @@ from typing import Any, cast
 import libvirt
 import pytest
 
-from hypervisor.child.asides import SpareConnections
-from hypervisor.child.survey import Interfaces, read_interfaces
+from hypervisor.child.background_calls import SpareConnections
+from hypervisor.child.poll import Interfaces, read_interfaces
 from hypervisor.xml.node_device import network_device
 
 

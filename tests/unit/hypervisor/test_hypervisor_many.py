@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from hypervisor.child import many
+from hypervisor.child import multi_host_child
 
 
 def test_a_process_that_gets_no_thread_takes_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +27,8 @@ def test_a_process_that_gets_no_thread_takes_no_look(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
     with pytest.raises(RuntimeError, match="start new thread"):
-        many._serve(cast("many._Hosts", SimpleNamespace(forget=taken.append, close=taken.clear)))
+        multi_host_child._serve(
+            cast("multi_host_child._Hosts", SimpleNamespace(forget=taken.append, close=taken.clear))
+        )
 
     assert not taken  # whoever asks learns that the process has gone, and looks by another

@@ -10,7 +10,7 @@ from typing import Any, cast
 import libvirt
 import pytest
 
-from hypervisor.child.asides import Question, SpareConnections
+from hypervisor.child.background_calls import Question, SpareConnections
 from hypervisor.child.pool_watch import PoolSeen, PoolSilent, PoolWatch
 
 LATER_S = 60.0

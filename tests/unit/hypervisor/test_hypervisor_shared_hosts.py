@@ -299,7 +299,8 @@ def test_looks_fail_once_it_is_closed(hosts: SharedHosts, uri: Callable[[str], s
 
 
 def run_many(prelude: str, *requests: dict[str, object]) -> subprocess.CompletedProcess[bytes]:
-    program = f"from hypervisor.child import many\n{textwrap.dedent(prelude)}\nmany.main()"
+    start = "from hypervisor.child import multi_host_child as many"
+    program = f"{start}\n{textwrap.dedent(prelude)}\nmany.main()"
     return subprocess.run(
         [sys.executable, "-c", program],
         input=b"".join(wire.encode(request) for request in requests),

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from monitor.recorder import MAX_AT_ONCE, Recorder
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from registry.hosts import MissPolicy
 
 WAIT_S = 60

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from monitor.hands import Hands
-from monitor.rota import Rota
+from monitor.scheduler import Rota
 from tests.servers.running import eventually
 
 PERIOD_S = 0.05

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from monitor.sharing import Peers, rank
-from registry.ground.ids import uuid7
+from monitor.host_shards import Peers, rank
+from registry.db.ids import uuid7
 
 INTERVAL_S = 10.0
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from monitor.table import HostTable
 from monitor.ways import Ways, key_of, may_stay
 from registry import HostCredentialError, HostHealth
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from registry.hosts import CredentialFiles, HostsRead, WatchedHost
 
 

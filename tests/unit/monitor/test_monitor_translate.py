@@ -17,7 +17,7 @@ from hypervisor import (
     VolumeSeen,
 )
 from monitor.translate import to_report
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -16,14 +16,14 @@ import pytest
 from hypervisor import HostReport, HostUnreachableError, OperationFailedError
 from monitor.clock import NearClock
 from monitor.metrics import LookMetrics
+from monitor.poller import HostWatch
 from monitor.probe import ProbeFactory
 from monitor.recorder import Recorder
 from monitor.resolved import Resolved
-from monitor.rota import next_tick
+from monitor.scheduler import next_tick
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
-from monitor.watch import HostWatch
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 from registry.hosts import HostsRead, Miss, MissPolicy
 from service import ProcessMetrics
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from placement import Budget, policy_by_name
-from placement.filling import buckets
-from placement.filling.buckets import Shapes, mismatch
+from placement.packing import buckets
+from placement.packing.buckets import Shapes, mismatch
 from tests.builders import a_snapshot
 
 

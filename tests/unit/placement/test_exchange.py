@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.filling.draft import Draft
 from placement.fuga.exchange import exchange_unfair
-from placement.round.budget import Budget
-from placement.round.vm_kinds import vm_kinds
+from placement.model.budget import Budget
+from placement.model.vm_kinds import vm_kinds
+from placement.packing.draft import Draft
 from tests.round_inputs import some_snapshot
 
 

@@ -22,10 +22,10 @@ from placement import (
     policy_by_name,
     target_shares,
 )
-from placement.round.reasons import still_needed
-from placement.rules.allowances import Rooms
-from placement.rules.within_allowances import WithinAllowances
-from placement.rules.zones import InZones, Zone
+from placement.constraints.allowances import Rooms
+from placement.constraints.within_allowances import WithinAllowances
+from placement.constraints.zones import InZones, Zone
+from placement.model.reasons import still_needed
 from tests.builders import a_snapshot
 from tests.properties.strategies import snapshots
 

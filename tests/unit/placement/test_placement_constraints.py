@@ -17,11 +17,11 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
+from placement.constraints.constrained import MOST_LIMITS
+from placement.constraints.expansion import Wish, expand
+from placement.constraints.zones import InZones, Zone
 from placement.errors import ConstraintError
-from placement.round.constraints import Constraints, Group, Spread
-from placement.rules.constrained import MOST_LIMITS
-from placement.rules.expansion import Wish, expand
-from placement.rules.zones import InZones, Zone
+from placement.model.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
 THREE_HOSTS = ((4, 4096, 40), (4, 4096, 40), (4, 4096, 40))
@@ -291,7 +291,7 @@ def test_more_groups_than_fit_one_run_are_decided_in_several():
 
 
 def test_groups_hold_across_zones_that_decide_one_after_the_other():
-    from placement.rules.constrained import Constrained
+    from placement.constraints.constrained import Constrained
 
     hosts = np.arange(3)
     policy = Constrained(

@@ -16,8 +16,8 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
-from placement.rules.holding import hold_back
-from placement.rules.patience import PATIENCE, Patience, fair_shares, waiting_levels
+from placement.constraints.patience import PATIENCE, Patience, fair_shares, waiting_levels
+from placement.constraints.starvation import hold_back
 from tests.builders import a_snapshot
 from tests.servers.stream import LONGEST, Stream
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, ParameterError, check_allocation, policy_by_name
+from placement.model.constraints import Constraints, Group, Spread
 from placement.policies.optimal.hosts import ByPattern, HostGroup, OneByOne
 from placement.policies.optimal.integer_program import IntegerProgram
 from placement.policies.optimal.patterns import maximal_patterns
-from placement.round.constraints import Constraints, Group, Spread
 from tests.builders import a_snapshot
 
 

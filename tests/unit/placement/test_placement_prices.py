@@ -9,9 +9,9 @@ import pytest
 from scipy import optimize
 
 from placement import PlacementError, Snapshot
-from placement.judging import prices as module
-from placement.judging.fair_holdings import fair_vms
-from placement.judging.prices import Prices, prices
+from placement.metrics import prices as module
+from placement.metrics.fair_holdings import fair_vms
+from placement.metrics.prices import Prices, prices
 from tests.builders import a_snapshot
 
 

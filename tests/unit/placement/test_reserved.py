@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from placement import Allowance, InfeasibleAllocationError
-from placement.round.model import Snapshot
-from placement.round.reserved import Reserved, Settled, check_reserved, settle
+from placement.model.reserved import Reserved, Settled, check_reserved, settle
+from placement.model.snapshot import Snapshot
 from tests.builders import a_snapshot
 
 

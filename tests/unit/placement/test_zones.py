@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.rules.zones import InZones, Zone
+from placement.constraints.zones import InZones, Zone
 from tests.round_inputs import some_snapshot
 
 

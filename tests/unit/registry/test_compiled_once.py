@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from registry.ground.engine import make_engine
+from registry.db.engine import make_engine
 from tests.compiled_statements import Compiled
 
 

@@ -16,9 +16,9 @@ CALLERS: Final = ("controller", "lab", "monitor", "service", "simulation", "work
 #: What is of use beside the register center, and is named as its module is.
 BESIDE: Final = frozenset(
     {
-        "registry.ground.child_environ",
+        "registry.db.child_environ",
         "registry.images.qemu_img",
-        "registry.operating.backup",
+        "registry.admin.backup",
     }
 )
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from registry.ground.ids import uuid7
-from registry.work.queues import WorkQueue
+from registry.db.ids import uuid7
+from registry.tasks.queues import WorkQueue
 from service import ProcessMetrics
 from service.broker.inbox import Inbox
 from service.broker.messages import MAX_BYTES, NotOursError, envelope, is_text, one_id

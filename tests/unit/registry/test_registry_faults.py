@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-from registry.ground import checkpoint
+from registry.db import checkpoint
 checkpoint("one"); print("passed one", flush=True)
 checkpoint("two"); print("passed two", flush=True)
 """

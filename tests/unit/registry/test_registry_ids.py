@@ -4,7 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
-from registry.ground.ids import uuid7
+from registry.db.ids import uuid7
 
 
 def test_ids_are_uuids_of_version_7_with_the_time_in_front() -> None:
@@ -24,7 +24,7 @@ def test_ids_of_one_process_rise() -> None:
 
 def test_ids_rise_when_the_clock_is_set_back() -> None:
     first = uuid7()
-    with mock.patch("registry.ground.ids.time.time_ns", return_value=0):
+    with mock.patch("registry.db.ids.time.time_ns", return_value=0):
         second = uuid7()
 
     assert second > first

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from registry import ImageRefusedError, ImageStoreError, ImageTooLargeError
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.images import ImageStore
 from registry.images.header import virtual_size_of
 from registry.records.images import ImageFormat

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry import ImageRefusedError, SettingsError
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.images import ImageStore
 from registry.images.signatures import check_signature, parse_key, read_keys
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from registry import InvalidError
-from registry.ground.masking import masked
+from registry.db.masking import masked
 from service.broker.url import broker_at
 from service.logs import configure_logging
 from tests.unit.registry.test_registry_logs import _logging_as_before  # noqa: F401

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from registry.errors import InvalidError
-from registry.ground.names import (
+from registry.db.names import (
     MAX_AMOUNT,
     check_amounts,
     check_int,
@@ -14,6 +13,7 @@ from registry.ground.names import (
     check_name,
     check_weight,
 )
+from registry.errors import InvalidError
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a-b", "web.1_x", "x" * 63])

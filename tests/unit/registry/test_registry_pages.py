@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from registry.db.pages import check_limit, cursor_uuid, decode_cursor, encode_cursor, page_of
 from registry.errors import InvalidError
-from registry.ground.pages import check_limit, cursor_uuid, decode_cursor, encode_cursor, page_of
 
 
 @given(

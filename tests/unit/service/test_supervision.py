@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from controller.centre.slot_loop import SlotLoop
-from controller.rounds.contract import PolicyChoice, Slot
+from controller.control_center.slot_loop import SlotLoop
+from controller.rounds.interfaces import PolicyChoice, Slot
 from monitor.service import Monitor
 from registry import upgrade
 from service import Check
@@ -240,7 +240,7 @@ class Leads:
 def test_a_clock_that_is_set_stops_no_slots_and_a_round_may_take_its_time(
     change_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.centre.slot_loop._TURN_S", 0.001)
+    monkeypatch.setattr("controller.control_center.slot_loop._TURN_S", 0.001)
     stop, clock = threading.Event(), Clock(change_s)
     choice = PolicyChoice(name="fuga", parameters={}, budget_units=None, decision_time_s=450)
     loop = SlotLoop(

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.drawn_trace import SAMPLE, write_drawn
 from simulation import RunSpec, TraceSpec
-from simulation.studies.specs import open_inputs
+from simulation.experiments.specs import open_inputs
 
 
 @pytest.mark.parametrize("days", [0.5, 5.0])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.real_traces import TRACES, tasks_since
-from simulation.sites.inventory import read_inventory
+from simulation.topology.inventory import read_inventory
 
 
 @pytest.mark.parametrize("name", TRACES)

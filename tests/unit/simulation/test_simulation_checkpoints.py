@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from registry.requests import MembershipRule, Rules
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.checkpoint import CheckpointError, decode, encode, read
-from simulation.measuring.recorder import Recorder
-from simulation.sites.hierarchy import Hierarchy, Quota
-from simulation.sites.hosts import Happening, HostEvent, SimHost
+from simulation.metrics.recorder import Recorder
 from simulation.slots.engine import Engine
-from simulation.slots.moving.asked import Balance, MovePrice, Moving, Roll, Room
+from simulation.slots.moving.options import Balance, MovePrice, Moving, Roll, Room
+from simulation.topology.hierarchy import Hierarchy, Quota
+from simulation.topology.hosts import Happening, HostEvent, SimHost
 from simulation.traces.wishes import Wishes
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from placement import check_allocation
-from simulation.sites.hosts import Happening, HostEvent
 from simulation.slots.engine import Engine, Passed
+from simulation.topology.hosts import Happening, HostEvent
 from tests.simulations import a_chunk, an_engine, random_chunks
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.errors import InputError
-from simulation.sites.hierarchy import Hierarchy, Quota, read_hierarchy
-from simulation.sites.hosts import Happening, HostEvent, SimHost
-from simulation.studies.plan import ZoneChoice, plan, zone_policies
-from simulation.studies.specs import open_inputs
+from simulation.experiments.plan import ZoneChoice, plan, zone_policies
+from simulation.experiments.specs import open_inputs
+from simulation.topology.hierarchy import Hierarchy, Quota, read_hierarchy
+from simulation.topology.hosts import Happening, HostEvent, SimHost
 from tests.simulations import a_chunk, an_engine
 
 TREE = """name,parent,weight

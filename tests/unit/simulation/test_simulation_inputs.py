@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from simulation.errors import InputError
-from simulation.sites.hosts import Happening
-from simulation.sites.inventory import read_inventory
+from simulation.experiments.specs import Inputs, RunSpec, TraceSpec, open_inputs
 from simulation.slots.cluster import Cluster
-from simulation.studies.specs import Inputs, RunSpec, TraceSpec, open_inputs
+from simulation.topology.hosts import Happening
+from simulation.topology.inventory import read_inventory
 
 
 def opened(path: Path, hosts: str = "4:64c:256g:100d", **trace: object) -> Inputs:

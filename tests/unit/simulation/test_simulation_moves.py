@@ -11,10 +11,10 @@ import pytest
 
 from registry.requests import MembershipRule, Rules
 from simulation import InputError
-from simulation.sites.hosts import Happening, HostEvent, SimHost
 from simulation.slots.engine import Engine, Passed
-from simulation.slots.moving.asked import Balance, MovePrice, Moving, Roll, Room
+from simulation.slots.moving.options import Balance, MovePrice, Moving, Roll, Room
 from simulation.slots.moving.timetable import Outcome
+from simulation.topology.hosts import Happening, HostEvent, SimHost
 from simulation.traces.wishes import Wishes
 from tests.simulations import a_chunk, an_engine, random_chunks
 

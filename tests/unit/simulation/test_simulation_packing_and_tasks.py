@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from simulation.errors import InputError
-from simulation.sites.inventory import read_inventory
-from simulation.studies.specs import Inputs, RunSpec, TraceSpec, open_inputs
+from simulation.experiments.specs import Inputs, RunSpec, TraceSpec, open_inputs
+from simulation.topology.inventory import read_inventory
 
 DAY_S = 86_400.0
 TYPES = """id,vmTypeId,machineId,core,memory,hdd,ssd,nic

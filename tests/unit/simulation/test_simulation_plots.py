@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
+from simulation.experiments.compare import comparison, unchanged
 from simulation.report.data import RunData
 from simulation.report.plots import plots_of
 from simulation.report.style import Palette, duration_axis, legend, new_figure
-from simulation.studies.compare import comparison, unchanged
 
 
 @pytest.mark.parametrize("as_csv", [False, True])

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from registry.operating import (
+from registry.admin import (
     HostChange,
     Past,
     PastHost,
@@ -25,7 +25,7 @@ from registry.operating import (
 )
 from registry.requests import MembershipRule, Rules
 from simulation import Decided, InputError, read_inventory, read_recording, record
-from simulation.sites.hosts import Happening, HostEvent
+from simulation.topology.hosts import Happening, HostEvent
 from simulation.traces.faults import BadRows
 from simulation.traces.native import NativeTrace
 from tests.simulations import a_chunk, an_engine

@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from controller.centre.policy_child import decide
+from controller.control_center.policy_child import decide
 from controller.rounds.inputs import RoundInputs, allocation_document, allocation_of
 from controller.rounds.snapshots import to_snapshot
 from placement import Reason, Snapshot, TenantTree
@@ -27,11 +27,11 @@ from registry.rounds import (
     TenantView,
     VmGroupView,
 )
-from simulation.sites.hierarchy import Hierarchy, Quota
-from simulation.sites.hosts import SimHost
 from simulation.slots.engine import Engine
 from simulation.slots.idle import same_to_policies
 from simulation.slots.rules import may_use
+from simulation.topology.hierarchy import Hierarchy, Quota
+from simulation.topology.hosts import SimHost
 from simulation.traces.wishes import Wishes
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simulation import InputError, Moving, RunSpec, TraceSpec, plan, simulate
-from simulation.studies.compare import comparison, sign_flip_p
+from simulation.experiments.compare import comparison, sign_flip_p
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from controller.cli.simulations.tables import print_study
-from simulation.measuring.summary import MEASURES
+from simulation.experiments.compare import comparison
+from simulation.metrics.summary import MEASURES
 from simulation.report.side_by_side import side_by_side
 from simulation.report.style import Palette
-from simulation.studies.compare import comparison
 
 
 def a_summary(variant: str, seed: int, wait_s: float, placed: float = 1.0) -> dict[str, Any]:

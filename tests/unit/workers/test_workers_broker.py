@@ -12,8 +12,8 @@ from kombu import Connection
 from kombu.asynchronous import Hub
 from kombu.simple import SimpleQueue
 
-from registry.ground.ids import uuid7
-from registry.work.queues import WorkQueue
+from registry.db.ids import uuid7
+from registry.tasks.queues import WorkQueue
 from service import ProcessMetrics
 from service.broker import redis_inbox
 from service.broker.inbox import OPTION, Inbox

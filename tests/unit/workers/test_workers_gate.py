@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hypervisor import HostUnreachableError, OperationFailedError
-from registry.ground import uuid7
+from registry.db import uuid7
 from registry.hosts import HostAccess
 from workers.errors import HostBusyError
-from workers.gate import Gate
+from workers.host_limits import Gate
 
 
 def a_host(name: str) -> HostAccess:

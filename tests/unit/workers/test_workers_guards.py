@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from registry.hosts import HostAccess
 from registry.networks import CardRules
-from workers.guards import HostNetworks, guard_of
+from workers.network_filters import HostNetworks, guard_of
 from workers.settings import WorkerSettings
 
 HOST = HostAccess(

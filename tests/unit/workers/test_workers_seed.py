@@ -16,7 +16,7 @@ from registry.hosts import HostAccess
 from registry.networks import GuestNetwork
 from registry.records.images import BuildImage, SeedKind
 from registry.requests import GuestAccess
-from registry.work import Build, Claim
+from registry.tasks import Build, Claim
 from workers import vfat
 from workers.seed import hostname, seed_of, takes_seed
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.host_names import HostAlias
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.host_aliases import HostAlias
 from controller.rest.dependencies import GivenServices
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.hosts import HostAliases, HostAliasQuery
 

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenServices
+from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
+from controller.rest.idempotency.keys import JSON_TYPE
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
-from controller.rest.writes.idempotency import JSON_TYPE
 from registry import Registry
 from registry.hosts import HostMap
 

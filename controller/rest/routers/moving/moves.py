@@ -11,18 +11,18 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.questions.destinations import destinations
-from controller.questions.moved import told_move
-from controller.rest.callers.auth import AnyCaller, Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.queries.destinations import destinations
+from controller.queries.moved import told_move
 from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import AnyCaller, Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
+from controller.rest.redaction import told_page
 from controller.rest.schemas.moves import MoveCancelInput, MoveInput, MovesQuery
 from controller.rest.schemas.values import PageOf
-from controller.rest.telling import told_page
-from controller.rest.writes.idempotency import GivenCreation
 from registry import MoveRefusedError, NotFoundError, Registry, UnknownNameError
-from registry.ground import Page
+from registry.db import Page
 from registry.moves import Move, MoveObstacle
 
 router = APIRouter(

@@ -12,18 +12,18 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.errors import PolicyFailedError
-from controller.rest.callers.attended import NICENESS
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.cancellable import NICENESS
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery, PlanStep
 from controller.rest.schemas.values import PageOf
-from controller.rest.writes.idempotency import GivenCreation
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.replay import REPLAY_TIME_S
 from registry import ConflictError, Registry
-from registry.ground import Page
+from registry.db import Page
 from registry.moves import Plan, PlanKind
 
 router = APIRouter(

@@ -12,10 +12,11 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.plans.rehearsing import Asked, rehearse
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
+from controller.plans.dry_run import Asked, rehearse
 from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.rolls import (
     RollCancelInput,
@@ -26,9 +27,8 @@ from controller.rest.schemas.rolls import (
     RollStepInput,
 )
 from controller.rest.schemas.values import PageOf
-from controller.rest.writes.idempotency import GivenCreation
 from registry import ConflictError, HostHealth, InvalidError, Registry
-from registry.ground import Page
+from registry.db import Page
 from registry.moves import (
     CommandEnd,
     Driving,

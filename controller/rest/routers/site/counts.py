@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from controller.rest.callers.auth import AnyCaller, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenServices
+from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
+from controller.rest.idempotency.keys import JSON_TYPE
+from controller.rest.middleware.auth import AnyCaller, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.values import Name
-from controller.rest.writes.gathering import MOST_CALLERS, RESTS, Gathering
-from controller.rest.writes.idempotency import JSON_TYPE
 from registry import Registry
 from registry.requests import Counts
 

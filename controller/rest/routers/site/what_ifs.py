@@ -12,9 +12,10 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.callers.auth import Operator, bearer
-from controller.rest.callers.bodies import BoundedRoute
 from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.middleware.auth import Operator, bearer
+from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.routers.rounds import check_policy
 from controller.rest.schemas.values import PageOf
@@ -25,10 +26,9 @@ from controller.rest.schemas.what_ifs import (
     WhatIfsQuery,
     WhatIfView,
 )
-from controller.rest.writes.idempotency import GivenCreation
 from registry import InvalidError, NotFoundError, Registry, UnknownNameError
-from registry.ground import Page
-from registry.operating import WhatIf
+from registry.admin import WhatIf
+from registry.db import Page
 
 router = APIRouter(
     prefix="/what-ifs",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.calling import waiting_for_moves, waiting_for_plans
 from controller.cli.moving import driving
+from controller.session import waiting_for_moves, waiting_for_plans
 
 #: The longest name of a VM is about so long.
 LONG = "x" * 60

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.calling.completion import complete_host
-from controller.calling.credentials import DEFAULT_URL, Credentials, find_connection
+from controller.session.completion import complete_host
+from controller.session.credentials import DEFAULT_URL, Credentials, find_connection
 from controller.terminal.errors import BadInputError
 
 URL = "http://127.0.0.1:9000"

@@ -30,7 +30,11 @@ main()
 """
 #: What each process of a site imports before it is ready.
 PROCESSES = (
-    *("controller.rest.server", "controller.centre.slot_loop", "controller.centre.policy_child"),
+    *(
+        "controller.rest.server",
+        "controller.control_center.slot_loop",
+        "controller.control_center.policy_child",
+    ),
     *("controller.shadow.child", "monitor.service", "workers.tasks", "simulation"),
 )
 

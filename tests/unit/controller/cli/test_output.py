@@ -19,8 +19,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.calling import completion
 from controller.cli.main import main
+from controller.session import completion
 from controller.terminal.yaml_text import yaml_text
 from tests.fakes.http_api import HttpApi, http_api
 

@@ -77,7 +77,7 @@ def test_help_imports_its_own_command_and_nobody_to_ask(command: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "process", ["controller.rest", "controller.centre.slot_loop", "simulation"]
+    "process", ["controller.rest", "controller.control_center.slot_loop", "simulation"]
 )
 def test_a_process_that_serves_leaves_solvers_to_those_that_solve(process: str) -> None:
     said = f"import sys, {process}\nsys.exit('scipy' in sys.modules)"

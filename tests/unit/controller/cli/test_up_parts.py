@@ -16,7 +16,7 @@ from controller.embedded.state import AlreadyRunningError, Memory, StateDir, loc
 from controller.embedded.up import Up
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
-from registry.ground.private import NotOursError
+from registry.db.private import NotOursError
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from starlette.datastructures import Headers
 
-from controller.rest.callers.auth import Caller, Gate
+from controller.rest.middleware.auth import Caller, Gate
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import Registry
 from registry.tenancy import Token

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from controller.rest.callers.auth import Caller
-from controller.rest.callers.lasting import LEAVE_CROWD
-from controller.rest.callers.limits import Limits
-from controller.rest.callers.middleware import Authentication, Crowd
+from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.limits import Limits
+from controller.rest.middleware.stack import Authentication, Crowd
+from controller.rest.middleware.streaming import LEAVE_CROWD
 from controller.rest.problems.errors import OverloadedError, RateLimitedError
 from tests.unit.controller.rest.test_auth import knowing
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from controller.host_names import HostNames, Reader
+from controller.host_aliases import HostNames, Reader
 from controller.rest.streams.feed import Stretch
-from registry.journal import Event
-from tests.unit.controller.test_host_names import Hosts
+from registry.audit import Event
+from tests.unit.controller.test_host_aliases import Hosts
 
 
 def a_failure(number: int, host: str) -> Event:

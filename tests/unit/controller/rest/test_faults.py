@@ -10,8 +10,8 @@ import structlog
 from structlog.typing import EventDict
 
 from controller.rest.app import create_app
-from controller.rest.callers.middleware import MOST_STRANGERS_TOLD, AccessLog
 from controller.rest.metrics import HttpMetrics
+from controller.rest.middleware.stack import MOST_STRANGERS_TOLD, AccessLog
 from registry import Registry, RegistryUnavailableError
 from service import ProcessMetrics
 from tests.servers.asgi import call

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from controller.rest.callers import limits as limits_module
-from controller.rest.callers.auth import Caller
-from controller.rest.callers.limits import Buckets, Limits, Rate
+from controller.rest.middleware import limits as limits_module
+from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.limits import Buckets, Limits, Rate
 from controller.rest.problems.errors import RateLimitedError
 
 LAPTOP = Caller("laptop", "a", token_id=uuid.UUID(int=1))

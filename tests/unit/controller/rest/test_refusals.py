@@ -12,7 +12,7 @@ import pytest
 from controller.rest.problems import refusals as refusals_module
 from controller.rest.problems.refusals import MOST_KINDS, MOST_STRANGERS, Refusals
 from registry import Registry, RegistryUnavailableError
-from registry.journal import AuditedCall
+from registry.audit import AuditedCall
 
 
 @dataclass

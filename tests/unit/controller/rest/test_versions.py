@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from controller.rest.idempotency.versions import VERSIONED, version_of
 from controller.rest.pages.published import openapi_document
-from controller.rest.writes.versions import VERSIONED, version_of
-from registry.ground import FieldRole, field_roles, settable_fields
+from registry.db import FieldRole, field_roles, settable_fields
 from registry.hosts import Host
 from registry.networks import Network
 from registry.requests import Request, Vm

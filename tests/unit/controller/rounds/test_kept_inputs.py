@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.rounds.inputs import Kept, RoundInputs, decode_inputs
 from controller.rounds.round import run_round
 from controller.rounds.snapshots import HostArrays, to_snapshot
-from placement.round.host_classes import host_classes
+from placement.model.host_classes import host_classes
 from registry.rounds import KeptRoom, SpotView, SpotVm, TenantView
 from tests.unit.controller.rounds.test_rounds import (
     CHOICE,

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from controller.centre.policy_child import answer
+from controller.control_center.policy_child import answer
 from controller.errors import PolicyFailedError
 from controller.rounds.inputs import allocation_of
 from controller.rounds.policy_process import Failure, PolicyProcess

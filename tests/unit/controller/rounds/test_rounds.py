@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from controller.centre.policy_child import answer
+from controller.control_center.policy_child import answer
 from controller.errors import PolicyFailedError, SlotSkippedError
-from controller.rounds.contract import PolicyChoice, Slot
 from controller.rounds.inputs import decode_inputs
+from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Decision, Failure, Ideal
 from controller.rounds.round import run_round
 from placement.catalog.zone_policies import NamedPolicy
-from registry.ground.packing import unpack
+from registry.db.packing import unpack
 from registry.rounds import (
     ClusterView,
     CommittedRound,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.questions.standings import standings
+from controller.queries.tenant_shares import standings
 from controller.rounds.tenant_trees import tree_of
 from registry.rounds import Accounts, GroupView, TenantView
 

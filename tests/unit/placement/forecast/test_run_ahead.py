@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from placement import decide, policy_by_name
+from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.lines import lines_of
 from placement.forecast.narrowed import narrowed
-from placement.forecast.present import CameLately, Present, RunningVms
+from placement.forecast.queue import lines_of
 from placement.forecast.run_ahead import Ahead, played, steps_of
 from tests.builders import a_snapshot
 

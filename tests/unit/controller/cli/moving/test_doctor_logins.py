@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.cli.operating.doctor_logins import login_findings
-from controller.identities import OidcRule
+from controller.oidc_mapping import OidcRule
 
 ISSUER = {"issuer": "https://sso.example.org", "problem": None}
 TENANTS = [{"name": "physics", "is_group": False}, {"name": "lab", "is_group": True}]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.calling import waiting_for_moves
 from controller.cli.vms.requests import VM_COLUMNS
+from controller.session import waiting_for_moves
 from controller.terminal import output
 from controller.terminal.output import text
 from controller.terminal.tables import left_out_of, lines_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.calling import waiting_for_plans
+from controller.session import waiting_for_plans
 from controller.terminal import output
 from tests.fakes.http_api import HttpApi, problem
 from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures

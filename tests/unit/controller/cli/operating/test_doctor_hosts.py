@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from controller.calling.session import Session
 from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_hosts import confinement, openness
+from controller.session.session import Session
 
 
 def a_host(**fields: Any) -> dict[str, Any]:

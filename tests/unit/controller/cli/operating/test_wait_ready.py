@@ -75,7 +75,7 @@ def of_two_heads(folder: Path, patch: pytest.MonkeyPatch) -> None:
         raise CommandError("The script directory has multiple heads")
 
     (folder / "fuga.db").touch()
-    patch.setattr("registry.operating.upgrade.head_revision", two_heads)
+    patch.setattr("registry.admin.upgrade.head_revision", two_heads)
 
 
 def of_an_import(_: Path, patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,63 @@
+"""Brings back stored times that lie ahead of now, after the database's clock stepped back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from controller.settings import ControllerSettings
+from registry import Registry, RegistryError
+from registry.admin import Lengths
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+
+INTERVAL_S: Final = 10.0
+
+
+class ClockWatch:
+    """Looks at an interval whether the clock stepped back, while its control centre leads."""
+
+    def __init__(
+        self, registry: Registry, lease: Callable[[], Lease | None], lengths: Lengths
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._lengths = lengths
+        self._epoch: int | None = None  #: in which all of history was looked through
+
+    def run(self, stop: threading.Event) -> None:
+        """Look until stopped."""
+        while not stop.wait(INTERVAL_S):
+            try:
+                self.look()
+            except RegistryError as error:
+                log.error("clock_not_read", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("clock_not_read")
+
+    def look(self) -> float:
+        """Bring back what lies ahead; return by how much the clock stepped back at least."""
+        lease = self._lease()
+        if lease is None:
+            return 0.0
+        # Nobody may have led when the clock stepped back.
+        thorough = lease.epoch != self._epoch
+        back_s = self._registry.clock_steps.settle(self._lengths, thorough=thorough)
+        self._epoch = lease.epoch
+        if back_s:
+            log.error("clock_stepped_back", alert=True, by_s=round(back_s, 1))
+        return back_s
+
+
+def lengths_of(settings: ControllerSettings) -> Lengths:
+    """How long leases and holds last."""
+    return Lengths(
+        lease_s=settings.lease_s,
+        fence_timeout_s=settings.fence_timeout_s,
+        spot_grace_s=settings.spot_grace_s,
+        room_hold_s=settings.room_hold_s,
+    )

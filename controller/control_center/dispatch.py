@@ -1,0 +1,144 @@
+"""The sweep: finds assignments that need a worker and sends their ids, again and again.
+
+Brokers lose messages and workers die with them; the rows do not. So nothing
+waits for an answer: what is still due after a while is sent once more, and
+workers claim a row before they touch a host.
+
+A broker that is away, or hangs, costs a sweep one question, or one message. What needs no
+broker comes before that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import structlog
+
+from controller.queue import TaskQueue
+from registry import Registry, RegistryError
+from registry.tasks import WorkQueue
+from service import Check
+
+#: Without a whole sweep for so long, what is due reaches the workers late.
+LATE_S: Final = 30.0
+#: While messages wait: they may be few, and taken before the interval ends.
+_SOON_S: Final = 0.25
+
+log = structlog.get_logger()
+
+
+class Broker(TaskQueue, Protocol):
+    """Takes messages, and can be asked how many wait there."""
+
+    def waiting(self) -> Mapping[WorkQueue, int] | None:
+        """Ask it; None from one that is away, or hangs."""
+        ...
+
+
+class Dispatcher:
+    """Sweeps at an interval, and at once when nudged."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        queue: Broker,
+        *,
+        interval_s: float,
+        resend_after_s: float,
+        build_timeout_s: float,
+        on_sent: Callable[[str], None] = lambda _: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._queue = queue
+        self._interval_s = interval_s
+        self._resend_after_s = resend_after_s
+        self._build_timeout_s = build_timeout_s
+        self._on_sent = on_sent
+        self._now = now
+        self._nudged = threading.Event()
+        self._swept_at = now()
+        self._broker_takes = True
+        self._workers_lag = False
+
+    def nudge(self) -> None:
+        """Sweep now rather than at the end of the interval."""
+        self._nudged.set()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since a sweep did all that it has to, or since the first began."""
+        return self._now() - self._swept_at
+
+    def check(self) -> Check:
+        """Return whether it sweeps, and whether the broker takes what it sends."""
+        age_s = self.age_s
+        if not self._broker_takes:
+            return Check("sweep", False, f"the broker has accepted no messages for {age_s:.0f} s")
+        if age_s > self._interval_s + LATE_S:
+            return Check("sweep", False, f"last done {age_s:.0f} s ago")
+        return Check("sweep", True, "done, and again and again")
+
+    def sweep(self) -> int:
+        """End what has expired and send what is due; return how many tasks were sent."""
+        expired = self._registry.requests.expire()
+        if expired:
+            log.info("requests_expired", requests=[str(key) for key in expired])
+        ended = self._registry.requests.end_spot()
+        if ended:
+            log.info("spot_vms_ended", vms=[str(key) for key in ended])
+        settled = self._registry.reservations.settle()
+        if settled:
+            log.info("reservations_settled", reservations=[str(key) for key in settled])
+        overdue = self._registry.assignments.end_overdue(self._build_timeout_s)
+        if overdue:
+            log.warning("builds_overdue", assignments=[str(key) for key in overdue])
+        sent = self._send_due()
+        if self._broker_takes:
+            self._swept_at = self._now()
+        return sent
+
+    def _send_due(self) -> int:
+        """Send what is due up to the first that the broker does not take: the rest is due again.
+
+        No more than workers will soon take, and nothing is taken for sent while the broker
+        does not answer.
+        """
+        waiting = self._queue.waiting()
+        self._broker_takes = waiting is not None
+        if waiting is None:
+            return 0
+        self._workers_lag = any(waiting.values())
+        sent = 0
+        for task in self._registry.assignments.due(
+            resend_after_s=self._resend_after_s, waiting=waiting
+        ):
+            self._broker_takes = self._queue.send(task.task, task.id)
+            if not self._broker_takes:
+                break
+            self._on_sent(task.task)
+            sent += 1
+        if sent:
+            log.debug("swept", sent=sent)
+        return sent
+
+    def run(self, stop: threading.Event) -> None:
+        """Sweep until stopped."""
+        while not stop.is_set():
+            try:
+                more = self.sweep() > 0
+            except RegistryError as error:
+                log.error("sweep_failed", error=str(error))
+                more = False
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("sweep_failed")
+                more = False
+            if more:
+                time.sleep(0.05)  # the rest of a long batch, without starving others
+            else:
+                soon = self._workers_lag and self._broker_takes
+                self._nudged.wait(min(self._interval_s, _SOON_S) if soon else self._interval_s)
+            self._nudged.clear()

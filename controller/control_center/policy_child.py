@@ -1,0 +1,146 @@
+"""The process in which policies run; see `controller.rounds.policy_process`."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from controller import debug
+from controller.plans import dry_run
+from controller.plans.deciding import decide_plan
+from controller.queries import capacity_after_queue, failure_survival
+from controller.queries.ahead import estimates
+from controller.queries.reserving import answer as reserve
+from controller.rounds.game import decide_in_steps
+from controller.rounds.inputs import allocation_document, decode_inputs
+from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
+from controller.rounds.priced import prices_document
+from controller.rounds.stdout_guard import take_stdout
+from controller.shadow.child import decide_beside
+from placement import (
+    FloatArray,
+    PlacementError,
+    Snapshot,
+    allocation_bound,
+    shares_in_tree,
+    target_holdings,
+)
+from placement.catalog.zone_policies import Deciding
+from placement.metrics.fair_holdings import fair_vms
+from placement.metrics.prices import Prices, prices
+from placement.model.spot import without_spot
+
+#: What is decided on is measured right after.
+_inputs = functools.lru_cache(maxsize=1)(decode_inputs)
+
+
+def decide(data: bytes) -> Decision:
+    """Set aside what can never fit, then run the policy that the inputs name."""
+    inputs = _inputs(data)
+    who = Deciding(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
+    started = time.perf_counter()
+    allocation = inputs.decided_by(who)
+    seconds = time.perf_counter() - started
+    return Decision(allocation_document(allocation), seconds)
+
+
+def ideal(snapshot: Snapshot, resource: int) -> Ideal:
+    """Return what a decision on the snapshot is measured by: as if there were no spot VMs."""
+    snapshot = without_spot(snapshot)
+    targets = fair_vms(snapshot)
+    holdings = target_holdings(snapshot, targets)
+    nodes = () if snapshot.tree is None else shares_in_tree(snapshot.tree, holdings).tolist()
+    return Ideal(
+        bound=allocation_bound(snapshot, resource),
+        target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
+        node_targets=tuple(nodes),
+        prices=prices_document(snapshot, _prices(snapshot, targets, resource), resource),
+    )
+
+
+def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
+    """No round waits for prices, nor loses its bound for them."""
+    try:
+        return prices(snapshot, targets, resource)
+    except PlacementError as error:
+        return str(error)
+
+
+def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
+    data, resource = argument
+    return ideal(_inputs(data).snapshot, resource)
+
+
+def _ready(_: object) -> bool:
+    """Import what the bound needs before a round waits for it; who asks other things may not."""
+    import scipy.optimize  # noqa: F401, PLC0415 - slow to import
+
+    return True
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "ready": _ready,
+        "decide": decide,
+        "steps": decide_in_steps,
+        "ideal": _ideal_of,
+        "plan": decide_plan,
+        "beside": decide_beside,
+        "estimates": estimates,
+        "survival": failure_survival.answered,
+        "capacity_in_turn": capacity_after_queue.answered,
+        "rehearse": dry_run.answered,
+        "reserve": reserve,
+    }
+)
+
+
+#: What a round waits for, one after the other.
+_OF_ROUNDS: Final = ("decide", "ideal")
+
+
+def answer(operation: str, argument: Any) -> Any:
+    """What the parent asked for, or why not."""
+    if operation not in _OPERATIONS:
+        return Failure(f"unknown operation {operation!r}")
+    try:
+        return _OPERATIONS[operation](argument)
+    except Exception as error:
+        if debug.wanted():
+            traceback.print_exc()
+        return Failure(f"{type(error).__name__}: {error}")
+
+
+def main() -> None:
+    """Answer the parent until it closes our standard input.
+
+    No round waits for a search for cycles of objects, which looks at everything that was ever
+    imported as soon as a cluster's names are read: that takes longer than to decide a VM. The
+    search is made when a round was answered.
+    """
+    stdin, stdout = sys.stdin.buffer, take_stdout()
+    gc.collect()
+    gc.freeze()
+    while header := stdin.read(HEADER.size):
+        (length,) = HEADER.unpack(header)
+        gc.disable()
+        operation, argument = pickle.loads(stdin.read(length))  # noqa: S301 our own parent
+        if operation not in _OF_ROUNDS:
+            gc.enable()
+        stdout.write(frame(answer(operation, argument)))
+        stdout.flush()
+        del argument
+        if operation == _OF_ROUNDS[-1]:
+            gc.collect()
+        gc.enable()
+
+
+if __name__ == "__main__":
+    main()

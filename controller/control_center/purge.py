@@ -1,0 +1,89 @@
+"""Takes history that is older than it has to be: the control centre's own, in small batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from registry import Registry, RegistryError, StaleEpochError
+from registry.admin import Periods, Purged
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+
+FIRST_AFTER_S: Final = 60.0
+#: between batches, so that rounds and reports come in between
+PAUSE_S: Final = 0.05
+
+
+class Purger:
+    """Purges at an interval, and only while its control centre leads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        lease: Callable[[], Lease | None],
+        periods: Periods,
+        *,
+        interval_s: float,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._periods = periods
+        self._interval_s = interval_s
+        self._pause_s = pause_s
+
+    def run(self, stop: threading.Event) -> None:
+        """Purge until stopped."""
+        pause = min(FIRST_AFTER_S, self._interval_s)
+        while not stop.wait(pause):
+            try:
+                self.purge(stop)
+            except RegistryError as error:
+                log.error("purge_failed", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("purge_failed")
+            pause = self._interval_s
+
+    def purge(self, stop: threading.Event) -> Purged:
+        """Take all that is due now; stops between two batches when the lease is lost."""
+        taken = Purged()
+        while not stop.is_set() and (lease := self._lease()) is not None:
+            try:
+                batch = self._registry.retention.purge_batch(self._periods, lease=lease)
+            except StaleEpochError:
+                break
+            if not batch:
+                break
+            taken += batch
+            stop.wait(self._pause_s)
+        if taken:
+            log.info("history_purged", **dataclasses.asdict(taken))
+            _tell(self._registry, taken, actor="control")
+        return taken
+
+
+def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Purged:
+    """Take all that is due now, whoever leads."""
+    taken = Purged()
+    while batch := registry.retention.purge_batch(periods):
+        taken += batch
+    if taken:
+        _tell(registry, taken, actor=actor)
+    return taken
+
+
+def _tell(registry: Registry, taken: Purged, *, actor: str) -> None:
+    counts = dataclasses.asdict(taken)
+    registry.events.add(
+        actor=actor,
+        kind="history_purged",
+        subject_type="database",
+        subject_id="history",
+        reason=", ".join(f"{number} {name}" for name, number in counts.items() if number),
+    )

@@ -1,0 +1,88 @@
+"""Reservations in the control centre: each is decided soon after it was asked for.
+
+Only who leads decides, one after another, so that each is judged beside those before it. A process
+that is killed, or a control centre that ends, leaves it asked for: whoever leads next decides it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from controller.queries.reserving import TIME_S, asked_of, decision_of
+from controller.rounds.policy_process import PolicyProcess
+from registry import Registry, RegistryError
+from registry.reservations import Reservation, ReservationDecision
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+ACTOR: Final = "control"
+#: Besides the time for samples, for what is read to become arrays.
+_MORE_S: Final = 60.0
+#: Of processes that were killed or failed, before a reservation is refused for it.
+_TRIES: Final = 3
+
+
+class Reserving:
+    """Decides reservations at an interval, while this centre leads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        lease: Callable[[], Lease | None],
+        process: PolicyProcess,
+        *,
+        interval_s: float,
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._process = process
+        self._interval_s = interval_s
+        self._failed: dict[UUID, int] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Look until stopped."""
+        while not stop.wait(self._interval_s):
+            try:
+                self.look(stop)
+            except RegistryError as error:
+                log.error("reservations_not_decided", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("reservations_not_decided")
+        self._process.close()
+
+    def look(self, stop: threading.Event | None = None) -> int:
+        """Decide what is asked for; return how many were decided."""
+        decided = 0
+        for each in self._registry.reservations.to_decide():
+            lease = self._lease()
+            if lease is None or (stop is not None and stop.is_set()):
+                break
+            decision = self._decision(each)
+            if decision is not None:
+                found = self._registry.reservations.decide(each.id, decision, lease, actor=ACTOR)
+                self._failed.pop(each.id, None)
+                decided += 1
+                log.info("reservation_decided", reservation=str(each.id), state=found.state)
+        return decided
+
+    def _decision(self, each: Reservation) -> ReservationDecision | None:
+        """Return what is decided; None: its process failed, and it is tried again."""
+        view = self._registry.views.ahead()
+        standing = self._registry.reservations.standing()
+        try:
+            judged = self._process.reserve(
+                asked_of(view, each, standing), deadline_s=TIME_S + _MORE_S
+            )
+        except Exception as error:  # whatever is the matter with it, others are decided beside it
+            tries = self._failed[each.id] = self._failed.get(each.id, 0) + 1
+            log.error("reservation_not_judged", reservation=str(each.id), error=str(error))
+            if tries < _TRIES:
+                return None
+            told = "it could not be judged; operators: see the control centre's log"
+            return ReservationDecision(reason="failed", message=told)
+        return decision_of(each, judged)

@@ -1,0 +1,344 @@
+"""Plans of moves in the control centre: decided when asked, carried out in their order.
+
+Only who leads does either. What is asked of a move is checked anew by the register center, so a
+plan that is old by the time of its approval moves nothing where it may not go: what is refused
+is written beside the move, and the others go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+
+from controller.auto_balance import BalanceRule
+from controller.errors import PolicyFailedError
+from controller.plans.deciding import PlanInputs
+from controller.plans.making_room import MakingRoom, RoomRule
+from controller.plans.ready_moves import Turns, turns_of
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.running import to_running
+from controller.rounds.spare_domains import domains_of
+from placement.errors import PlacementError
+from placement.rebalancing.check import check_plan
+from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.model import Plan as DecidedPlan
+from placement.rebalancing.room import in_the_way
+from registry import ConflictError, NotFoundError, Registry, RegistryError
+from registry.moves import (
+    STANDING_RULE,
+    Plan,
+    PlanKind,
+    PlanMoveOverError,
+    PlannedMove,
+    PlanState,
+)
+from registry.rounds import Lease
+
+log = structlog.get_logger()
+ACTOR = "control"
+#: Between two looks while a plan is carried out.
+_SOON_S: Final = 0.2
+_IDLE_PART: Final = 4  #: times as long as a look lasts, if that is longer: plans may be large
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """How plans are decided."""
+
+    limits: MoveLimits
+    rest_s: float  #: a VM that moved is moved again for need alone within so long
+    seed: int
+    budget_units: int | None
+    deadline_s: float
+    room_hold_s: float  #: for which room that moves freed is kept for its request
+    balance: BalanceRule | None = None  #: None: nothing is balanced unasked
+    room: RoomRule | None = None  #: None: operators alone ask for room
+    spare: str | None = None  #: what may fail: rounds keep that free, and plans make no room of it
+
+
+class Plans:
+    """Decides and carries out what plans ask for, at an interval, while this centre leads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        lease: Callable[[], Lease | None],
+        process: PolicyProcess,
+        planning: Planning,
+        *,
+        interval_s: float,
+        on_asked: Callable[[], None],
+        on_standing: Callable[[str], None] = lambda _outcome: None,
+    ) -> None:
+        self._registry = registry
+        self._lease = lease
+        self._process = process
+        self._planning = planning
+        self._interval_s = interval_s
+        self._on_asked = on_asked
+        self._on_standing = on_standing  #: told what became of a plan of the standing rule
+        room = planning.room
+        self._making_room = None if room is None else MakingRoom(registry, room, actor=ACTOR)
+
+    def run(self, stop: threading.Event) -> None:
+        """Look until stopped; soon again while a plan goes on, so that no host waits for a wave."""
+        pause_s = self._interval_s
+        while not stop.wait(pause_s):
+            began, goes_on = time.monotonic(), False
+            try:
+                goes_on = self.look()
+            except RegistryError as error:
+                log.error("plans_not_read", error=str(error))
+            except Exception:  # the loop outlives a database that is away for a moment
+                log.exception("plans_not_read")
+            soon_s = max(_SOON_S, _IDLE_PART * (time.monotonic() - began))
+            pause_s = min(soon_s, self._interval_s) if goes_on else self._interval_s
+        self._process.close()
+
+    def look(self) -> bool:
+        """Do what is to be done for each plan that is asked or approved; return if one goes on."""
+        lease = self._lease()
+        if lease is None:
+            return False
+        self._ask_by_rule(lease)
+        if self._making_room is not None:
+            self._making_room.look(lease)
+        goes_on = False
+        for plan in self._registry.plans.open():
+            if self._ended_by_hosts(plan):
+                continue
+            if plan.state is PlanState.ASKED:
+                self._decide(plan)
+                plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
+                if self._ended_by_hosts(plan):
+                    continue
+            if plan.state is PlanState.APPROVED:
+                self._carry_out(plan)
+                goes_on = True
+        return goes_on
+
+    def _ask_by_rule(self, lease: Lease) -> None:
+        """Ask for a plan if the standing rule wants one now.
+
+        When the last was asked for stands in the register center, and the lease is checked where
+        that is written: a control centre that takes over neither loses nor doubles one.
+        """
+        rule, standing = self._planning.balance, self._registry.standing_plans
+        if rule is None:
+            return
+        now, last = standing.last()
+        due = last is None or (now - last).total_seconds() >= rule.every_s
+        if not due or not rule.is_open(now):
+            return
+        every_s = rule.every_s
+        plan = standing.ask_if_due(lease, PlanKind.BALANCE, rule.arguments, every_s=every_s)
+        if plan is not None:
+            log.info("standing_plan_asked", plan=str(plan.id), kind=plan.kind)
+
+    def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
+        """Return why the standing rule declines a plan that it asked for."""
+        if plan.asked_by != STANDING_RULE:
+            return None
+        rule = self._planning.balance
+        if rule is None:
+            return "there is no standing rule any more"
+        return rule.objection(_gain(decided) or 0.0, len(decided.moves))
+
+    def _decide(self, plan: Plan) -> None:
+        bound = log.bind(plan=str(plan.id), kind=plan.kind)
+        try:
+            inputs = self._inputs(plan)
+            data = inputs.encode()
+            told = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
+            decided = DecidedPlan.of_document(told)
+            check_plan(inputs.running, decided)
+        except (PolicyFailedError, PlacementError) as error:
+            bound.error("plan_failed", error=str(error), alert=True)
+            self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
+            self._tell_standing(plan, "failed")
+            return
+        declined = self._objection(plan, decided)
+        self._registry.plans.propose(
+            plan.id,
+            _moves(inputs, decided),
+            before={**_measures(decided, 0), **_resting(inputs, decided)},
+            after=_measures(decided, -1),
+            stays=[_stays(inputs, each) for each in decided.stays],
+            cut=decided.cut,
+            inputs=data,
+            document=told,
+            actor=ACTOR,
+            let_in=_let_in(inputs, decided) if plan.kind is PlanKind.ROOM else None,
+            gain=_gain(decided),
+            declined=declined,
+        )
+        self._tell_standing(plan, "declined" if declined else "approved")
+        bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
+
+    def _tell_standing(self, plan: Plan, outcome: str) -> None:
+        if plan.asked_by == STANDING_RULE:
+            self._on_standing(outcome)
+
+    def _inputs(self, plan: Plan) -> PlanInputs:
+        view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
+        running, names = to_running(view)
+        later = self._registry.rolls.whose_turn_comes(plan.id)
+        spare = self._planning.spare if plan.kind is PlanKind.ROOM else None
+        return PlanInputs(
+            kind=plan.kind.value,
+            arguments={**plan.arguments, "later": later} if later else plan.arguments,
+            running=running,
+            names=names,
+            limits=self._planning.limits,
+            seed=self._planning.seed,
+            budget_units=self._planning.budget_units,
+            domain=None if spare is None else domains_of(spare, view.cluster.hosts).of_host,
+        )
+
+    def _carry_out(self, plan: Plan) -> None:
+        turns = turns_of(self._registry.plans.moves(plan.id), self._planning.limits)
+        if turns is None:
+            if self._registry.room_plans.keeps(plan.id, for_s=self._planning.room_hold_s):
+                return  # it is over once a round has let the request in
+            self._registry.plans.finish(plan.id, actor=ACTOR)
+            log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
+            return
+        if turns.begins and (self._ended_by_rule(plan) or self._ended_by_request(plan)):
+            return
+        if self._ask_for(plan, turns):
+            self._on_asked()
+
+    def _ask_for(self, plan: Plan, turns: Turns) -> int:
+        """Ask for moves; return for how many. What is refused before its turn waits for that."""
+        asked = 0
+        for each in (*turns.due, *turns.early):
+            try:
+                self._registry.moves.ask(
+                    each.vm_id,
+                    each.to_host,
+                    reason=f"plan {plan.id}: {each.why}",
+                    of_plan=(plan.id, each.position),
+                    actor=plan.approved_by or ACTOR,
+                )
+                asked += 1
+            except PlanMoveOverError:
+                break  # it was cancelled meanwhile, or another centre leads
+            except (ConflictError, NotFoundError) as error:
+                if each in turns.early:
+                    break
+                self._registry.plans.refuse(plan.id, each.position, str(error))
+                log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
+        return asked
+
+    def _ended_by_hosts(self, plan: Plan) -> bool:
+        """End a plan that empties hosts which were activated since; of some, leave those alone."""
+        if plan.kind is not PlanKind.EVACUATE:
+            return False
+        why = self._registry.plans.keep_vms_of_activated(plan, actor=ACTOR)
+        if why is None:
+            return False
+        self._registry.plans.cancel(plan.id, actor=ACTOR, reason=why)
+        log.info("plan_ended", plan=str(plan.id), reason=why)
+        return True
+
+    def _ended_by_rule(self, plan: Plan) -> bool:
+        """End a plan of the standing rule of which moves would begin when they may not."""
+        if plan.asked_by != STANDING_RULE:
+            return False
+        rule = self._planning.balance
+        if rule is not None and rule.is_open(self._registry.now()):
+            return False
+        why = "its hours are over" if rule else "there is no standing rule any more"
+        self._registry.plans.cancel(plan.id, actor=STANDING_RULE, reason=why)
+        log.info("standing_plan_ended", plan=str(plan.id), reason=why)
+        return True
+
+    def _ended_by_request(self, plan: Plan) -> bool:
+        """End a plan of which moves would make room for what is placed or deleted by then."""
+        if plan.kind is not PlanKind.ROOM:
+            return False
+        request = UUID(plan.arguments["request"])
+        if self._registry.room_plans.waits(request):
+            return False
+        why = f"no VM of request {request} waits for a place any more"
+        self._registry.plans.cancel(plan.id, actor=ACTOR, reason=why)
+        log.info("room_plan_ended", plan=str(plan.id), reason=why)
+        return True
+
+
+def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
+    hosts = [UUID(key) for key, _ in inputs.names.snapshot.hosts]
+    return [
+        PlannedMove(
+            vm_id=UUID(inputs.names.vms[move.vm]),
+            from_host_id=hosts[move.source],
+            to_host_id=hosts[move.destination],
+            wave=move.wave,
+            why=move.why.value,
+            carried_mib=move.carried_mib,
+        )
+        for move in plan.moves
+    ]
+
+
+def _let_in(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
+    hosts = inputs.names.snapshot.hosts
+    left = plan.still_waits[0] if plan.still_waits else None
+    return {
+        "hosts": [
+            {"host_id": hosts[host][0], "host": hosts[host][1], "count": count}
+            for _, host, count in plan.let_in
+        ],
+        "still_waits": left and {"count": left.count, "reason": left.reason.value},
+        "in_the_way": in_the_way(inputs.running, left.request)
+        if left and not plan.let_in
+        else None,
+    }
+
+
+def _measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
+    """Return the measures before the first move of a plan (0), or after the last (-1).
+
+    The potential is that of the game which the plan plays, where it plays one: it is what rises.
+    """
+    found = asdict(plan.measures[place])
+    own = plan.details.get("potential")
+    return found if own is None else {**found, "potential": float(own[place])}
+
+
+def _gain(plan: DecidedPlan) -> float | None:
+    """Return by what a plan that is made for a gain raises the potential; None for the others."""
+    gains = plan.details.get("gains")
+    return None if gains is None else float(sum(gains))
+
+
+def _resting(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
+    """Return how many VMs a plan that is made for a gain left alone, as they moved lately."""
+    if _gain(plan) is None:
+        return {}
+    running = inputs.running
+    return {"resting": int((running.movable & running.rests).sum())}
+
+
+def _stays(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
+    names = inputs.names.snapshot.hosts
+    missing = None
+    if stays.missing is not None:
+        resources = inputs.running.snapshot.resources
+        short = zip(resources, stays.missing.amounts, strict=True)
+        missing = {
+            "host": names[stays.missing.host][1],
+            "amounts": {resource: amount for resource, amount in short if amount > 0},
+        }
+    return {
+        "vm": inputs.names.vms[stays.vm],
+        "why": stays.why.value,
+        "obstacle": stays.obstacle.value if stays.obstacle else None,
+        "missing": missing,
+    }

@@ -1,0 +1,92 @@
+"""Which moves of a plan are asked for now: those whose turn it is, and some that may go early.
+
+A wave waits for the room that the waves before it free. Few moves need that, and a host would
+stand idle whenever the last move of a wave takes long; so what waits for nothing is asked for
+before its turn, in the order of the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+from uuid import UUID
+
+from placement.rebalancing.model import MoveLimits
+from registry.moves import MoveState, PlanMove
+
+#: Moves asked for are at most so many times those that may go on at once: when one ends, the
+#: next is at hand. Each holds its room, and its VM's power, from then on.
+_AT_HAND: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Moves that nobody asked for yet, in the order of their plan."""
+
+    due: tuple[PlanMove, ...]  #: of the first wave that is not over
+    early: tuple[PlanMove, ...]  #: of later waves; one that is refused waits for its turn
+    begins: bool  #: something is to begin yet, asked for or not
+
+
+def turns_of(moves: Sequence[PlanMove], limits: MoveLimits) -> Turns | None:
+    """Return what is to be asked for of a plan's moves, in their order; None: all are over.
+
+    Notes
+    -----
+    Whatever stands before a move that goes early has been asked for, and holds its room. So the
+    move finds its destination as the plan saw it, if nothing leaves that any more; and nothing
+    after it finds less room than the plan has seen.
+    """
+    if all(move.is_over for move in moves):
+        return None
+    asking = _Asking(limits, moves)
+    for number, wave in groupby(moves, key=lambda move: move.wave):
+        if not asking.take(number, tuple(wave)):
+            break
+    begins = any(not move.is_over and move.state is not MoveState.MOVING for move in moves)
+    return Turns(tuple(asking.due), tuple(asking.early), begins)
+
+
+class _Asking:
+    def __init__(self, limits: MoveLimits, moves: Sequence[PlanMove]) -> None:
+        self._limits = limits
+        self._first = min(move.wave for move in moves if not move.is_over)
+        self._emptying: set[str] = set()  #: hosts that a VM of an earlier wave has yet to leave
+        self._moving: set[UUID] = set()  #: VMs of earlier waves with two places
+        under_way = [move for move in moves if not move.is_over and move.move_id is not None]
+        self._away = Counter(move.from_host for move in under_way)
+        self._there = Counter(move.to_host for move in under_way)
+        self._under_way = len(under_way)
+        self.due: list[PlanMove] = []
+        self.early: list[PlanMove] = []
+
+    def take(self, number: int, wave: Sequence[PlanMove]) -> bool:
+        """Take what may be asked for; return whether all of the wave has been by then."""
+        is_early, all_asked = number > self._first, True
+        for move in wave:
+            if move.is_over or move.move_id is not None:
+                continue
+            waits = move.to_host in self._emptying or move.vm_id in self._moving
+            if is_early and (waits or not self._is_next(move)):
+                return False
+            if waits:
+                all_asked = False
+                continue
+            (self.early if is_early else self.due).append(move)
+            self._away[move.from_host] += 1
+            self._there[move.to_host] += 1
+            self._under_way += 1
+        leaving = [move for move in wave if not move.is_over or move.leaves]
+        self._emptying |= {move.from_host for move in leaving}
+        self._moving |= {move.vm_id for move in leaving}
+        return all_asked
+
+    def _is_next(self, move: PlanMove) -> bool:
+        return (
+            self._away[move.from_host] < _AT_HAND * self._limits.per_source
+            and self._there[move.to_host] < _AT_HAND * self._limits.per_destination
+            and self._under_way < _AT_HAND * self._limits.at_once
+        )

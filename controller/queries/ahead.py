@@ -1,0 +1,238 @@
+"""How long everything that waits may wait: rounds played ahead, in the policies' process."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from controller.rounds.inputs import RoundInputs, decode_inputs
+from controller.rounds.snapshots import ordinary, to_snapshot
+from placement import FloatArray, IntArray, Policy
+from placement.catalog.zone_policies import ELSEWHERE, Deciding, NamedPolicy, zones_of
+from placement.forecast.current_state import CameLately, Present, RunningVms
+from placement.forecast.estimate import Estimate, estimate_of
+from placement.forecast.lifetimes import Lifetimes, Observed
+from placement.forecast.run_ahead import Ahead, played
+from registry.requests import zone_of
+from registry.rounds import AheadView, ClusterView
+
+HORIZON_S: Final = 7 * 86_400.0
+SAMPLES: Final = 40
+#: Policies to which hosts without room do not matter; others see every host.
+_NARROW: Final = frozenset(
+    {"fuga", "best_fit_drfh", "best_fit_hdrf", "first_fit_drfh", "first_fit", "best_fit"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the policies' process is asked."""
+
+    view: AheadView
+    time_s: float  #: for all samples together
+    horizon_s: float = HORIZON_S
+    samples: int = SAMPLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """What it answers."""
+
+    of: Mapping[UUID, Estimate]  #: by request; of none if there were too few samples
+    samples: int
+    horizon_s: float
+    seconds: float  #: of all samples
+
+
+def estimates(question: Question) -> Estimates:
+    """Play rounds ahead from a view, as the policy of its latest round decides them.
+
+    The same view gives the same samples; time alone says how many.
+    """
+    view = question.view
+    assert view.inputs is not None  # noqa: S101 whoever asks looked
+    assert view.slot_length_s is not None  # noqa: S101 the same
+    inputs = decode_inputs(view.inputs)
+    present, rows_of = present_of(view)
+    ahead = Ahead(
+        policy=_policies(view.cluster, inputs),
+        slot_length_s=view.slot_length_s,
+        budget_units=inputs.budget_units,
+        horizon_s=question.horizon_s,
+        samples=question.samples,
+        seed=inputs.seed,
+        whole=not {inputs.policy, *(zone.policy for zone in inputs.zones)} <= _NARROW,
+    )
+    began = time.monotonic()
+    waits_s = played(
+        present, lifetimes_of(view), ahead, lambda: time.monotonic() - began > question.time_s
+    )
+    found = {}
+    for request, rows in rows_of.items():
+        estimate = estimate_of(
+            waits_s[:, rows].max(axis=1),
+            slot_length_s=view.slot_length_s,
+            horizon_s=question.horizon_s,
+        )
+        if estimate is not None:
+            found[request] = estimate
+    return Estimates(
+        of=found,
+        samples=len(waits_s),
+        horizon_s=question.horizon_s,
+        seconds=time.monotonic() - began,
+    )
+
+
+def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
+    """Return what a forecast is made of, and the rows of each request that waits."""
+    cluster = ordinary(view.cluster)
+    tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
+    host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
+    kinds = [kind for kind in view.kinds if kind.tenant_id in tenant_index]
+    place = {id(kind): index for index, kind in enumerate(kinds)}
+    row_of_kind = [place.get(id(kind), -1) for kind in view.kinds]
+    waiting = len(cluster.requests)
+    both = dataclasses.replace(cluster, requests=(*cluster.requests, *kinds))
+    snapshot, _ = to_snapshot(both)
+    count = snapshot.count.copy()
+    count[waiting:] = 0
+    groups = _Groups(view)
+    living = [
+        each
+        for each in view.living
+        if each.host_id in host_index and each.tenant_id in tenant_index
+    ]
+    numbers: dict[UUID, int] = {}
+    came = [each for each in view.came if row_of_kind[each.kind] >= 0]
+    rows_of: defaultdict[UUID, list[int]] = defaultdict(list)
+    for row, request in enumerate(cluster.requests):
+        rows_of[request.id].append(row)
+    present = Present(
+        snapshot=dataclasses.replace(snapshot, count=count),
+        groups=groups.rows([(each.tenant_id, each.vm_type) for each in both.requests]),
+        ends_in_s=np.concatenate(
+            [
+                _until((view.ends.get(each.id) for each in cluster.requests), cluster.now),
+                # How long those live that come is in the lifetimes of those that came.
+                np.full(len(kinds), np.inf),
+            ]
+        ),
+        running=RunningVms(
+            host=_ints(host_index[each.host_id] for each in living),
+            tenant=_ints(tenant_index[each.tenant_id] for each in living),
+            request=_ints(numbers.setdefault(each.request_id, len(numbers)) for each in living),
+            count=_ints(each.count for each in living),
+            demand=_ints(view.demand[each.vm_type_id] for each in living).reshape(
+                len(living), len(cluster.resources)
+            ),
+            groups=groups.rows(
+                [(each.tenant_id, view.vm_types[each.vm_type_id]) for each in living]
+            ),
+            age_s=np.array(
+                [max(0.0, (cluster.now - each.placed_at).total_seconds()) for each in living],
+                dtype=np.float64,
+            ),
+            ends_in_s=_until((each.ends_at for each in living), cluster.now),
+        ),
+        came=CameLately(
+            at_s=np.array(
+                [(each.asked_at - view.came_since).total_seconds() for each in came],
+                dtype=np.float64,
+            ),
+            row=_ints(waiting + row_of_kind[each.kind] for each in came),
+            count=_ints(each.count for each in came),
+            span_s=(cluster.now - view.came_since).total_seconds(),
+        ),
+    )
+    return present, rows_of
+
+
+def lifetimes_of(view: AheadView) -> Lifetimes:
+    """Return what is known of how long VMs live."""
+    lives = view.lives
+    return Lifetimes(
+        Observed(
+            groups=_Groups(view).rows(
+                [(each.tenant_id, view.vm_types[each.vm_type_id]) for each in lives]
+            ),
+            age_s=np.array([each.lived_s for each in lives], dtype=np.float64),
+            ended=np.array([each.ended for each in lives], dtype=np.bool_),
+        )
+    )
+
+
+class _Groups:
+    """Numbers for what VMs have in common: tenant and type, type, tenant."""
+
+    def __init__(self, view: AheadView) -> None:
+        self._types = {name: at for at, name in enumerate(sorted(set(view.vm_types.values())))}
+        # Also tenants that are gone: their VMs ended.
+        tenants = {each.tenant_id for each in view.lives}
+        tenants |= {each.id for each in view.cluster.tenants}
+        self._tenants = {tenant: at for at, tenant in enumerate(sorted(tenants))}
+
+    def rows(self, of: Sequence[tuple[UUID, str]]) -> IntArray:
+        """Return the groups of VMs by tenant and type, (V, 3), the finest first."""
+        tenant = _ints(self._tenants[tenant] for tenant, _ in of)
+        vm_type = _ints(self._types[name] for _, name in of)
+        both = tenant * len(self._types) + vm_type
+        return np.column_stack([both, vm_type, tenant]).reshape(len(of), 3)
+
+
+def _policies(cluster: ClusterView, inputs: RoundInputs) -> _Policies:
+    return _Policies(
+        policy=NamedPolicy(policy=inputs.policy, parameters=inputs.parameters),
+        zones={
+            zone.name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
+            for zone in inputs.zones
+            if zone.name != ELSEWHERE
+        },
+        zone_of_host=[zone_of(host.labels) for host in cluster.hosts],
+    )
+
+
+class _Policies:
+    """Makes who decides on some of the hosts."""
+
+    def __init__(
+        self,
+        policy: NamedPolicy,
+        zones: Mapping[str, NamedPolicy],
+        zone_of_host: Sequence[str | None],
+    ) -> None:
+        self._policy, self._zones, self._zone_of_host = policy, zones, zone_of_host
+        self._same: Policy | None = None  # of all hosts, where zones have none of their own
+
+    def __call__(self, hosts: IntArray) -> Policy:
+        if self._same is not None:
+            return self._same
+        zones = [self._zone_of_host[host] for host in hosts.tolist()]
+        made = Deciding(
+            policy=self._policy.policy,
+            parameters=self._policy.parameters,
+            zones=zones_of(zones, self._zones, self._policy),
+        ).made()
+        if not self._zones:
+            self._same = made
+        return made
+
+
+def _until(times: Iterable[datetime | None], now: datetime) -> FloatArray:
+    """Return in how many seconds each time is, at least 0; inf of None."""
+    return np.array(
+        [np.inf if at is None else max(0.0, (at - now).total_seconds()) for at in times],
+        dtype=np.float64,
+    )
+
+
+def _ints(values: object) -> IntArray:
+    return np.array(list(values), dtype=np.int64)  # type: ignore[call-overload]

@@ -1,0 +1,127 @@
+"""How many VMs of a type there is room for once those that wait and are owed before are served.
+
+On a large site this takes a second of processor, so a process of its own computes it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from controller.errors import PolicyFailedError
+from controller.fork_server.children import StartChild, started
+from controller.queries.capacity import MOST_VMS, Capacity, capacity_left
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.snapshots import ordinary, to_snapshot
+from placement import decide, policy_by_name
+from registry.requests import Rules
+from registry.rounds import CapacityView, RequestView
+
+log = structlog.get_logger()
+
+#: Serves by shares and host by host, as the fallback of rounds does; no round waits for it.
+POLICY: Final = "best_fit_drfh"
+#: Hosts and VMs to be placed together that are computed in the caller's thread: it takes less
+#: time than a process does to start.
+MOST_HERE: Final = 1_000
+#: For the process to start, and to answer: clients wait for 30 s.
+TIME_S: Final = 10.0
+#: As of replays: somebody waits.
+NICENESS: Final = 5
+_NOT_ASKED_YET: Final = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked, and what was found as if nobody waited."""
+
+    view: CapacityView  #: without its cluster what was found is returned as it is
+    found: Capacity  #: by `capacity_left`, with this view and these rules
+    #: who asks: it is served when its share comes, so before those that hold more. None, or a
+    #: tenant that there is not: after all that wait
+    tenant: str | None
+    requires: Sequence[str]
+    named: Sequence[str] | None
+    rules: Rules
+
+
+def capacity_in_turn(
+    asked: Asked,
+    *,
+    start: StartChild = started,
+    within_s: float = TIME_S,
+    most_here: int = MOST_HERE,
+) -> Capacity:
+    """Return what was found with what fits beside all that a round would place of what waits.
+
+    A process that takes longer than ``within_s`` is killed, and ``in_turn`` stays None.
+    """
+    found, cluster = asked.found, asked.view.cluster
+    if cluster is None:
+        return found
+    if not (found.fits and cluster.requests):
+        return replace(found, in_turn=found.fits)
+    vms = sum(each.count for each in cluster.requests) + found.fits
+    if len(cluster.hosts) + vms <= most_here:
+        return replace(found, in_turn=answered(asked))
+    process = PolicyProcess(niceness=NICENESS, start=start)
+    try:
+        in_turn: int = process.capacity_in_turn(asked, deadline_s=within_s)
+    except PolicyFailedError as error:
+        log.warning("capacity_in_turn_not_computed", error=str(error))
+        return found
+    finally:
+        process.close()
+    return replace(found, in_turn=in_turn)
+
+
+def answered(question: Asked) -> int:
+    """Compute how many VMs fit beside what a round would place of what waits."""
+    view, found, rules = question.view, question.found, question.rules
+    cluster = view.cluster
+    assert cluster is not None  # noqa: S101 nothing is asked without it
+    asker = next((each for each in cluster.tenants if each.name == question.tenant), None)
+    asked: tuple[RequestView, ...] = ()
+    if asker is not None:
+        asked = (
+            RequestView(
+                id=_NOT_ASKED_YET,
+                name="",
+                tenant_id=asker.id,
+                vm_type=found.vm_type,
+                demand=view.demand,
+                count=min(found.fits, MOST_VMS),
+                min_count=1,
+                requires=tuple(question.requires),
+                hosts=None if question.named is None else tuple(question.named),
+                avoid=(),
+                age=0,
+                created_at=cluster.now,
+                rules=Rules(forbids=rules.forbids, zone=rules.zone),
+            ),
+        )
+    cluster = ordinary(cluster)  # spot VMs that are asked for take nothing from anybody
+    snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *asked)))
+    allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
+    taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))
+    for request, host, count in allocation.placed.tolist():
+        if request < len(cluster.requests):
+            amounts = taken[cluster.hosts[host].id]
+            for resource, each in enumerate(cluster.requests[request].demand):
+                amounts[resource] += count * each
+    hosts = tuple(
+        replace(host, committed=tuple(map(sum, zip(host.committed, taken[host.id], strict=True))))
+        if host.id in taken
+        else host
+        for host in view.hosts
+    )
+    beside = replace(view, hosts=hosts)
+    left = capacity_left(
+        beside, found.vm_type, requires=question.requires, named=question.named, rules=rules
+    )
+    return left.fits

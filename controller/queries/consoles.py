@@ -1,0 +1,95 @@
+"""Reads and writes serial consoles through workers, which reach the hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from controller.errors import ConsoleUnreadError
+from controller.queue import TaskQueue
+from registry import ConsoleState, Registry
+from registry.consoles import ConsoleAnswer, ConsoleOutput
+from registry.tasks import ATTACH_CONSOLE, READ_CONSOLE
+
+WAIT_S: Final = 20.0  #: longer than a worker looks at a host that hangs
+_RESEND_AFTER_S: Final = 5.0  #: a broker may lose a message
+_POLL_S: Final = 0.05
+_HEARD_EVERY_S: Final = 2.0
+
+
+def read_console(
+    registry: Registry,
+    queue: TaskQueue,
+    vm_id: UUID,
+    *,
+    max_bytes: int,
+    after: int = 0,
+    wait_s: float = WAIT_S,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ConsoleAnswer:
+    """Return the last bytes that a VM wrote on its serial console, of those after ``after``.
+
+    Raises
+    ------
+    ConflictError
+        If the VM is on no host.
+    ConsoleUnreadError
+        If no worker answered in time, or its host did not.
+    """
+    key = registry.console_reads.ask(vm_id, max_bytes=max_bytes, after=after)
+    started = clock()
+    sent_at = None
+    try:
+        while (now := clock()) < started + wait_s:
+            if sent_at is None or now >= sent_at + _RESEND_AFTER_S:
+                queue.send(READ_CONSOLE, key)
+                sent_at = now
+            answer = registry.console_reads.look(key)
+            if answer is None:
+                sleep(_POLL_S)
+            elif answer.error is not None:
+                raise ConsoleUnreadError(vm_id, answer.error)
+            else:
+                return answer
+    finally:
+        registry.console_reads.forget(key)
+    raise ConsoleUnreadError(vm_id, f"no worker answered within {wait_s:g} s")
+
+
+def next_output(
+    registry: Registry,
+    queue: TaskQueue,
+    vm_id: UUID,
+    session_id: UUID,
+    *,
+    after: int,
+    wait_s: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ConsoleOutput:
+    """Return what a guest wrote in a session, once there is something, or after a while.
+
+    Also returns when the session's state changes. Its caller counts as heard of, and while no
+    worker holds the console one is asked to.
+    """
+    sessions = registry.console_sessions
+    ends = clock() + wait_s
+    heard_at: float | None = None
+    state: ConsoleState | None = None
+    while True:
+        now = clock()
+        if heard_at is None or now >= heard_at + _HEARD_EVERY_S:
+            if sessions.heard(vm_id, session_id, after=after):
+                queue.send(ATTACH_CONSOLE, session_id)
+            heard_at = now
+        output = sessions.output(vm_id, session_id, after=after)
+        found = output.session.state
+        if output.content or found is ConsoleState.ENDED or found is not (state or found):
+            return output
+        if now >= ends:
+            return output
+        state = found
+        sleep(_POLL_S)

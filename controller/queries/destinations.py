@@ -1,0 +1,94 @@
+"""Where a VM that is to move goes, if nobody says it: one host after the other, the best first.
+
+The policy is Best-Fit DRFH of the catalogue. For a single VM no share decides anything, so what
+is left of it is its choice of the host whose free capacity has the shape of the VM: the same
+that places what the game of FUGA leaves, and that decides rounds whose policy failed. It keeps
+every rule of the VM's request, as each policy of the catalogue does. Hosts where room is kept
+for requests that wait are passed over: only whoever names such a host moves a VM there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from controller.rounds.obstacles import Obstacles, what_would_help
+from controller.rounds.snapshots import to_snapshot
+from placement import Allocation, check_allocation, decide, policy_by_name
+from placement.constraints.allowances import Rooms
+from registry import MoveRefusedError
+from registry.moves import MoveObstacle
+from registry.rounds import ClusterView
+
+POLICY: Final = "best_fit_drfh"
+#: The row of whoever room is kept for: not that of the VM, the only one there is.
+_OF_OTHERS: Final = -1
+
+
+def destinations(view: ClusterView, vm: str) -> Iterator[str]:
+    """Yield hosts that a VM may move to, by name, the one that suits it best first.
+
+    Parameters
+    ----------
+    view : ClusterView
+        With one request, for the VM that is to move (`registry.moves.moves.Moves.as_one_more`).
+    vm : str
+        The name of the VM, for errors.
+
+    Raises
+    ------
+    MoveRefusedError
+        If no host takes it: with what stands in its way, before the first host is given.
+    """
+    policy = policy_by_name(POLICY, {})
+    kept = hosts_with_kept_room(view)
+    view = replace(view, spot=None)  # it has its place already, spot VM or not
+    [asked] = view.requests
+    request = replace(asked, avoid=tuple(sorted({*asked.avoid, *kept})))
+    given = 0
+    while True:
+        snapshot, _ = to_snapshot(replace(view, requests=(request,)))
+        allocation = decide(snapshot, policy, seed=0, budget_units=None)
+        check_allocation(snapshot, allocation)
+        if not len(allocation.placed):
+            if not given:
+                raise MoveRefusedError(vm, MoveObstacle.NOWHERE.value, _why_nowhere(view, kept))
+            return
+        host = view.hosts[int(allocation.placed[0][1])]
+        yield host.name
+        given += 1
+        request = replace(request, avoid=tuple(sorted({*request.avoid, host.id})))
+
+
+def hosts_with_kept_room(view: ClusterView) -> frozenset[UUID]:
+    """Return the hosts where room is made, or kept, for requests that wait."""
+    made = {host for plan in view.freed for host in plan.hosts}
+    kept = () if view.spot is None else view.spot.kept
+    return frozenset(made | {room.host_id for room in kept})
+
+
+def _why_nowhere(view: ClusterView, kept: Set[UUID]) -> str:
+    """Say what would have to be free or allowed on other hosts, as a waiting request is told."""
+    [request] = view.requests
+    network = request.network.without if request.network is not None else frozenset()
+    left_out = {*request.avoid} - {*request.failed_on, *network}
+    others = replace(view, hosts=tuple(host for host in view.hosts if host.id not in left_out))
+    if not others.hosts:
+        return "there is no other host of its kind"
+    for group in view.vm_groups:
+        if group.hard and not group.apart and left_out.issuperset(group.hosts) and group.hosts:
+            return f"the other VMs of its group {group.name} are on its host"
+    snapshot, names = to_snapshot(others)
+    held = [[_OF_OTHERS, row] for row, host in enumerate(others.hosts) if host.id in kept]
+    allocation = Allocation(
+        placed=np.zeros((0, 3), dtype=np.int64), left_out=(), details={"freed": held}
+    )
+    found = Obstacles(others, snapshot, allocation, names, Rooms(snapshot)).of(0)
+    said = (what_would_help(each.document(), exact=True) for each in found)
+    would_help = [sentence for sentence in said if sentence is not None]
+    told = f"none of {len(others.hosts)} other hosts takes it"
+    return f"{told}; it would need {', or '.join(would_help)}" if would_help else told

@@ -1,0 +1,149 @@
+"""If a host, a zone or the hosts of a label fail: do their VMs find room on the others?
+
+An operator who asks has it reckoned in a process of its own, below everything else: other
+calls are answered meanwhile, and what takes too long is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from controller.errors import PolicyFailedError
+from controller.rounds.policy_process import PolicyProcess
+from controller.rounds.running import RunningNames, to_running
+from controller.rounds.spare_domains import domains_of
+from placement.rebalancing.model import Running, Stays
+from placement.rebalancing.spare import Spare, spare
+from registry import ConflictError, Registry
+from registry.moves import RunningView
+
+#: Hosts weighed for VMs. What was not asked by then is told to be not known.
+BUDGET_UNITS: Final = 2_000_000
+#: For the process to start, and to answer.
+TIME_S: Final = 120.0
+#: As of estimates (`controller.queries.wait_estimates`).
+NICENESS: Final = 10
+_DOMAINS_TOLD: Final = 50
+_VMS_TOLD: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LackingVm:
+    """A VM that finds no room elsewhere."""
+
+    vm: str
+    why: str  #: as plans of moves tell
+    nearest_host: str | None  #: the host that lacks least; None: room would not help
+    missing: Mapping[str, int]  #: what would have to be free there, by resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LackingDomain:
+    """A failure domain whose VMs do not all find room on other hosts."""
+
+    name: str
+    known: bool  #: False: the search was cut before it was found out
+    vms_lacking: int
+    vms: tuple[LackingVm, ...]  #: the first of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survival:
+    """What would become of VMs if one failure domain failed, whichever it is."""
+
+    domain: str  #: host, zone or label:KEY
+    domains: int
+    hold: int  #: those whose VMs all find room elsewhere
+    not_known: int  #: those of which it was not found out
+    immovable: int  #: VMs that cannot be elsewhere: nothing is kept for them
+    lacking: tuple[LackingDomain, ...]  #: the first of the others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of a process of its own."""
+
+    view: RunningView
+    domain: str
+    told: int
+
+
+def survival(registry: Registry, domain: str, *, told: int = _DOMAINS_TOLD) -> Survival:
+    """Return whether the cluster as it is survives the failure of any one domain.
+
+    ``domain`` is ``host``, ``zone`` or ``label:KEY``; of the first ``told`` that do not
+    hold it is told what they lack, which takes longest. VMs that are stopped count like
+    those that run; requests that wait do not.
+    """
+    return answered(Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=told))
+
+
+def survival_aside(
+    registry: Registry,
+    domain: str,
+    *,
+    process: PolicyProcess | None = None,
+    within_s: float = TIME_S,
+) -> Survival:
+    """Return the same, reckoned in a process of its own.
+
+    Raises
+    ------
+    ConflictError
+        If it took too long, and was ended, or failed.
+    """
+    asked = Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=_DOMAINS_TOLD)
+    process = process or PolicyProcess(niceness=NICENESS)
+    try:
+        found: Survival = process.survival(asked, deadline_s=within_s)
+    except PolicyFailedError as error:
+        raise ConflictError(f"it was not found out what survives: {error}") from error
+    finally:
+        process.close()
+    return found
+
+
+def answered(asked: Asked) -> Survival:
+    """Reckon whether any one domain may fail."""
+    running, names = to_running(asked.view, to_move=False)
+    domains = domains_of(asked.domain, asked.view.cluster.hosts)
+    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, told=asked.told)
+    in_some = domains.of_host[running.host] >= 0
+    lacking = np.flatnonzero(~found.holds)[:_DOMAINS_TOLD].tolist()
+    return Survival(
+        domain=asked.domain,
+        domains=len(domains.names),
+        hold=int(found.holds.sum()),
+        not_known=int((~found.known).sum()),
+        immovable=int((in_some & ~running.movable).sum()),
+        lacking=tuple(
+            _lacking(each, domains.names[each], found, running, names) for each in lacking
+        ),
+    )
+
+
+def _lacking(
+    domain: int, name: str, found: Spare, running: Running, names: RunningNames
+) -> LackingDomain:
+    vms = found.lacking.get(domain, ())
+    return LackingDomain(
+        name=name,
+        known=bool(found.known[domain]),
+        vms_lacking=len(vms),
+        vms=tuple(_vm(each, running, names) for each in vms[:_VMS_TOLD]),
+    )
+
+
+def _vm(stays: Stays, running: Running, names: RunningNames) -> LackingVm:
+    missing, resources = stays.missing, running.snapshot.resources
+    amounts = {} if missing is None else dict(zip(resources, missing.amounts, strict=True))
+    return LackingVm(
+        vm=names.vms[stays.vm],
+        why=stays.why.value,
+        nearest_host=None if missing is None else names.snapshot.hosts[missing.host][1],
+        missing={name: amount for name, amount in amounts.items() if amount > 0},
+    )

@@ -1,0 +1,302 @@
+"""The state in the database as metrics: tenants, hosts, tasks, the leader.
+
+The API and the control centre both tell it. However often they are asked, each reads
+the database at most once in an interval.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, get_args
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from controller.queries.lateness import Late, What, what_is_late
+from controller.queries.tenant_shares import standings
+from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
+from registry.admin import Fleet, FleetHost, FleetMoves, Liveness
+from registry.moves import OPEN_MOVES, MoveState
+from registry.reservations import OPEN_RESERVATIONS
+
+log: Final = structlog.get_logger(__name__)
+
+_TASK_STATES: Final = (
+    AssignmentState.RESERVED,
+    AssignmentState.CREATING,
+    AssignmentState.RELEASING,
+    AssignmentState.QUARANTINED,
+    AssignmentState.LEAVING,
+)
+_HELD_STATES: Final = (*_TASK_STATES, AssignmentState.ACTIVE, AssignmentState.ARRIVING)
+_OPEN_REQUESTS: Final = (
+    RequestState.PENDING,
+    RequestState.PARTLY_PLACED,
+    RequestState.PLACED,
+)
+_ENDED_MOVES: Final = tuple(state for state in MoveState if state not in OPEN_MOVES)
+_FENCE_STATES: Final = tuple(state for state in FenceState if state != FenceState.IDLE)
+#: name: what it says, and its labels
+_FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "register_reachable": ("1 if the last read of the database succeeded.", ()),
+    "vms_waiting": (
+        "VMs that wait for placement, by the reason shown to their tenant.",
+        ("reason",),
+    ),
+    "requests": ("Requests that have not ended, by state.", ("state",)),
+    "reservations": ("Reservations that have not ended, by state.", ("state",)),
+    "reserved_vms_short": ("VMs of reservations for which the last round found no room.", ()),
+    "assignments": ("Assignments that hold capacity, by state.", ("state",)),
+    "task_age_seconds": (
+        "Age of the oldest assignment in a state that a worker must end.",
+        ("state",),
+    ),
+    "moves": ("Moves of VMs that have not ended, by state.", ("state",)),
+    "move_age_seconds": ("Age of the oldest move that has not ended.", ()),
+    "moves_ended": ("Moves requested in the last day that have ended.", ("outcome",)),
+    "move_standstill_seconds": (
+        "Time that the guests of these moves stood still, of all together.",
+        (),
+    ),
+    "move_standstill_max_seconds": ("The same, of the guest that stood still longest.", ()),
+    "dominant_share": ("Dominant share of the pool.", ("tenant", "kind")),
+    "entitlement": ("Share of the pool if all tenants have enough requests.", ("tenant", "kind")),
+    "tenant_vms": ("VMs with an assignment.", ("tenant",)),
+    "capacity": ("Capacity of a zone's hosts, without retired ones.", ("zone", "resource")),
+    "committed": ("Amount held by assignments.", ("zone", "resource")),
+    "host_capacity": ("Capacity of a host; only in a small pool.", ("host", "resource")),
+    "host_committed": ("Amount held by assignments.", ("host", "resource")),
+    "host_poll_age_seconds": ("Age of a host's last report; only in a small pool.", ("host",)),
+    "poll_age_max_seconds": ("Age of the oldest last report of an active host.", ("zone",)),
+    "hosts": ("Hosts that are not retired.", ("admin", "health")),
+    "fences": (
+        "Hosts that are down and to be fenced, by progress.",
+        ("state",),
+    ),
+    "hosts_held_back": ("Hosts held back after failed builds.", ()),
+    "images_held": ("Images held because hosts stopped answering while they received them.", ()),
+    "hosts_over_capacity": ("Hosts whose capacity is below their committed amount.", ()),
+    "leftovers": ("Domains and volumes of released assignments, not removed yet.", ()),
+    "strangers": ("Foreign domains on hosts.", ()),
+    "nobody": (
+        "1 while no process does this work: decide, build, or look (poll hosts).",
+        ("what",),
+    ),
+    "processes_late": (
+        "Processes that are silent or not ready, by kind of work.",
+        ("what",),
+    ),
+    "clock_ahead_seconds": (
+        "Time by which the newest heartbeat or poll lies ahead of the database's clock.",
+        (),
+    ),
+    "clock_stepped_back_seconds": (
+        "Size of the last step back of the database's clock within a day; 0: there was none.",
+        (),
+    ),
+    "lease_held": ("1 while the control centre's lease is valid.", ("holder",)),
+    "lease_epoch": ("Epoch of the control centre's lease.", ()),
+    "slot_loop_paused": ("1 while the slot loop is paused.", ()),
+    "operator_token_ends_seconds": (
+        "Time until the first operator's token expires, of those used in the last week.",
+        (),
+    ),
+    "backup_age_seconds": ("Time since the last backup by `fuga db backup`.", ()),
+    "last_round": ("Number of the newest round.", ()),
+    "last_round_age_seconds": ("Time since its slot began; idle slots leave no round.", ()),
+    "last_round_placed": ("VMs placed by it.", ()),
+    "last_round_left_out": ("VMs left out by it.", ()),
+    "last_round_fair_distance": ("Distance of tenants from their fair targets.", ()),
+    "last_round_price_of_fairness": ("Part of what it could place that fairness kept out.", ()),
+    "last_round_price": (
+        "Amount of the first ranking resource that one more unit would have let it place; of the "
+        "class of hosts where that is most.",
+        ("resource",),
+    ),
+}
+
+
+class FleetCollector(Collector):
+    """Reads the register center for Prometheus, at most once in ``interval_s``."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        interval_s: float,
+        most: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._interval_s = interval_s
+        self._most = most
+        self._now = now
+        self._lock = threading.Lock()
+        self._read_at: float | None = None
+        self._fleet: tuple[Fleet, Liveness] | None = None
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Name the metrics without reading the database."""
+        return _families().values()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return the metrics of the last read, at most one interval old."""
+        with self._lock:
+            if self._read_at is None or self._now() - self._read_at >= self._interval_s:
+                self._fleet = self._read()
+                self._read_at = self._now()
+            read = self._fleet
+        found = _families()
+        found["register_reachable"].add_metric((), 0.0 if read is None else 1.0)
+        if read is not None:
+            fleet, liveness = read
+            _tell_late(found, what_is_late(liveness))
+            _add_clock(found, liveness)
+            _tell_work(found, fleet)
+            _tell_moves(found, fleet.moves)
+            _tell_tenants(found, fleet, self._most)
+            _tell_hosts(found, fleet, self._most)
+            _tell_rounds(found, fleet)
+        return found.values()
+
+    def _read(self) -> tuple[Fleet, Liveness] | None:
+        try:
+            return self._registry.fleet(), self._registry.liveness()
+        except Exception as error:  # the database is away: that is told, and so is the rest
+            log.warning("fleet_not_read", error=type(error).__name__)
+            return None
+
+
+def _families() -> dict[str, GaugeMetricFamily]:
+    return {
+        name: GaugeMetricFamily(f"fuga_{name}", about, labels=labels)
+        for name, (about, labels) in _FAMILIES.items()
+    }
+
+
+def _tell_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -> None:
+    for what in get_args(What):
+        of_it = [each for each in late if each.what == what]
+        found["nobody"].add_metric((what,), float(any(each.nobody for each in of_it)))
+        found["processes_late"].add_metric((what,), sum(not each.nobody for each in of_it))
+
+
+def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> None:
+    step = liveness.clock_step
+    found["clock_ahead_seconds"].add_metric((), liveness.clock_ahead_s)
+    found["clock_stepped_back_seconds"].add_metric((), 0.0 if step is None else step.back_s)
+
+
+def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
+    for reason, number in sorted(fleet.waiting.items()):
+        found["vms_waiting"].add_metric((reason,), number)
+    for request_state in _OPEN_REQUESTS:
+        found["requests"].add_metric((request_state,), fleet.requests.get(request_state, 0))
+    for state in _HELD_STATES:
+        found["assignments"].add_metric((state,), fleet.assignments.get(state, 0))
+    for state in _TASK_STATES:
+        found["task_age_seconds"].add_metric((state,), fleet.task_ages_s.get(state, 0.0))
+    for reservation_state in OPEN_RESERVATIONS:
+        number = fleet.reservations.get(reservation_state, 0)
+        found["reservations"].add_metric((reservation_state,), number)
+    found["reserved_vms_short"].add_metric((), fleet.reserved_short)
+    found["leftovers"].add_metric((), fleet.leftovers)
+    found["images_held"].add_metric((), fleet.images_held)
+    found["strangers"].add_metric((), fleet.strangers)
+
+
+def _tell_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> None:
+    for state in OPEN_MOVES:
+        found["moves"].add_metric((state,), moves.going_on.get(state, 0))
+    for state in _ENDED_MOVES:
+        found["moves_ended"].add_metric((state,), moves.ended.get(state, 0))
+    found["move_age_seconds"].add_metric((), moves.oldest_s)
+    found["move_standstill_seconds"].add_metric((), moves.standstill_s)
+    found["move_standstill_max_seconds"].add_metric((), moves.longest_standstill_s)
+
+
+def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:
+    """Tell who holds most: a series each of thousands of tenants would drown Prometheus."""
+    largest = sorted(standings(fleet.accounts), key=lambda each: -each.share)[:most]
+    for each in largest:
+        labels = (each.name, "group" if each.is_group else "tenant")
+        found["dominant_share"].add_metric(labels, each.share)
+        found["entitlement"].add_metric(labels, each.entitlement)
+    told = {each.name for each in largest}
+    for tenant in fleet.accounts.tenants:
+        if tenant.name in told:
+            found["tenant_vms"].add_metric((tenant.name,), tenant.vms)
+
+
+def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:
+    states: dict[tuple[str, str], int] = {}
+    amounts: dict[tuple[str, str], tuple[int, int]] = {}
+    ages: dict[str, float] = {}
+    one_by_one = len(fleet.hosts) <= most
+    for host in fleet.hosts:
+        state, zone = (host.admin, host.health), host.zone or ""
+        states[state] = states.get(state, 0) + 1
+        age_s = max(0.0, (fleet.now - host.heard_at).total_seconds())
+        if host.admin == HostAdmin.ACTIVE:
+            ages[zone] = max(ages.get(zone, 0.0), age_s)
+        for resource, (capacity, committed) in host.amounts.items():
+            before = amounts.get((zone, resource), (0, 0))
+            amounts[zone, resource] = (before[0] + capacity, before[1] + committed)
+        if one_by_one:
+            found["host_poll_age_seconds"].add_metric((host.name,), age_s)
+            for resource, (capacity, committed) in host.amounts.items():
+                found["host_capacity"].add_metric((host.name, resource), capacity)
+                found["host_committed"].add_metric((host.name, resource), committed)
+    for state, number in states.items():
+        found["hosts"].add_metric(state, number)
+    for (zone, resource), (capacity, committed) in amounts.items():
+        found["capacity"].add_metric((zone, resource), capacity)
+        found["committed"].add_metric((zone, resource), committed)
+    for zone, age_s in ages.items():
+        found["poll_age_max_seconds"].add_metric((zone,), age_s)
+    for fence_state in _FENCE_STATES:
+        found["fences"].add_metric((fence_state,), fleet.fences.get(fence_state, 0))
+    found["hosts_held_back"].add_metric((), sum(host.held_back for host in fleet.hosts))
+    found["hosts_over_capacity"].add_metric((), sum(map(_holds_too_much, fleet.hosts)))
+
+
+def _holds_too_much(host: FleetHost) -> bool:
+    return any(committed > capacity for capacity, committed in host.amounts.values())
+
+
+def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
+    if fleet.lease is not None:
+        live = fleet.lease.expires_at > fleet.now
+        found["lease_held"].add_metric((fleet.lease.holder,), float(live))
+        found["lease_epoch"].add_metric((), fleet.lease.epoch)
+    found["slot_loop_paused"].add_metric((), float(fleet.paused))
+    if fleet.token_ends_in_s is not None:
+        found["operator_token_ends_seconds"].add_metric((), fleet.token_ends_in_s)
+    if fleet.backup_age_s is not None:
+        found["backup_age_seconds"].add_metric((), fleet.backup_age_s)
+    last = fleet.last_round
+    if last is not None:
+        age_s = max(0.0, (fleet.now - last.slot_start_at).total_seconds())
+        found["last_round"].add_metric((), last.number)
+        found["last_round_age_seconds"].add_metric((), age_s)
+        found["last_round_placed"].add_metric((), last.placed)
+        found["last_round_left_out"].add_metric((), last.left_out)
+        if last.fair_distance is not None:
+            found["last_round_fair_distance"].add_metric((), last.fair_distance)
+        _tell_prices(found, last.prices)
+
+
+def _tell_prices(found: Mapping[str, GaugeMetricFamily], prices: Mapping[str, Any] | None) -> None:
+    if prices is None or prices["error"] is not None:
+        return
+    of_fairness = prices["of_fairness"] / prices["most"] if prices["most"] else 0.0
+    found["last_round_price_of_fairness"].add_metric((), of_fairness)
+    highest: dict[str, float] = {}
+    for each in prices["classes"]:
+        for resource, price in each["price"].items():
+            highest[resource] = max(price, highest.get(resource, 0.0))
+    for resource, price in highest.items():
+        found["last_round_price"].add_metric((resource,), price)

@@ -1,0 +1,115 @@
+"""Overdue work: no process decides, builds, or polls hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from registry import SlotLoopState
+from registry.admin import LATE_S, HeardProcess, Liveness, is_late
+
+What = Literal["decide", "build", "look"]
+#: Which kind of process does what.
+_DOES: Final[tuple[tuple[str, What], ...]] = (
+    ("control", "decide"),
+    ("worker", "build"),
+    ("monitor", "look"),
+)
+_CALLED: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
+_LATE: Final = timedelta(seconds=LATE_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """One thing that is late."""
+
+    what: What
+    nobody: bool  #: nobody does it at all; else one process of several is silent or in trouble
+    since: datetime | None  #: None: it never was otherwise
+    message: str  #: for operators, with names of processes
+
+
+def what_is_late(liveness: Liveness) -> tuple[Late, ...]:
+    """Judge heartbeats and the last slot, by the database's clock."""
+    found: list[Late] = []
+    for kind, what in _DOES:
+        found += _of_processes(liveness, kind, what)
+        if what == "decide" and not any(each.nobody for each in found):
+            found += _of_slots(liveness)
+    return tuple(found)
+
+
+def nobody_does(late: tuple[Late, ...], what: What) -> Late | None:
+    """Return that nobody does something; None where somebody does."""
+    return next((each for each in late if each.what == what and each.nobody), None)
+
+
+def _of_processes(liveness: Liveness, kind: str, what: What) -> Iterator[Late]:
+    now, called = liveness.now, _CALLED[kind]
+    known = [each for each in liveness.processes if each.kind == kind]
+    silent = [each for each in known if is_late(each, now)]
+    if kind == "control" and not known:
+        return  # its lease tells: a control centre of a release before writes nothing else
+    if len(silent) == len(known):
+        last = max((each.heard_at for each in known), default=None)
+        named = f": {', '.join(each.name for each in known)}" if known else ""
+        yield Late(what=what, nobody=True, since=last, message=f"no {called} responds{named}")
+        return
+    for each in silent:
+        yield Late(
+            what=what,
+            nobody=False,
+            since=each.heard_at,
+            message=f"{called} {each.name} does not respond",
+        )
+    for each in _in_trouble(known, silent):
+        yield Late(
+            what=what,
+            nobody=False,
+            since=None,
+            message=f"{called} {each.name}: {each.trouble}",
+        )
+
+
+def _in_trouble(known: list[HeardProcess], silent: list[HeardProcess]) -> list[HeardProcess]:
+    return [each for each in known if each.trouble is not None and each not in silent]
+
+
+def _of_slots(liveness: Liveness) -> Iterator[Late]:
+    lease, loop, now = liveness.lease, liveness.slot_loop, liveness.now
+    if lease is None:
+        yield Late(what="decide", nobody=True, since=None, message="no control centre leads yet")
+    elif lease.expires_at <= now:
+        yield Late(
+            what="decide",
+            nobody=True,
+            since=lease.expires_at,
+            message=f"no control centre leads: {lease.holder} was the last",
+        )
+    elif loop.state is not SlotLoopState.PAUSED:
+        yield from _of_the_leader(liveness)
+
+
+def _of_the_leader(liveness: Liveness) -> Iterator[Late]:
+    """Look at a control centre that leads and decides nothing, or starts again and again."""
+    lease, loop = liveness.lease, liveness.slot_loop
+    assert lease is not None  # noqa: S101 - asked only then
+    resumed_at = loop.changed_at
+    length = timedelta(seconds=loop.slot_length_s or 0.0)
+    began = [each for each in (loop.last_slot_at, resumed_at) if each is not None]
+    if loop.last_slot_at is None and lease.epoch == 1 and lease.held_since is not None:
+        began.append(lease.held_since)  # the first leader of all; it has yet to see a slot start
+        length = timedelta(seconds=60)
+    since = max(began, default=None)
+    known = any(each.kind == "control" for each in liveness.processes)
+    if since is None and not known:
+        return  # of a release before, which did not note its slots
+    if since is None or liveness.now - since > 2 * length + _LATE:
+        yield Late(
+            what="decide",
+            nobody=True,
+            since=loop.last_slot_at,
+            message=f"no slot was decided although {lease.holder} leads",
+        )

@@ -1,0 +1,153 @@
+"""Whether a reservation can be accepted: asked of the policies' process, which can be killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from controller.queries.ahead import lifetimes_of, present_of
+from controller.queries.coarse_numbers import step_below
+from controller.rounds.snapshots import may_use
+from placement import BoolArray
+from placement.forecast.reserving import Judged, Wanted, judge
+from registry.requests import NO_RULES
+from registry.reservations import Reservation, ReservationDecision
+from registry.rounds import AheadView, ClusterView, HostView, RequestView
+
+#: For all samples together.
+TIME_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the policies' process is asked."""
+
+    view: AheadView
+    asked: Reservation
+    before: tuple[tuple[Reservation, int], ...]  #: that overlap, and the VMs without kept room
+    demand: tuple[tuple[int, ...], ...]  #: of one VM of each of these, and at last of ``asked``
+    time_s: float = TIME_S
+
+
+def answer(question: Asked) -> Judged:
+    """Judge one reservation on samples of what has ended when its room is to be kept."""
+    view, asked = question.view, question.asked
+    present, _ = present_of(view)
+    hosts = view.cluster.hosts
+    *demands, own = question.demand
+    before = tuple(
+        _wanted(each, count, demand, hosts)
+        for (each, count), demand in zip(question.before, demands, strict=True)
+    )
+    began = time.monotonic()
+    return judge(
+        present,
+        lifetimes_of(view),
+        before,
+        _wanted(asked, asked.count, own, hosts),
+        after_s=max(0.0, (asked.keep_from - view.cluster.now).total_seconds()),
+        seed=asked.id.int % 2**63,
+        is_over=lambda: time.monotonic() - began > question.time_s,
+    )
+
+
+def asked_of(view: AheadView, asked: Reservation, standing: Sequence[Reservation]) -> Asked:
+    """Return the question about one reservation, given those that stand.
+
+    What is kept for these is taken in the view already; room of those that are over when it begins
+    is free again.
+    """
+    overlap = [
+        (each, max(0, each.count - each.used - each.held))
+        for each in standing
+        if each.starts_at < asked.ends_at and each.ends_at > asked.starts_at
+    ]
+    vm_types = {name: view.demand[key] for key, name in view.vm_types.items()}
+    names = [*(each.vm_type for each, _ in overlap), asked.vm_type]
+    # Of what happened before nothing else is needed than lives.
+    over = {each.id for each in standing if each.ends_at <= asked.starts_at}
+    bare = dataclasses.replace(view, cluster=_given_back(view.cluster, over), inputs=None)
+    return Asked(
+        view=bare,
+        asked=asked,
+        before=tuple(overlap),
+        demand=tuple(vm_types[name] for name in names),
+    )
+
+
+def _given_back(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
+    """Return the cluster without the room that is kept for some reservations."""
+    kept = () if cluster.reserved is None else cluster.reserved.reservations
+    less: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(cluster.resources))
+    for each in kept:
+        for host, count in each.holds if each.asks.id in over else ():
+            for place, amount in enumerate(each.asks.demand):
+                less[host][place] += count * amount
+    if not less:
+        return cluster
+    hosts = tuple(
+        dataclasses.replace(host, committed=tuple(map(int.__sub__, host.committed, less[host.id])))
+        if host.id in less
+        else host
+        for host in cluster.hosts
+    )
+    return dataclasses.replace(cluster, hosts=hosts)
+
+
+def decision_of(asked: Reservation, judged: Judged) -> ReservationDecision:
+    """Return what is told of a judgement."""
+    if judged.samples:
+        by = f"in {judged.carried} of {judged.samples} samples of which VMs will have ended"
+    elif asked.keep_from <= asked.created_at:
+        by = "judged by what is free now, as its room is kept from now on"
+    else:
+        why = "too little time for samples" if judged.hurried else "too little is known of lives"
+        by = f"judged as if no VM that runs ends by then: {why}"
+    if judged.fits >= asked.count:
+        return ReservationDecision(
+            message=f"there will be room ({by})",
+            fits=asked.count,
+            samples=judged.samples,
+            carried=judged.carried,
+        )
+    # In steps, for tenants read it: exact numbers would show each VM that others start.
+    fits = step_below(judged.fits)
+    rest = f"at least {fits} would be accepted" if fits else "not one VM would"
+    return ReservationDecision(
+        reason="no_room",
+        message=f"there may be too little room for {asked.count} VMs ({by}); {rest}",
+        fits=fits,
+        samples=judged.samples,
+        carried=judged.carried,
+    )
+
+
+def _wanted(
+    each: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
+) -> Wanted:
+    asks = RequestView(
+        id=each.id,
+        name=each.name,
+        tenant_id=each.id,
+        vm_type=each.vm_type,
+        demand=demand,
+        count=count,
+        min_count=1,
+        requires=each.requires,
+        hosts=None,
+        avoid=(),
+        age=0,
+        created_at=each.created_at,
+        rules=NO_RULES,
+    )
+    allowed: BoolArray = np.array(
+        [host.accepts and may_use(asks, host) for host in hosts], dtype=np.bool_
+    )
+    return Wanted(demand=np.array(demand, dtype=np.int64), allowed=allowed, count=count)

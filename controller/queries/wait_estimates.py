@@ -1,0 +1,238 @@
+"""When a request will have its place: estimates, made when somebody asks, and kept a while.
+
+One estimate is made at a time, of all that waits, in a process of its own below everything else;
+whoever asks meanwhile is told what the last one said, or that one is being made. Nothing is
+written, and no round waits for it (ADR 0063).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+from uuid import UUID
+
+import structlog
+
+from controller.errors import PolicyFailedError
+from controller.fork_server.children import StartChild, started
+from controller.queries.ahead import Estimates, Question
+from controller.rounds.policy_process import PolicyProcess
+from placement.forecast.estimate import Estimate
+from placement.forecast.lifetimes import LEAST_ENDS
+from registry import Registry, RegistryError
+from registry.rounds import AheadView
+
+log = structlog.get_logger()
+
+#: For the samples of one estimate.
+TIME_S: Final = 20.0
+#: Besides, for a process to start, and for what is read to become arrays.
+_MORE_S: Final = 60.0
+#: How long an estimate is told; one that took long is told this many times longer than it took.
+FRESH_S: Final = 60.0
+_TIMES_LONGER: Final = 10.0
+#: How long the first who asks waits for the answer.
+PATIENCE_S: Final = 3.0
+_MOST_WAIT: Final = 4
+#: Below rounds, API and monitor, where these want the processor.
+NICENESS: Final = 10
+
+WhyNone = Literal[
+    "being_made",
+    "too_little_known",
+    "too_large",
+    "not_decided",
+    "new",
+    "failed",
+    "not_deciding",
+    "spot",
+]
+_WHY: Final[dict[WhyNone, str]] = {
+    "being_made": "an estimate of how long it waits is being made; ask again in a minute",
+    "new": "an estimate of how long it waits is being made; ask again in a minute",
+    "too_little_known": "too little is known of how long VMs live to say how long it waits",
+    "too_large": "there was no time for an estimate of how long it waits: too much runs and waits",
+    "not_decided": "no round has decided yet, so nothing is known of how long it waits",
+    "failed": "no estimate of how long it waits could be made; operators: see the API's log",
+    "spot": "spot VMs wait until nobody else wants the room: no estimate is made for them",
+    "not_deciding": "nothing is decided now, so nobody knows how long it waits",
+}
+#: Durations are told in these, rounded up: seconds, minutes, hours, days.
+_STEPS_S: Final = (
+    *(5, 10, 15, 20, 30, 45),
+    *(60 * each for each in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
+    *(3600 * each for each in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18)),
+    *(86_400 * each for each in (1, 1.5, 2, 3, 4, 5, 6, 7)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTime:
+    """How long a request may wait, from ``made_at`` on, for the last of its VMs."""
+
+    message: str
+    why_none: WhyNone | None  #: None: there is an estimate
+    made_at: datetime | None = None
+    half_s: float | None = None  #: half of such requests had their place by then; None: later
+    nine_in_ten_s: float | None = None  #: nine in ten; None: later than the horizon, or never
+    #: nine in ten took between these; None: that one lies beyond the horizon
+    from_s: float | None = None
+    to_s: float | None = None
+    horizon_s: float | None = None  #: as far as was looked ahead
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """An estimate of everything that waited at a time, or why there is none."""
+
+    at: datetime | None
+    until: float  #: it is told until then, by the monotonic clock
+    estimates: Estimates | None = None
+    why_none: WhyNone | None = None
+
+
+class WaitingTimes:
+    """Makes estimates and keeps the last. Safe to share between threads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        process: Callable[[], PolicyProcess] | None = None,
+        start: StartChild = started,
+    ) -> None:
+        self._registry = registry
+        self._process = process or (lambda: PolicyProcess(niceness=NICENESS, start=start))
+        self._lock = threading.Lock()
+        self._made: _Made | None = None
+        self._making: threading.Event | None = None
+        #: threads that other calls want, too: whoever asks beyond these is answered at once
+        self._waiting = threading.Semaphore(_MOST_WAIT)
+
+    def of(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
+        """Return what is known of a request that waits; makes a new estimate if that is old."""
+        with self._lock:
+            made = self._made
+            making = self._making
+            if making is None and (made is None or time.monotonic() > made.until):
+                making = self._making = threading.Event()
+                threading.Thread(
+                    target=self._make, args=(making,), name="estimates", daemon=True
+                ).start()
+        if making is not None and self._waiting.acquire(blocking=False):
+            try:
+                made = self._made if making.wait(patience_s) else made
+            finally:
+                self._waiting.release()
+        if made is None:
+            return no_estimate("being_made")
+        return _told(made, request_id)
+
+    def _make(self, done: threading.Event) -> None:
+        began = time.monotonic()
+        at, estimates, why = None, None, None
+        try:
+            if self._registry.views.may_look_ahead():
+                view = self._registry.views.ahead()
+                at, why = view.cluster.now, whyno_estimate(view)
+                if why is None:
+                    estimates = self._asked(view)
+                    why = None if estimates.of else "too_large"
+            else:  # of a large site that view is a second's work
+                at, why = self._registry.now(), "not_decided"
+        except (PolicyFailedError, RegistryError) as error:
+            log.warning("no_estimate_of_waiting_times", error=str(error))
+            why = "failed"
+        except Exception:  # whatever it is, whoever asks is told that there is no estimate
+            log.exception("no_estimate_of_waiting_times")
+            why = "failed"
+        now = time.monotonic()
+        until = now + max(FRESH_S, _TIMES_LONGER * (now - began))
+        with self._lock:
+            self._made = _Made(at=at, until=until, estimates=estimates, why_none=why)
+            self._making = None
+        done.set()
+
+    def _asked(self, view: AheadView) -> Estimates:
+        process = self._process()
+        try:
+            found: Estimates = process.estimates(
+                Question(view=view, time_s=TIME_S), deadline_s=TIME_S + _MORE_S
+            )
+        finally:
+            process.close()
+        return found
+
+
+def whyno_estimate(view: AheadView) -> WhyNone | None:
+    """Return why nothing can be said, whatever is played ahead."""
+    if view.inputs is None or view.slot_length_s is None:
+        return "not_decided"
+    if sum(life.ended for life in view.lives) < LEAST_ENDS:
+        return "too_little_known"
+    return None
+
+
+def no_estimate(why: WhyNone, at: datetime | None = None) -> WaitingTime:
+    """Return why there is no estimate."""
+    return WaitingTime(message=_WHY[why], why_none=why, made_at=at)
+
+
+def _told(made: _Made, request_id: UUID) -> WaitingTime:
+    if made.estimates is None or made.why_none is not None:
+        return no_estimate(made.why_none or "failed", made.at)
+    estimate = made.estimates.of.get(request_id)
+    if estimate is None:
+        return no_estimate("new", made.at)
+    return waiting_time(estimate, made.estimates.horizon_s, made.at)
+
+
+def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
+    """Return an estimate as it is told, in steps: what exactly others' VMs do is nobody's."""
+    half_s, nine_s = in_steps(estimate.half_s), in_steps(estimate.nine_in_ten_s)
+    return WaitingTime(
+        message=_message(half_s, nine_s, horizon_s),
+        why_none=None,
+        made_at=at,
+        half_s=half_s,
+        nine_in_ten_s=nine_s,
+        from_s=in_steps(estimate.low_s, up=False),
+        to_s=in_steps(estimate.high_s),
+        horizon_s=horizon_s,
+        samples=estimate.samples,
+    )
+
+
+def in_steps(seconds: float | None, *, up: bool = True) -> float | None:
+    """Return a duration in the next step, which is longer if ``up``, else shorter."""
+    if seconds is None:
+        return None
+    if up:
+        return float(next((each for each in _STEPS_S if each >= seconds), _STEPS_S[-1]))
+    return float(max((each for each in _STEPS_S if each <= seconds), default=0))
+
+
+def _message(half_s: float | None, nine_s: float | None, horizon_s: float) -> str:
+    if half_s is None:
+        return (
+            f"fewer than half of such requests had their place within {_words(horizon_s)}:"
+            " it may wait for longer, or for ever"
+        )
+    half = f"half of such requests had their place within {_words(half_s)}, "
+    if nine_s is None:
+        return f"{half}fewer than nine in ten within {_words(horizon_s)}"
+    return f"{half}nine in ten within {_words(nine_s)}"
+
+
+def _words(seconds: float) -> str:
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+    for unit, length in units:
+        if seconds >= length:
+            number = f"{seconds / length:g}"
+            return f"{number} {unit}" + ("" if number == "1" else "s")
+    return "0 seconds"

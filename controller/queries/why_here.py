@@ -1,0 +1,255 @@
+"""Why a VM is where it is: the round that placed it, and what its host weighed then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+from controller.host_aliases import Reader
+from controller.queries.explanations import VmExplanation, WeighedCombination
+from controller.queries.moved import story_of, told_move
+from controller.rounds.games import in_words, solved_games
+from controller.rounds.inputs import RoundInputs, inputs_of_round
+from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
+from registry.hosts import outlook
+from registry.requests import ImageWait, Vm
+from registry.rounds import RoundRecord
+
+_PAUSED: Final = (
+    "its host has had its guest paused since {since}: it could not write to its disk, as where the"
+    " storage there is full, or an operator suspended it. Nothing that it wrote is lost: ask an"
+    " operator to make room there and let it go on, or stop and start it yourself"
+)
+
+
+#: What was placed before the policy's own decision, by rows of (request, host) in its details.
+_EARLIER: Final = (("priority", ("took",)), ("held", ("holding", "freed")), ("gang", ("gangs",)))
+_WHY: Final = {
+    "reservation": "round {round} placed it on {host}, where room was kept for the reservation "
+    "that its request draws on",
+    "fallback": "round {round} was decided by the fallback, Best-Fit DRFH ({because}): {host} "
+    "matched its shape best",
+    "held": "round {round} placed it on {host}, which was reserved for its request: it had waited "
+    "long below its fair share",
+    "priority": "round {round} placed it on {host} in place of VMs of its tenant with a lower "
+    "priority",
+    "gang": "round {round} placed it before the game, by Best-Fit DRFH: its request's min_count of "
+    "VMs is needed at once, or it has an anti-affinity group",
+    "remainder": "round {round} placed it after the game, by Best-Fit DRFH: of the hosts with "
+    "room, {host} matched its shape best",
+}
+
+
+def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation:
+    """Explain to a reader which round placed a VM, and its host's combinations.
+
+    What a host weighed is of everybody's VMs: a tenant is told its own that the host took.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such VM.
+    """
+    vm = registry.vms.get(vm_id)
+    if vm.deleted_at is not None:
+        return _without_round(
+            vm,
+            f"it is gone since {vm.deleted_at:%Y-%m-%d %H:%M:%S} UTC; `fuga events"
+            f" --subject {vm.id}` says who deleted it",
+        )
+    if vm.round is None or vm.host is None:
+        kept = registry.fencing.keeps_disk_of(vm.id)
+        disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""
+        return _without_round(
+            vm,
+            "it has no host yet; `fuga explain` of its request shows what it waits for" + disk,
+        )
+    record = registry.rounds.get(vm.round)
+    assert vm.assignment_id is not None  # noqa: S101 - a VM with a host has one
+    brought = registry.moves.that_brought(vm.assignment_id, vm_id=vm.id)
+    last = next(iter(registry.moves.list(vm_id=vm.id, limit=1).items), None)
+    if brought is None:
+        placed = _placed(vm, record, reader)
+    else:
+        message = f"round {record.number} placed it on another host"
+        placed = _told(vm, record, reader, message)
+    moved = {each.id: told_move(each, reader) for each in (brought, last) if each is not None}
+    placed = replace(
+        placed,
+        moved_here=None if brought is None else moved[brought.id],
+        last_move=None if last is None else moved[last.id],
+        message="; ".join((placed.message, *map(story_of, moved.values()))),
+    )
+    if vm.unknown_since is not None:
+        seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
+        unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
+        host = registry.hosts.get(vm.host)
+        then = outlook(host.labels, host.shared_pool)
+        told = (placed.message, unknown, *([] if then is None else [then]))
+        placed = replace(placed, message="; ".join(told))
+    elif vm.paused_since is not None:
+        since = f"{vm.paused_since:%Y-%m-%d %H:%M:%S} UTC"
+        placed = replace(placed, message=f"{placed.message}; {_PAUSED.format(since=since)}")
+    image = vm.waits_for_image
+    if image is None:
+        return placed
+    message = (
+        f"{placed.message}; it is created once image {image.image} is there: {_how_far(image)}"
+    )
+    return replace(placed, waits_for_image=image, message=message)
+
+
+def _without_round(vm: Vm, message: str) -> VmExplanation:
+    """Return the explanation of a VM that no round has placed where it is."""
+    return VmExplanation(
+        vm=vm.id,
+        name=vm.name,
+        host=None,
+        round=None,
+        slot_start_at=None,
+        policy=None,
+        decided_by=None,
+        phase=None,
+        utilities=(),
+        message=message,
+    )
+
+
+def _how_far(image: ImageWait) -> str:
+    if image.held:
+        return (
+            "it is held because hosts stopped answering while they received it,"
+            " until an operator releases it"
+        )
+    if image.state is CopyState.UPLOADING:
+        return f"{image.uploaded_bytes} of {image.size_bytes} bytes uploaded"
+    if image.state is CopyState.FAILED:
+        return "the upload failed; the next round decides this VM again"
+    return "the upload has not begun"
+
+
+def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
+    assert vm.host is not None  # noqa: S101 - asked of placed VMs alone
+    host_name = reader.host(vm.host)
+    placed = f"round {record.number} placed it on {host_name}; the details of the game are"
+    try:
+        inputs = inputs_of_round(record)
+    except RoundPurgedError:
+        return _told(vm, record, reader, f"{placed} purged")
+    except RoundDamagedError:
+        return _told(vm, record, reader, f"{placed} damaged, and cannot be read")
+    told = _told(vm, record, reader, placed)
+    names = inputs.names
+    details = record.decision().outcome["details"]
+    host = next((h for h, (_, name) in enumerate(names.hosts) if name == vm.host), None)
+    request = next(
+        (q for q, (each, _, _) in enumerate(names.requests) if each == str(vm.request_id)), None
+    )
+    phase = _phase(record, details, request, host)
+    why = _why_here(host_name, record, phase, reader)
+    if phase != "game" or host is None:
+        return replace(told, phase=phase, message=why)
+    if not reader.is_operator:
+        own = _own_in_game(details, inputs, vm.tenant, host)
+        return replace(
+            told,
+            phase=phase,
+            message=f"in the game of round {record.number}, {host_name} took {_taken(own)} of "
+            "yours, in its combination of VMs with the highest utility",
+        )
+    utilities = tuple(
+        WeighedCombination(
+            combination=_by_type(each["counts"], names.requests),
+            minimum_utilization=each["minimum_utilization"],
+            utility=each["utility"],
+            chosen=each["chosen"],
+        )
+        for each in details.get("weighed", {}).get(str(host), ())
+    )
+    chosen = next((each for each in utilities if each.chosen), None)
+    if chosen is not None:
+        several = "s" if len(utilities) > 1 else ""
+        why = (
+            f"in the game of round {record.number}, {host_name} evaluated {len(utilities)} "
+            f"combination{several} and took {_taken(chosen.combination)}, "
+            f"the one with the highest utility ({chosen.utility:.4f})"
+        )
+        game = details["weighed"][str(host)][0]["game"]
+        why += "".join(f"; {in_words(each)}" for each in solved_games(details) if each.game == game)
+    return replace(told, phase=phase, utilities=utilities, message=why)
+
+
+def _told(vm: Vm, record: RoundRecord, reader: Reader, message: str) -> VmExplanation:
+    return VmExplanation(
+        vm=vm.id,
+        name=vm.name,
+        host=reader.host_or_none(vm.host),
+        round=record.number,
+        slot_start_at=record.slot_start_at.isoformat(),
+        policy=record.policy,
+        decided_by=record.decided_by,
+        phase=None,
+        utilities=(),
+        message=message,
+    )
+
+
+def _own_in_game(
+    details: Mapping[str, Any], inputs: RoundInputs, tenant: str, host: int
+) -> dict[str, int]:
+    """Return a tenant's VMs that a host took in the game, by type."""
+    owners = inputs.snapshot.tenant
+    of_tenants = inputs.names.tenants
+    own = {
+        str(request): game
+        for request, there, game, _ in details.get("phase", ())
+        if there == host and game and of_tenants[owners[request]][1] == tenant
+    }
+    return _by_type(own, inputs.names.requests)
+
+
+def _taken(combination: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} {name}" for name, count in combination.items()) or "nothing"
+
+
+def _phase(
+    record: RoundRecord, details: Mapping[str, Any], request: int | None, host: int | None
+) -> str:
+    here = [request, host]
+    if here in _places(details.get("reserved", {}).get("drawn", ())):
+        return "reservation"
+    if record.decided_by == "fallback":
+        return "fallback"
+    for phase, rows in _EARLIER:
+        if here in _places(row for name in rows for row in details.get(name, ())):
+            return phase
+    for q, h, game, _ in details.get("phase", ()):
+        if (q, h) == (request, host):
+            return "game" if game > 0 else "remainder"
+    return record.policy
+
+
+def _by_type(
+    counts: Mapping[str, int], requests: tuple[tuple[str, str, str], ...]
+) -> dict[str, int]:
+    by_type: dict[str, int] = {}
+    for request, count in counts.items():
+        vm_type = requests[int(request)][2]
+        by_type[vm_type] = by_type.get(vm_type, 0) + count
+    return dict(sorted(by_type.items()))
+
+
+def _places(rows: Iterable[Sequence[int]]) -> list[list[int]]:
+    return [list(row[:2]) for row in rows]
+
+
+def _why_here(host: str, record: RoundRecord, phase: str, reader: Reader) -> str:
+    told = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
+    return told.format(
+        round=record.number,
+        host=host,
+        policy=record.policy,
+        because=reader.text_or_none(record.fallback_reason),
+    )

@@ -1,0 +1,374 @@
+"""Why a request waits: every reason, with what would help.
+
+Nothing is computed anew: the round that decided wrote down why, so an explanation can be
+checked against the stored snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from controller.host_aliases import Reader
+from controller.queries.coarse_numbers import step_above, step_below, to_the_percent
+from controller.queries.explanations import (
+    ObstacleExplanation,
+    PauseExplanation,
+    PlacedVm,
+    QuotaExplanation,
+    RequestExplanation,
+    ShareExplanation,
+    ShortageExplanation,
+    UndecidedExplanation,
+    WaitingExplanation,
+)
+from controller.queries.lateness import nobody_does, what_is_late
+from controller.queries.wait_estimates import WaitingTime, WaitingTimes, no_estimate
+from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
+from placement import is_poorer
+from registry import Registry, RequestState, SlotLoopState
+from registry.admin import Liveness
+from registry.requests import Request, Vm, Waiting
+from registry.reservations import ReservationState
+from registry.rounds import SlotLoopStatus
+
+_WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
+_PAGE = 500
+
+_REASONS: Mapping[str, str] = {
+    "no_host_large_enough": "no host is large enough for one of these VMs, even when empty",
+    "no_eligible_host": "no host that takes VMs now meets the request's requirements",
+    "failed_builds": "the suitable hosts are held back after failed builds",
+    "no_room": "every eligible host is too full",
+    "above_overload": "room is left only above the overload threshold",
+    "no_slots": "room is left, but not in whole slots",
+    "gang_not_whole": "fewer of these VMs fit at once than its min_count needs",
+    "spot_ending": "spot VMs end to make room for it",
+    "lower_priority": "a request of its tenant with a higher priority took its place",
+    "quota": "a quota is exceeded",
+    "held_back": "room is reserved for a request that has waited longer",
+    "kept_spare": "the room that is left is spare for VMs of hosts that may fail",
+    "no_address": "its network has no free addresses",
+    "network_missing": "no host has its network",
+    "anti_affinity": "every host with room holds a VM of its anti-affinity group",
+    "affinity": "no host with room can take its whole affinity group",
+    "zone_full": "every zone with room has its share of these VMs",
+    "group_moved": "VMs of its group were placed during the round; the next round decides it again",
+    "nothing_asked": "its VM type demands no resources",
+    "host_moved": "its host changed during the round; the next round decides it again",
+    "image_held": "its image is held because hosts stopped answering while they received it;"
+    " it waits until an operator releases the image",
+    "no_room_for_image": "the chosen host has no disk left for its image; the next round chooses"
+    " another",
+}
+
+
+def explain_request(
+    registry: Registry, request_id: UUID, reader: Reader, times: WaitingTimes | None = None
+) -> RequestExplanation:
+    """Explain to a reader the state of a request and why the rest of it waits, and how long.
+
+    A tenant is told no host by name but those of its VMs, and numbers of hosts in steps.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such request.
+    """
+    request = registry.requests.get(request_id)
+    liveness = registry.liveness()
+    known = request.vms_running + request.vms_unknown
+    waiting = None
+    if request.state in _WAITS:
+        waiting = _on_a_reservation(_waiting(request, reader), registry, request)
+        waiting = _while_nobody_decides(waiting, liveness)
+        waiting = _while_paused(waiting, liveness.slot_loop)
+    return RequestExplanation(
+        request=request.id,
+        name=request.name,
+        tenant=request.tenant,
+        state=request.state.value,
+        wanted=request.count,
+        placed=request.vms_placed,
+        running=request.vms_running,
+        unknown=request.vms_unknown,
+        waiting=waiting,
+        order=_place_in_line(registry, request, reader) if waiting else None,
+        estimate=_estimate(waiting, request, times),
+        vms=tuple(
+            PlacedVm(
+                vm=vm.id,
+                name=vm.name,
+                host=reader.host_or_none(vm.host),
+                observed=vm.observed.value,
+                round=vm.round,
+                waits_for_image=vm.waits_for_image,
+                unknown_since=vm.unknown_since,
+                paused_since=vm.paused_since,
+                ends_at=vm.ends_at,
+                ending_for=reader.own_request(vm.ending_for),
+            )
+            for vm in _vms(registry, request_id)
+        ),
+        unbuilt=_unbuilt(liveness) if request.vms_placed > known else None,
+    )
+
+
+def _on_a_reservation(
+    waiting: WaitingExplanation, registry: Registry, request: Request
+) -> WaitingExplanation:
+    """Tell whoever draws on a reservation what there is of it."""
+    if request.reservation is None:
+        return waiting
+    found = registry.reservations.get(request.reservation)
+    if found.state is ReservationState.IN_FORCE:
+        told = f"kept room for {found.held} VMs, no room yet for {found.short}"
+    else:
+        told = f"it is {found.state.value}, so no room is kept for it"
+    return replace(waiting, message=f"{waiting.message}; its reservation {found.name}: {told}")
+
+
+def _estimate(
+    waiting: WaitingExplanation | None, request: Request, times: WaitingTimes | None
+) -> WaitingTime | None:
+    if waiting is None or times is None:
+        return None
+    if waiting.paused is not None or waiting.undecided is not None:
+        return no_estimate("not_deciding")
+    if request.spot:
+        return no_estimate("spot")
+    return times.of(request.id)
+
+
+def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
+    told: Waiting | None = request.waiting
+    if told is None:
+        return WaitingExplanation(
+            count=request.count - request.vms_placed,
+            reason="not_decided_yet",
+            message="it waits for the next slot",
+            round=None,
+            slot_start_at=None,
+            shortages=(),
+        )
+    exact = reader.is_operator
+    detail = told.detail if exact else in_steps(told.detail)
+    shortages = tuple(
+        ShortageExplanation(
+            resource=each["resource"],
+            hosts_short=each["hosts_short"],
+            hosts=each["hosts"],
+            nearest_host=each["nearest_host"],
+            missing=each["missing"],
+        )
+        for each in detail.get("shortages", ())
+    )
+    obstacles = tuple(detail.get("obstacles", ()))
+    gang = detail.get("gang", {})
+    names = tuple(each["host"] for each in detail.get("holding", ()))
+    freed = detail.get("freed", {})
+    explanation = WaitingExplanation(
+        count=told.count,
+        reason=told.reason,
+        message="",
+        round=told.round,
+        slot_start_at=detail.get("slot_start_at"),
+        shortages=shortages,
+        needed=gang.get("needed"),
+        fit=gang.get("fit"),
+        held_back=detail.get("held_back", 0),
+        held_hosts=len(names),
+        held_host_names=names if exact else None,
+        plan=freed.get("plan"),
+        freed_host_names=tuple(each["host"] for each in freed["hosts"])
+        if freed and exact
+        else None,
+        moves_make_room=bool(freed),
+        network=detail.get("network"),
+        gave_way_to=tuple(detail.get("gave_way_to", ())),
+        obstacles=tuple(
+            ObstacleExplanation(
+                kind=each["kind"],
+                what=each["what"],
+                hosts=each["hosts"],
+                only=each["only"],
+                missing=each["missing"],
+                only_hosts=tuple(each["only_hosts"]),
+                until=each.get("until"),
+            )
+            for each in obstacles
+        ),
+        would_help=tuple(
+            help_ for each in obstacles if (help_ := what_would_help(each, exact=exact))
+        ),
+        share=_share(told.detail.get("share"), exact=exact),
+        quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
+    )
+    return replace(explanation, message=_message(explanation, exact=exact))
+
+
+def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return why something waits as a tenant is told: no host by name, numbers in steps."""
+    told = dict(detail)
+    if "shortages" in told:
+        told["shortages"] = [
+            {
+                **each,
+                "hosts_short": step_below(each["hosts_short"]),
+                "hosts": step_below(each["hosts"]),
+                "nearest_host": None,
+                "missing": step_above(each["missing"]),
+            }
+            for each in told["shortages"]
+        ]
+    if "obstacles" in told:
+        told["obstacles"] = [_obstacle_in_steps(each) for each in told["obstacles"]]
+    if "holding" in told:
+        told["holding"] = [{"host": None}] * step_below(len(told["holding"]))
+    if "freed" in told:
+        told["freed"] = {"plan": None, "hosts": []}
+    if "share" in told:
+        told["share"] = {name: to_the_percent(share) for name, share in told["share"].items()}
+    # How many of its own VMs would fit is how much room others leave.
+    if "gang" in told:
+        told["gang"] = {**told["gang"], "fit": step_below(told["gang"]["fit"])}
+    if "held_back" in told:
+        told["held_back"] = step_below(told["held_back"])
+    return told
+
+
+def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
+    missing = obstacle["missing"]
+    if missing is not None and obstacle["kind"] not in OF_ITS_OWN:
+        missing = step_above(missing)
+    return {
+        **obstacle,
+        "hosts": step_below(obstacle["hosts"]),
+        "only": step_below(obstacle["only"]),
+        "missing": missing,
+        "only_hosts": [],
+    }
+
+
+def _unbuilt(liveness: Liveness) -> str | None:
+    nobody = nobody_does(what_is_late(liveness), "build")
+    if nobody is None:
+        return None
+    since = f" since {nobody.since.isoformat(timespec='seconds')}" if nobody.since else ""
+    return f"no worker creates VMs{since}: placed VMs wait"
+
+
+def _while_nobody_decides(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
+    nobody = nobody_does(what_is_late(liveness), "decide")
+    if nobody is None:
+        return waiting
+    since = f" since {nobody.since.isoformat(timespec='seconds')}" if nobody.since else ""
+    decided = f"; {waiting.message}" if waiting.round is not None else ""
+    return replace(
+        waiting,
+        message=f"no control centre decides{since}, so no VM is placed; operators: see `fuga"
+        f" status`" + decided,
+        undecided=UndecidedExplanation(since=nobody.since),
+    )
+
+
+def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
+    if status.state is not SlotLoopState.PAUSED:
+        return waiting
+    return replace(
+        waiting,
+        message=f"an operator paused the slot loop: {status.reason}; {waiting.message}",
+        paused=PauseExplanation(since=status.changed_at, reason=status.reason),
+    )
+
+
+def _share(share: Mapping[str, float] | None, *, exact: bool) -> ShareExplanation | None:
+    if share is None:
+        return None
+    held, fair = share["held"], share["fair"]
+    above = bool(is_poorer(fair, held))
+    if not exact:
+        held, fair = to_the_percent(held), to_the_percent(fair)
+    return ShareExplanation(held=held, fair=fair, above_fair=above)
+
+
+def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
+    about = "" if exact else "at least "
+    message = _REASONS.get(waiting.reason, waiting.reason)
+    if waiting.gave_way_to:
+        message = f"{message} ({', '.join(waiting.gave_way_to)})"
+    if waiting.shortages:
+        short = ", ".join(_short(each, exact=exact) for each in waiting.shortages)
+        message = f"{message}: {short}"
+    if waiting.network is not None:
+        message = f"{message} (network {waiting.network})"
+    parts = [message]
+    parts += [
+        f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are in use and "
+        f"{each.needed} more are needed"
+        for each in waiting.quotas
+    ]
+    if waiting.needed is not None:
+        parts.append(
+            f"{about}{waiting.fit} of its VMs would fit, {waiting.needed} are needed at once"
+        )
+    if waiting.held_back and waiting.reason != "held_back":
+        parts.append(
+            f"{about}{waiting.held_back} of them would fit where room is reserved for a request "
+            "that has waited longer"
+        )
+    if waiting.held_hosts:
+        some = f"{waiting.held_hosts} of the hosts"
+        hosts = ", ".join(waiting.held_host_names or ()) or f"{about}{some}"
+        parts.append(
+            f"it has waited long below its fair share, so {hosts} will take no other VMs "
+            "until it fits there"
+        )
+    if waiting.moves_make_room:
+        hosts = ", ".join(waiting.freed_host_names or ())
+        parts.append(
+            f"plan {waiting.plan} makes room for it on {hosts}, which take no other VMs until then"
+            if hosts
+            else "other VMs move to make room for it"
+        )
+    if waiting.share is not None and waiting.share.above_fair:
+        parts.append(
+            f"its tenant holds {waiting.share.held:.1%} of the cluster, more than the "
+            f"{waiting.share.fair:.1%} of its fair share, so others go first"
+        )
+    return "; ".join(parts)
+
+
+def _short(shortage: ShortageExplanation, *, exact: bool) -> str:
+    if exact:
+        return (
+            f"{shortage.resource} is short on {shortage.hosts_short} of {shortage.hosts} hosts "
+            f"(the nearest lacks {shortage.missing})"
+        )
+    hosts = "1 host" if shortage.hosts_short == 1 else f"{shortage.hosts_short} hosts"
+    return (
+        f"{shortage.resource} is short on at least {hosts} "
+        f"(the nearest lacks {shortage.missing} at most)"
+    )
+
+
+def _place_in_line(registry: Registry, request: Request, reader: Reader) -> int:
+    """Return its place among its tenant's requests that wait, for operators among all.
+
+    Those of a tenant go by priority and creation, those of several by creation alone.
+    """
+    tenant = None if reader.is_operator else request.tenant
+    return 1 + registry.requests.waiting_before(request, tenant)
+
+
+def _vms(registry: Registry, request_id: UUID) -> list[Vm]:
+    vms: list[Vm] = []
+    cursor = None
+    while True:
+        page = registry.vms.list(request_id=request_id, limit=_PAGE, cursor=cursor)
+        vms.extend(page.items)
+        if page.next is None:
+            return vms
+        cursor = page.next

@@ -1,0 +1,172 @@
+"""Creating POSTs that may be sent twice: the header Idempotency-Key.
+
+A client that saw no answer repeats the call with the same key. What the first call made is kept
+with the key for 24 hours, in the transaction that made it (`registry.db.once`), and is
+answered again. Refusals are not kept: nothing was made, so the call may be tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeVar
+
+from fastapi import Depends, Header
+from pydantic import BaseModel, TypeAdapter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from controller.rest.dependencies import services_of
+from controller.rest.idempotency.audit import note_route
+from controller.rest.middleware.auth import CREDENTIALS, Caller, caller_of
+from controller.rest.problems import patterns
+from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError
+from registry.audit import AuditedCall, IdempotencyKey, Once, kept_record
+from registry.tenancy import Derivation
+
+REPLAYED_HEADER: Final = "Idempotency-Replayed"
+JSON_TYPE: Final = "application/json"
+
+T = TypeVar("T")
+
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=patterns.IDEMPOTENCY_KEY,
+        max_length=200,
+        description="Makes the call safe to repeat for 24 hours: same key and body, same answer.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """One creating POST; does its work once per key."""
+
+    registry: Registry
+    caller: Caller
+    call: AuditedCall | None
+    path: str
+    key: str | None
+    credential: str = field(repr=False)  #: the secret of the caller's token
+
+    def answer(
+        self,
+        body: BaseModel,
+        create: Callable[[Registry], T],
+        *,
+        status: int,
+        adapter: TypeAdapter[T],
+        shown: Callable[[T], bytes] | None = None,
+        of_caller: bool = False,
+    ) -> Response:
+        """Create and answer, or answer with what the first call with this key made.
+
+        Parameters
+        ----------
+        create : callable
+            Makes a record in one transaction of the register center that it is given.
+        adapter : TypeAdapter
+            Of such records.
+        shown : callable, optional
+            Returns the answer that a record is shown by; by default the record itself.
+        of_caller : bool
+            Only the caller's own token repeats the call, not another of its tenant.
+        """
+        show = adapter.dump_json if shown is None else shown
+        key = self.key_of(body, status, of_caller=of_caller)
+        registry = self.registry.for_call(self.call, once=None if key is None else Once(key))
+        if key is None:
+            return _json(show(create(registry)), status)
+        keys = self.registry.idempotency
+        keys.forget_old()
+        try:
+            # First: what was made already may be why it cannot be made.
+            keys.check_unused(key)
+            try:
+                made = create(registry)
+            except AnsweredBeforeError:
+                raise
+            except RegistryError:
+                keys.check_unused(key)  # by the same call, just now
+                raise
+        except AnsweredBeforeError as before:
+            return _repeated(before, adapter, show)
+        return _json(show(made), status)
+
+    async def answer_of_one(
+        self,
+        body: BaseModel,
+        create: Callable[[IdempotencyKey | None], Awaitable[T]],
+        *,
+        status: int,
+        adapter: TypeAdapter[T],
+        shown: Callable[[T], bytes],
+    ) -> Response:
+        """Do the same for what is made together with what others ask for."""
+        key = self.key_of(body, status)
+        if key is not None and self.registry.idempotency.may_forget():
+            await run_in_threadpool(self.registry.idempotency.forget_old)
+        try:
+            return _json(shown(await create(key)), status)
+        except AnsweredBeforeError as before:
+            return _repeated(before, adapter, shown)
+
+    def key_of(
+        self, body: BaseModel, status: int, *, of_caller: bool = False
+    ) -> IdempotencyKey | None:
+        """Return the caller's key, bound to its scope and to what this body means."""
+        if self.key is None:
+            return None
+        # Spaces, order and spelt-out defaults aside: what means the same is the same.
+        meaning = f"{self.path}\n{body.model_dump_json()}"
+        scope = f"{self.caller.scope}:{self.caller.token_id}" if of_caller else self.caller.scope
+        fingerprint = hashlib.sha256(meaning.encode()).hexdigest()
+        return IdempotencyKey(scope=scope, key=self.key, fingerprint=fingerprint, status=status)
+
+    def derivation(self, salt: str | None = None) -> Derivation:
+        """Return how a secret is made for the caller; with its salt: made again."""
+        if salt is None:
+            return Derivation.random(self.credential)
+        return Derivation(self.credential, salt)
+
+
+# It asks for what it needs by itself: each dependency costs every call that creates something.
+async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
+    note_route(request.scope)
+    sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
+    assert sent is not None  # noqa: S101 - whoever has a caller was let in by it
+    return Creation(
+        registry=services_of(request).registry,
+        caller=caller_of(request),
+        call=request.scope.setdefault("state", {}).get("writing"),
+        path=request.scope["path"],
+        key=key,
+        credential=sent[1],
+    )
+
+
+GivenCreation = Annotated[Creation, Depends(_creation)]
+
+
+def _repeated(
+    before: AnsweredBeforeError, adapter: TypeAdapter[T], shown: Callable[[T], bytes]
+) -> Response:
+    try:
+        record = kept_record(adapter, before.body)
+    except ValueError as error:
+        raise ConflictError(
+            f"the first call with Idempotency-Key {before.key!r} did its work, and was answered"
+            f" {before.status} by another release of fuga, which this one cannot repeat: look for"
+            " what it made"
+        ) from error
+    content = before.body.encode() if record is None else shown(record)
+    return _json(content, before.status, replayed=True)
+
+
+def _json(content: bytes, status: int, *, replayed: bool = False) -> Response:
+    headers = {REPLAYED_HEADER: "true"} if replayed else {}
+    return Response(content, status_code=status, media_type=JSON_TYPE, headers=headers)

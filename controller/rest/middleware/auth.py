@@ -1,0 +1,184 @@
+"""Where a token is needed, bearer tokens, and their scopes.
+
+A tenant sees and touches what is its own; what belongs to another does not exist for
+it (404), so that ids cannot be probed. An operator sees all. A token of either that only
+reads changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, cast
+from uuid import UUID
+
+from fastapi import Depends
+from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
+from starlette.requests import Request as HttpRequest
+
+from controller.rest.idempotency.batching import Gathering
+from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
+from registry import Registry
+from registry.tenancy import Token
+
+PROTECTED_PREFIX: Final = "/v1"
+METRICS_PATH: Final = "/metrics"
+#: Below the prefix, and yet for those who have no token: it gives one.
+LOGIN_PATH: Final = "/v1/login"
+#: Declares the scheme in the OpenAPI document; `Gate` authenticates, before any endpoint.
+bearer: Final = HTTPBearer(
+    auto_error=False, description="An operator's or tenant's token from `fuga token create`."
+)
+
+#: Methods that change nothing.
+READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What a read-only token may do beside: get another that reads only, and end one of a login.
+OF_ITS_OWN: Final[Collection[tuple[str, str]]] = frozenset(
+    {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
+)
+#: Tokens that are read with one statement.
+MOST_TOGETHER: Final = 100
+CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
+
+
+def is_protected(path: str) -> bool:
+    """Return whether a path needs a token."""
+    return path == METRICS_PATH or (is_of_api(path) and path != LOGIN_PATH)
+
+
+def is_of_api(path: str) -> bool:
+    """Return whether a path is an operation's, and not a page."""
+    return path == PROTECTED_PREFIX or path.startswith(PROTECTED_PREFIX + "/")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The holder of a live token."""
+
+    token: str  #: its name, never its secret
+    tenant: str | None  #: None for operators
+    token_id: UUID
+    read_only: bool = False
+    ends: bool = False  #: its token does, as that of each login
+
+    @classmethod
+    def of(cls, token: Token) -> Caller:
+        """Return the caller that a token stands for."""
+        tenant = token.tenant if token.role == "tenant" else None
+        ends = token.expires_at is not None
+        return cls(token.name, tenant, token.id, token.read_only, ends=ends)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether this caller is an operator."""
+        return self.tenant is None
+
+    @property
+    def actor(self) -> str:
+        """The caller's name in events."""
+        return f"operator:{self.token}" if self.is_operator else f"tenant:{self.tenant}"
+
+    @property
+    def may(self) -> str:
+        """The scope of the token, for messages."""
+        return scope_name(self.tenant, read_only=self.read_only)
+
+    @property
+    def scope(self) -> str:
+        """The scope in which an Idempotency-Key is unique."""
+        return "operator" if self.is_operator else f"tenant:{self.tenant}"
+
+    def sees(self, tenant: str | None) -> bool:
+        """Whether what belongs to this tenant exists for the caller."""
+        return self.is_operator or (tenant is not None and tenant == self.tenant)
+
+    def tenant_to_list(self, name: str | None, registry: Registry) -> str | None:
+        """Return the tenant whose things a list may hold; None: of all.
+
+        Raises
+        ------
+        ForbiddenError
+            If a tenant names another one.
+        UnknownNameError
+            If an operator names none that is, or was, there.
+        """
+        if self.is_operator:
+            if name is not None:
+                registry.tenants.check_known(name)
+            return name
+        if name not in (None, self.tenant):
+            raise self.not_for(name, f"may list only its own items, not those of {name}")
+        return self.tenant
+
+    def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
+        """Return why a tenant may not do what is another's (None: an operator's)."""
+        needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
+        return ForbiddenError(f"tenant {self.tenant} {message}", needed=needed, given=self.may)
+
+    def check_method(self, method: str, path: str) -> None:
+        """Refuse changes with a read-only token."""
+        if self.read_only and method not in READING and (method, path) not in OF_ITS_OWN:
+            raise ForbiddenError(
+                f"this token is read-only, and {method} may change something",
+                needed=scope_name(self.tenant),
+                given=self.may,
+            )
+
+
+def scope_name(tenant: str | None, *, read_only: bool = False) -> str:
+    """Return a token's scope in words."""
+    whose = "operator" if tenant is None else f"tenant {tenant}"
+    return f"{whose}, read-only" if read_only else whose
+
+
+class Gate:
+    """Finds callers by token; reads the tokens of simultaneous calls together."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._gathering: Gathering[str, Token | None] = Gathering(self._known, most=MOST_TOGETHER)
+
+    async def authenticate(self, headers: Headers) -> Caller:
+        """Return the caller, or raise `UnauthorizedError`. Reads the database."""
+        header = headers.get("authorization")
+        if header is None:
+            raise UnauthorizedError("no token was sent")
+        credentials = CREDENTIALS.fullmatch(header.strip())
+        if credentials is None:
+            raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")
+        token = await self._gathering.result(credentials[1])
+        if token is None:
+            raise UnauthorizedError("the token is unknown, revoked or expired")
+        return Caller.of(token)
+
+    def _known(self, secrets: Sequence[str]) -> Sequence[Token | None]:
+        return self._registry.tokens.authenticate_all(secrets)
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    """Return the caller that the Authentication middleware stored."""
+    return cast(Caller, request.state.caller)
+
+
+def check_operator(request: HttpRequest) -> Caller:
+    """Return the calling operator, or raise `ForbiddenError`."""
+    caller = caller_of(request)
+    if not caller.is_operator:
+        raise caller.not_for(None, "may not do this; only an operator may")
+    return caller
+
+
+# Coroutines, because they wait for nothing: FastAPI runs plain functions in a thread.
+async def _caller(request: HttpRequest) -> Caller:
+    return caller_of(request)
+
+
+async def requires_operator(request: HttpRequest) -> Caller:
+    """Return the calling operator, or raise `ForbiddenError`."""
+    return check_operator(request)
+
+
+AnyCaller = Annotated[Caller, Depends(_caller)]
+Operator = Annotated[Caller, Depends(requires_operator)]

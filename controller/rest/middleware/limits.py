@@ -1,0 +1,188 @@
+"""How often one caller may call: a bucket per token, and per address of unknown callers.
+
+Buckets are in the memory of one process. Where several serve, each gives out its part
+of the rate, so that together they give out no more than was set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import math
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Scope
+
+from controller.rest.middleware.auth import Caller
+from controller.rest.problems.errors import RateLimitedError
+
+MAX_KEYS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A rate per second, and a burst after a pause."""
+
+    per_s: float
+    burst: int
+
+    def divided(self, processes: int) -> Rate:
+        """Return the part of one of several processes."""
+        return Rate(per_s=self.per_s / processes, burst=max(1, self.burst // processes))
+
+
+class Buckets:
+    """A token bucket for each key; not for several threads."""
+
+    def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self._clock = clock
+        self._levels: dict[Hashable, tuple[float, float]] = {}  #: what was left, and when
+
+    def wait_s(self, key: Hashable) -> float:
+        """Return how long it takes until there is one to take; 0.0: there is."""
+        missing = 1.0 - self._level(key, self._clock())
+        return max(0.0, missing / self.rate.per_s)
+
+    def take(self, key: Hashable) -> float:
+        """Take one and return 0.0; or return how long it takes until there is one."""
+        now = self._clock()
+        level = self._level(key, now)
+        if level < 1.0:
+            return (1.0 - level) / self.rate.per_s
+        self._levels.pop(key, None)  # so that the keys stand in the order of their use
+        self._levels[key] = (level - 1.0, now)
+        if len(self._levels) > MAX_KEYS:
+            self._forget(now)
+        return 0.0
+
+    def _level(self, key: Hashable, now: float) -> float:
+        level, at = self._levels.get(key, (float(self.rate.burst), now))
+        return min(float(self.rate.burst), level + (now - at) * self.rate.per_s)
+
+    def _forget(self, now: float) -> None:
+        """Forget full buckets, which are as good as new ones, and the longest unused."""
+        full = [key for key in self._levels if self._level(key, now) >= self.rate.burst]
+        for key in full or list(self._levels)[: MAX_KEYS // 2]:
+            del self._levels[key]
+
+
+class Limits:
+    """Limits calls per token, and per address that sends no valid token."""
+
+    def __init__(
+        self,
+        tokens: Rate | None = None,
+        failures: Rate | None = None,
+        strangers: Rate | None = None,
+        *,
+        refused_after_s: float = 0.0,
+        processes: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tokens = Buckets(tokens.divided(processes), clock) if tokens else None
+        self._failures = Buckets(failures.divided(processes), clock) if failures else None
+        self._strangers = Buckets(strangers.divided(processes), clock) if strangers else None
+        #: How long a refused call waits for its refusal, and so delays its caller's next call.
+        self.refused_after_s = refused_after_s
+        self._good: dict[bytes, None] = {}  #: digests of what was a token's lately
+
+    def before_authentication(self, address: str, credentials: str | None) -> None:
+        """Refuse an address that failed too often, except calls whose token was valid lately.
+
+        A caller that shares the address with one that guesses tokens continues to work.
+        """
+        if self._failures is None or (credentials and _digest(credentials) in self._good):
+            return
+        self._refuse_address(self._failures.wait_s(network_of(address)))
+
+    def stranger_waits(self, address: str) -> float:
+        """Count a call where no token is asked for; return how long it is before the next."""
+        return self._strangers.take(network_of(address)) if self._strangers is not None else 0.0
+
+    def failed(self, address: str, credentials: str | None = None) -> None:
+        """Count a call without a valid token, or refuse it; a token that was valid no longer is."""
+        if credentials:
+            self._good.pop(_digest(credentials), None)
+        if self._failures is not None:
+            self._refuse_address(self._failures.take(network_of(address)))
+
+    def passed(self, caller: Caller, credentials: str | None) -> None:
+        """Count a call with a valid token, or refuse it."""
+        if self._failures is not None and credentials:
+            digest = _digest(credentials)
+            self._good.pop(digest, None)
+            self._good[digest] = None
+            if len(self._good) > MAX_KEYS:
+                del self._good[next(iter(self._good))]
+        if self._tokens is None:
+            return
+        wait_s = self._tokens.take(caller.token_id)
+        if wait_s:
+            per_s = self._tokens.rate.per_s
+            raise RateLimitedError(
+                f"token {caller.token} exceeds {per_s:g} calls per second",
+                whole_seconds(wait_s),
+            )
+
+    def _refuse_address(self, wait_s: float) -> None:
+        if wait_s:
+            raise RateLimitedError(
+                "too many calls without a valid token from this address", whole_seconds(wait_s)
+            )
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address of the connection's peer."""
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"
+
+
+def network_of(address: str) -> str:
+    """Return what one party has: an IPv4 address, or a whole /64 of IPv6."""
+    address = as_ipv4(address)
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+def site_of(address: str) -> str | None:
+    """Return the /48 of IPv6 that an address is part of; None for IPv4.
+
+    Of one /48, or of a smaller part that a customer gets, there are many /64.
+    """
+    address = as_ipv4(address).partition("%")[0]
+    if ":" not in address:
+        return None
+    return str(ipaddress.ip_network((ipaddress.ip_address(address), 48), strict=False))
+
+
+def as_ipv4(address: str) -> str:
+    """Return the IPv4 address that one of IPv6 stands for; any other is itself.
+
+    Who listens on ``::`` is told IPv4's callers as ``::ffff:192.0.2.1``: by their first 64
+    bits they would all be one.
+    """
+    if not address.lower().startswith("::ffff:"):
+        return address
+    try:
+        mapped = ipaddress.IPv6Address(address).ipv4_mapped
+    except ValueError:
+        return address
+    return address if mapped is None else str(mapped)
+
+
+def _digest(credentials: str) -> bytes:
+    return hashlib.sha256(credentials.encode("utf-8", "surrogatepass")).digest()
+
+
+def whole_seconds(seconds: float) -> int:
+    """Return a value for `Retry-After`."""
+    return max(1, math.ceil(seconds))

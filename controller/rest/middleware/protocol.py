@@ -1,0 +1,308 @@
+"""uvicorn's HTTP, with time limits.
+
+Uvicorn waits for ever for the rest of a head or a body, and as long for somebody who does
+not take an answer. Here each phase of a call has its time, for the whole and not for each
+byte; who overruns it is told so, as far as it listens, and the connection is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import sys
+import termios
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import h11
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from controller.rest.middleware.bodies import MAX_BODY_BYTES
+from controller.rest.middleware.connections import Connection
+from controller.rest.middleware.http_parser import BoundedConnection
+from controller.rest.middleware.streaming import end_lasting
+from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, Problem
+
+_TICK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long callers may take."""
+
+    head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
+    #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: whoever
+    #: closes first must be the caller, or a call meets a connection that is just being closed.
+    idle_s: float = 75.0
+    crowded_idle_s: float = 10.0  #: the same while half of all connections are taken
+    body_s: float = 30.0  #: of a body that comes slower than this:
+    body_bytes_per_s: int = 16 * 1024
+    unread_s: float = 5.0  #: for the rest of a body that nobody takes any more
+    answer_s: float = 30.0  #: for the next part of an answer, while it is taken slower than this:
+    answer_bytes_per_s: int = 16 * 1024
+    goodbye_s: float = 5.0  #: the same for what is left of one when the connection closes
+
+
+class _Missing(Enum):
+    """The phase that a connection waits for."""
+
+    NOTHING = auto()  #: it is our turn, or uvicorn's own timer runs
+    HEAD = auto()
+    BODY = auto()
+    REST = auto()  #: of a body whose call is answered already
+    GOODBYE = auto()
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *given: Any, deadlines: Deadlines, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.conn: h11.Connection = BoundedConnection()
+        self._served_by = self.app
+        self.app = self._serve
+        self._body_awaited = False
+        self._socket: Any = None
+        self._connection: Connection | None = None
+        self.timeout_keep_alive = deadlines.idle_s  # type: ignore[assignment]  # any number does
+        self._deadlines = deadlines
+        self._missing = _Missing.NOTHING
+        self._timer: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._received = 0
+        self._seen = 0
+        self._patience_s = 0.0
+
+    # ---- called by asyncio and uvicorn
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._socket = transport.get_extra_info("socket")  # TLS forgets it when it closes
+        found = getattr(self._socket, "_sock", None)
+        self._connection = found if isinstance(found, Connection) else None
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._missing = _Missing.NOTHING
+        for timer in (self._timer, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        self._received += len(data)
+        if not self._is_cut_off():
+            self._parse(data)
+        if self._missing is _Missing.REST and self._received - self._seen > MAX_BODY_BYTES:
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """Go on to the next call."""
+        crowded = self._connection is not None and self._connection.is_crowded()
+        deadlines = self._deadlines
+        idle_s = min(deadlines.idle_s, deadlines.crowded_idle_s) if crowded else deadlines.idle_s
+        self.timeout_keep_alive = idle_s  # type: ignore[assignment]  # any number does
+        super().on_response_complete()
+        self._watch()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close what nobody uses."""
+        super().timeout_keep_alive_handler()
+        self._watch()
+
+    def shutdown(self) -> None:
+        """Close once the current call is answered."""
+        super().shutdown()
+        if self.cycle is not None and not self.cycle.response_complete:
+            end_lasting(cast(Scope, self.cycle.scope))
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Start the time limit of a caller that does not read its answer."""
+        super().pause_writing()
+        self._note_who_waits()
+        self._give_time(self._deadlines.answer_s)
+
+    def resume_writing(self) -> None:
+        """End the wait: the caller reads again."""
+        super().resume_writing()
+        self._note_who_waits()
+        if self._stalled is not None and self._missing is not _Missing.GOODBYE:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse invalid HTTP, or a header that is too large."""
+        self._refuse(self._parser.refusal, self._parser.refusal_detail)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: any unknown caller can ask for another protocol."""
+
+    # ---- bodies in chunks
+
+    @property
+    def _parser(self) -> BoundedConnection:
+        return cast(BoundedConnection, self.conn)
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the rest of a body is discarded: its call is answered."""
+        return self.cycle is not None and self.cycle.response_complete and self._parser.in_chunks
+
+    def _parse(self, data: bytes) -> None:
+        if self._body_awaited:
+            self._parser.grant_chunks()
+        super().data_received(data)
+        if self._parser.in_chunks and len(self.conn.trailing_data[0]) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        self._watch()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application; parse chunks of a body as it reads them."""
+
+        async def next_message() -> Message:
+            if scope is not self.scope or not self._parser.in_chunks:
+                return await receive()
+            await asyncio.sleep(0)  # other calls get their turn between two parts of a body
+            self._body_awaited = True
+            try:
+                if self._parser.in_chunks and not self.transport.is_closing():
+                    self._parser.grant_chunks()
+                    self.handle_events()
+                    self._watch()
+                return await receive()
+            finally:
+                self._body_awaited = False
+
+        await self._served_by(scope, next_message, send)
+
+    # ---- time limits
+
+    def _watch(self) -> None:
+        self._note_who_waits()
+        missing = self._what_is_missing()
+        if missing is self._missing:
+            return  # its time goes on
+        self._missing = missing
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._seen = self._received
+        match missing:
+            case _Missing.HEAD:
+                self._wait(self._deadlines.head_s, self._end_slow_call)
+            case _Missing.BODY:
+                self._patience_s = self._deadlines.body_s
+                self._wait(min(_TICK_S, self._deadlines.body_s), self._look_at_body)
+            case _Missing.REST:
+                self._wait(self._deadlines.unread_s, self.transport.abort)
+            case _Missing.GOODBYE:
+                self._give_time(self._deadlines.goodbye_s)
+
+    def _note_who_waits(self) -> None:
+        """Say to the connection whether it waits for its caller, or the caller for an answer."""
+        if self._connection is None:
+            return
+        cycle = self.cycle
+        called = cycle is not None and not cycle.response_complete and not cycle.more_body
+        if called and not self.flow.write_paused:
+            self._connection.works()
+        else:
+            self._connection.waits()
+
+    def _wait(self, seconds: float, then: Any) -> None:
+        self._timer = self.loop.call_later(seconds, then)
+
+    def _what_is_missing(self) -> _Missing:
+        if self.transport.is_closing():
+            return _Missing.GOODBYE
+        if self.cycle is not None and not self.cycle.response_complete:
+            return _Missing.BODY if self.cycle.more_body else _Missing.NOTHING
+        if self.conn.their_state is h11.SEND_BODY:
+            return _Missing.REST
+        idle = self.timeout_keep_alive_task is not None
+        return _Missing.NOTHING if idle else _Missing.HEAD
+
+    def _look_at_body(self) -> None:
+        """Take a second of the caller's time, and give back what it sent for it."""
+        came, self._seen = self._received - self._seen, self._received
+        tick_s = min(_TICK_S, self._deadlines.body_s)
+        if not self.flow.read_paused:  # else it waits for us
+            self._patience_s -= tick_s
+        earned_s = came / self._deadlines.body_bytes_per_s
+        self._patience_s = min(self._deadlines.body_s, self._patience_s + earned_s)
+        if self._patience_s <= 0:
+            self._end_slow_call()
+        else:
+            self._wait(tick_s, self._look_at_body)
+
+    def _give_time(self, seconds: float) -> None:
+        """Close after a time limit, unless the caller reads what waits to be sent fast enough."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+        enough = seconds * self._deadlines.answer_bytes_per_s
+        self._stalled = self.loop.call_later(
+            seconds, self._look_at_answer, seconds, self._unsent() - enough
+        )
+
+    def _look_at_answer(self, seconds: float, at_most: float) -> None:
+        left = self._unsent()
+        if left and left <= at_most:
+            self._give_time(seconds)
+        else:
+            self.transport.abort()
+
+    def _unsent(self) -> int:
+        """Return how many bytes the other end has not received yet, here or in the kernel.
+
+        The kernel takes many at once and then none for long, however steadily they are read.
+        A transport of TLS tells of those alone that it has not handed on.
+        """
+        under = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
+        handed_on: int = 0 if under is None else under.get_write_buffer_size()
+        in_kernel = 0
+        if self._socket is not None and self._socket.fileno() >= 0:
+            with suppress(OSError):
+                queued = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, bytes(4))
+                in_kernel = int.from_bytes(queued, sys.byteorder)
+        return self.transport.get_write_buffer_size() + handed_on + in_kernel
+
+    def _end_slow_call(self) -> None:
+        if self._missing is _Missing.HEAD and not self.conn.trailing_data[0]:
+            self.transport.close()  # it never asked for anything
+            self._watch()
+            return
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+
+    def _refuse(self, status: HTTPStatus, detail: str | None = None) -> None:
+        """Answer in place of the application, unless an answer has begun, and close."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            started = self.cycle.response_started
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if started:
+                self.transport.abort()
+                return
+        kind = CONNECTION_KINDS[status]
+        problem = Problem(kind=kind, detail=detail or kind.title)
+        body = bytes(problem.response().body)
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+        self._watch()

@@ -1,0 +1,294 @@
+"""The layers around every call, outermost first: access log, authentication, places.
+
+Plain ASGI, because an endpoint must not run, nor a body be read, before the caller is
+known; and because errors raised here become problems in one place, `AccessLog`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from controller.rest.metrics import HttpMetrics
+from controller.rest.middleware.auth import LOGIN_PATH, READING, Gate, is_protected
+from controller.rest.middleware.connections import TOLD_EVERY_S
+from controller.rest.middleware.limits import Limits, address_of, network_of, whole_seconds
+from controller.rest.middleware.streaming import LEAVE_CROWD
+from controller.rest.problems.documents import Problem, problem_of
+from controller.rest.problems.errors import (
+    LoginRefusedError,
+    OverloadedError,
+    RateLimitedError,
+    UnauthorizedError,
+)
+from controller.rest.problems.faults import UNKNOWN, Asked, Names, no_names
+from controller.rest.problems.known_names import KnownNames
+from registry import NotFoundError, Registry, UnknownNameError
+from service.fair_semaphore import FairPlaces
+
+#: Log lines per minute of calls without a valid token; one line counts the rest.
+MOST_STRANGERS_TOLD: Final = 60
+#: Calls of tenants in one process; the first may have half, the next half of the rest.
+MOST_OF_TENANTS: Final = 640
+#: Calls of operators, shared by their tokens: no tenant takes these.
+MOST_OF_OPERATORS: Final = 160
+#: Logins of all addresses together: whoever has no token may send a body slowly.
+MOST_LOGINS: Final = 64
+#: What restarts the process, systemd say, asks there.
+HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
+REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+log = structlog.get_logger(__name__)
+
+
+class AccessLog:
+    """Logs one line per call, gives it an id, and answers every error."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: HttpMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.app = app
+        self.metrics = metrics
+        self._strangers = _Strangers(clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        http_request_id = given if REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+        call = scope.get("state", {}).get("audited")
+        if call is not None:
+            call.request_id = http_request_id
+        started = time.perf_counter()
+        status: int | None = None
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = http_request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(http_request_id=http_request_id):
+            try:
+                await self.app(scope, receive, send_and_note)
+            except Exception as error:  # the one place where any error becomes an answer
+                if status is not None:
+                    raise
+                problem = await _told(error, scope)
+                await problem.response()(scope, receive, send_and_note)
+            finally:
+                caller = scope.get("state", {}).get("caller")
+                seconds = time.perf_counter() - started
+                self.metrics.count(scope, status, seconds)
+                failed = status is None or status >= 500
+                if failed or caller is not None or self._strangers.may_be_told():
+                    (log.error if failed else log.info)(
+                        "http_request",
+                        method=scope["method"][:16],
+                        path=scope["path"][:200],
+                        status=status,
+                        duration_ms=round(seconds * 1000, 1),
+                        token=caller.token if caller else None,
+                    )
+
+
+async def _told(error: Exception, scope: Scope) -> Problem:
+    """Return the caller's answer; suggestions may need a read of the database."""
+    caller = scope.get("state", {}).get("caller")
+    names: Names = no_names
+    if caller is not None and isinstance(error, NotFoundError | UnknownNameError):
+        services = scope["app"].state.services
+        names = KnownNames(services.registry, services.host_names, caller).of
+    # What is not of the form that the API describes ended in `problem_handler` before.
+    asked = Asked(UNKNOWN.operation, names)
+    tell = functools.partial(
+        problem_of, error, method=scope["method"], path=scope["path"], asked=asked
+    )
+    return tell() if names is no_names else await run_in_threadpool(tell)
+
+
+class Crowd:
+    """Refuses calls while too many of their party are under way.
+
+    Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
+    better than a place in a queue that outlasts its timeout. Tenants share places by tenant,
+    operators have places of their own. A call whose body is awaited has a place of another
+    kind, so that slow bodies hold up nobody.
+    """
+
+    def __init__(
+        self, app: ASGIApp, tenants: int = MOST_OF_TENANTS, operators: int = MOST_OF_OPERATORS
+    ) -> None:
+        self.app = app
+        self._tenants = _Pools(FairPlaces(tenants), FairPlaces(tenants))
+        self._operators = _Pools(FairPlaces(operators), FairPlaces(operators))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        caller = scope.get("state", {}).get("caller")
+        if caller is None:  # pages, health, and logins, which have places of their own
+            await self.app(scope, receive, send)
+            return
+        pools = self._operators if caller.is_operator else self._tenants
+        place = _Place(caller.tenant or str(caller.token_id))
+        place.move(pools.work)
+        awaited = _has_body(scope)
+
+        async def receive_in_place() -> Message:
+            nonlocal awaited
+            if awaited:
+                place.move(pools.bodies)
+            message = await receive()
+            if awaited and not message.get("more_body", False):
+                awaited = False
+                place.move(pools.work)
+            return message
+
+        scope["state"][LEAVE_CROWD] = place.leave
+        try:
+            await self.app(scope, receive_in_place, send)
+        finally:
+            place.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    work: FairPlaces
+    bodies: FairPlaces  #: of calls whose body is awaited
+
+
+class _Place:
+    """The place of one call, in one pool at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool: FairPlaces | None = None
+
+    def move(self, pool: FairPlaces) -> None:
+        """Take a place of this pool and leave the other one, or raise `OverloadedError`."""
+        if pool is self._pool:
+            return
+        if not pool.take(self._name):
+            raise OverloadedError(pool.held_by(self._name))
+        self.leave()
+        self._pool = pool
+
+    def leave(self) -> None:
+        if self._pool is not None:
+            self._pool.give_back(self._name)
+            self._pool = None
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+class _Strangers:
+    """Limits log lines per minute about calls without a token, and counts the rest."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = float("-inf")
+        self._told = 0
+        self._untold = 0
+
+    def may_be_told(self) -> bool:
+        """Say whether a call gets a line of its own."""
+        now = self._clock()
+        if now - self._since >= TOLD_EVERY_S:
+            if self._untold:
+                log.info("strangers_calls", untold=self._untold)
+            self._since, self._told, self._untold = now, 0, 0
+        self._told += 1
+        self._untold += self._told > MOST_STRANGERS_TOLD
+        return self._told <= MOST_STRANGERS_TOLD
+
+
+class Authentication:
+    """Refuses calls without a valid token, below /v1 and to metrics.
+
+    Also calls above the limit, and calls that change something with a read-only token. Logins
+    that are refused count like calls with a wrong token.
+    """
+
+    def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:
+        self.app = app
+        self.gate = Gate(registry)
+        self.limits = limits
+        self._logins = FairPlaces(MOST_LOGINS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        try:
+            if scope["type"] == "http":
+                await (self._admit if is_protected(scope["path"]) else self._count)(scope)
+            if scope.get("path") == LOGIN_PATH and scope["method"] not in READING:
+                self.limits.before_authentication(address_of(scope), None)
+                await self._log_in(scope, receive, send)
+                return
+        except RateLimitedError:
+            await asyncio.sleep(self.limits.refused_after_s)
+            raise
+        await self.app(scope, receive, send)
+
+    async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        network = network_of(address_of(scope))
+        if not self._logins.take(network):
+            raise RateLimitedError("too many logins are under way", 1)
+        try:
+            await self.app(scope, receive, send)
+        except LoginRefusedError:
+            self.limits.failed(address_of(scope))
+            raise
+        finally:
+            self._logins.give_back(network)
+
+    async def _count(self, scope: Scope) -> None:
+        wait_s = self.limits.stranger_waits(address_of(scope))
+        if not wait_s:
+            return
+        if scope["path"] in HEALTH_PATHS:  # is answered always, to many at once a little later
+            await asyncio.sleep(self.limits.refused_after_s)
+            return
+        raise RateLimitedError(
+            "too many calls without a token from this address", whole_seconds(wait_s)
+        )
+
+    async def _admit(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        credentials = headers.get("authorization")
+        address = address_of(scope)
+        self.limits.before_authentication(address, credentials)
+        try:
+            caller = await self.gate.authenticate(headers)
+        except UnauthorizedError:
+            self.limits.failed(address, credentials)
+            raise
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        call = state.get("audited")
+        if call is not None:
+            call.token_id, call.token, call.tenant = caller.token_id, caller.token, caller.tenant
+        self.limits.passed(caller, credentials)
+        caller.check_method(scope["method"], scope["path"])

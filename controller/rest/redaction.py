@@ -1,0 +1,178 @@
+"""The parts of records that tenants may see: their own, and nothing that identifies hosts.
+
+Hosts go by the tenant's own names for them, texts about failures without what says which
+machine it was, and numbers that others' VMs are counted in only in steps. An operator is
+told everything. Records are stored as they are: this happens when they are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from controller.host_aliases import Reader
+from controller.queries.coarse_numbers import step_below, to_the_percent
+from controller.queries.tenant_shares import Standing
+from controller.queries.why_waiting import in_steps
+from controller.rest.middleware.auth import Caller
+from controller.rest.schemas.operating import RoundDetail
+from controller.rest.schemas.operating import RoundSummary as RoundInList
+from registry.audit import Event
+from registry.consoles import ConsoleSession
+from registry.db import Page
+from registry.images import Image
+from registry.networks import Network
+from registry.requests import Request, Vm, VmGroup
+from registry.rounds import RoundSummary
+
+T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
+
+#: Of what a round records of a tenant, the parts that are shares of the cluster.
+_SHARES: Final = ("before", "after", "target")
+
+
+def told_page(page: Page[T], told: Callable[[T, R], S], reader: R) -> Page[S]:
+    """Return a page as its reader may see it."""
+    return Page(tuple(told(item, reader) for item in page.items), page.next)
+
+
+def told_request(request: Request, reader: Reader) -> Request:
+    """Name its hosts as the reader does; leave out those that came nearest or are held back."""
+    if (request.hosts is None and request.waiting is None) or reader.is_operator:
+        return request
+    hosts = None if request.hosts is None else tuple(sorted(map(reader.host, request.hosts)))
+    waiting = request.waiting
+    if waiting is not None:
+        waiting = dataclasses.replace(waiting, detail=in_steps(waiting.detail))
+    return dataclasses.replace(request, hosts=hosts, waiting=waiting)
+
+
+def told_image(image: Image, caller: Caller) -> Image:
+    """Hide its origin and its errors."""
+    if caller.is_operator:
+        return image
+    held = None if image.held_reason is None else "hosts stopped answering while they received it"
+    return dataclasses.replace(image, source=None, last_error=None, held_reason=held)
+
+
+def told_vm(vm: Vm, reader: Reader) -> Vm:
+    """Use the reader's name for its host; hide the place of errors and the operator."""
+    if reader.is_operator:
+        return vm
+    power = vm.power
+    if power is not None:
+        power = dataclasses.replace(
+            power,
+            asked_by=reader.actor(power.asked_by),
+            last_error=reader.text_or_none(power.last_error),
+        )
+    return dataclasses.replace(
+        vm,
+        host=reader.host_or_none(vm.host),
+        moving_to=reader.host_or_none(vm.moving_to),
+        last_error=reader.text_or_none(vm.last_error),
+        ending_for=reader.own_request(vm.ending_for),
+        power=power,
+    )
+
+
+def told_vm_group(group: VmGroup, reader: Reader) -> VmGroup:
+    """Name its hosts as the reader does, in the order of those names."""
+    if reader.is_operator:
+        return group
+    hosts = sorted((reader.host(host), vms) for host, vms in group.hosts.items())
+    return dataclasses.replace(group, hosts=dict(hosts))
+
+
+def told_network(network: Network, caller: Caller) -> Network:
+    """Hide its names on hosts, its other users, and their number of addresses."""
+    if caller.is_operator:
+        return network
+    return dataclasses.replace(
+        network,
+        default=None,
+        hosts={},
+        addresses_used=step_below(network.addresses_used),
+        offered_to=None,
+        warnings=(),
+    )
+
+
+def told_session(session: ConsoleSession, reader: Reader) -> ConsoleSession:
+    """Say why it is over, but not where."""
+    return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
+
+
+def told_standings(standings: Sequence[Standing], tenant: str) -> Sequence[Standing]:
+    """Return a tenant's own, to the percent: with what it holds a share tells all that there is."""
+    return [
+        dataclasses.replace(
+            each, share=to_the_percent(each.share), entitlement=to_the_percent(each.entitlement)
+        )
+        for each in standings
+        if each.name == tenant
+    ]
+
+
+def told_event(event: Event, reader: Reader) -> Event:
+    """Hide the place of an event, and which operator or process caused it."""
+    if reader.is_operator:
+        return event
+    data = dict(event.data)
+    for place in ("host", "from", "to"):
+        if isinstance(data.get(place), str):
+            data[place] = reader.host(data[place])
+    return dataclasses.replace(
+        event,
+        actor=reader.actor(event.actor),
+        reason=reader.text_or_none(event.reason),
+        data=data,
+    )
+
+
+def told_round(summary: RoundSummary, reader: Reader) -> RoundInList:
+    """Hide the shares of others, and counts over all tenants' VMs."""
+    told = RoundInList.model_validate(summary)
+    if reader.is_operator:
+        return told
+    return told.model_copy(update=_without_others(summary, reader))
+
+
+def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
+    """Leave out the same, and what names everybody's requests, VMs and reservations."""
+    if reader.is_operator:
+        return detail
+    hidden: dict[str, Any] = {
+        "outcome": None,
+        "games": [],
+        "spot_endings": [],
+        "reservations": [],
+        "shadow": None,
+    }
+    return detail.model_copy(update={**_without_others(detail, reader), **hidden})
+
+
+def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[str, Any]:
+    return {
+        "shares": [
+            _to_the_percent(each) for each in told.shares if each["tenant"] == reader.tenant
+        ],
+        "group_shares": [],
+        "prices": None,
+        "bound": None,
+        "fair_distance": None,
+        "placed": None,
+        "left_out": None,
+        "dropped": None,
+        "work": None,
+        "timings": {},
+        "fallback_reason": reader.text_or_none(told.fallback_reason),
+    }
+
+
+def _to_the_percent(share: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: share[name] for name in _SHARES if share.get(name) is not None}
+    return {**share, **{name: to_the_percent(each) for name, each in known.items()}}

@@ -1,0 +1,51 @@
+"""Completes names from the API, quickly or not at all: typing never waits for a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from plain_text import plain
+
+TIMEOUT_S: Final = 1.0
+MOST: Final = 500
+
+
+def names_of(*paths: str) -> Callable[[str], list[str]]:
+    """Return a completion: names below these paths that begin with the typed text."""
+
+    def complete(incomplete: str) -> list[str]:
+        found = {name for path in paths for name in _names(path)}
+        return sorted(name for name in found if name.startswith(incomplete))
+
+    return complete
+
+
+def _names(path: str) -> list[str]:
+    # Whatever goes wrong here must not land in the line that somebody types.
+    try:
+        from controller.client.http import Client  # noqa: PLC0415 - httpx takes its time
+        from controller.session.credentials import find_connection  # noqa: PLC0415
+
+        client = Client(
+            find_connection(os.environ),
+            timeout_s=TIMEOUT_S,
+            agent="fuga-cli",
+            retry_after_s=(),
+        )
+        try:
+            found = [str(each["name"]) for each in client.items(path, most=MOST)]
+            return [name for name in found if name == plain(name)]
+        finally:
+            client.close()
+    except Exception:
+        return []
+
+
+complete_host: Final = names_of("hosts")
+complete_vm_type: Final = names_of("vm-types")
+complete_tenant: Final = names_of("tenants")
+complete_request: Final = names_of("requests")
+complete_vm: Final = names_of("vms")
+complete_target: Final = names_of("requests", "vms")

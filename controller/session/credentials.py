@@ -1,0 +1,142 @@
+"""Where the commands find the API and their token."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from controller.client.connection import Connection
+from controller.session.logins import Logins, logins_file
+from controller.session.private_files import check_nobody_else_wrote, write_private
+from controller.terminal.errors import BadInputError
+
+DEFAULT_URL = "http://127.0.0.1:8732"
+FILE_NAME = "credentials.json"
+
+OF_FUGA_UP: Final = "fuga-up-"  #: how names of the operator's tokens of `fuga up` begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """The file that `fuga up` writes to the state folder, readable only by its owner."""
+
+    url: str = DEFAULT_URL
+    operator: str | None = None
+    tenants: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Credentials | None:
+        """Read the file; None where there is none."""
+        try:
+            with path.open() as file:
+                check_nobody_else_wrote(file.fileno(), path)
+                content = json.loads(file.read())
+            return cls(
+                url=content["url"],
+                operator=content.get("operator"),
+                tenants=dict(content.get("tenants", {})),
+            )
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            raise BadInputError(
+                f"{path} belongs to another user. Run as that user, or set FUGA_URL and FUGA_TOKEN."
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInputError(
+                f"{path} is not a credentials file ({error!r}). Remove it, then `fuga up` "
+                "writes a new one."
+            ) from None
+
+    def save(self, path: Path) -> None:
+        """Write the file whole or not at all; nobody else may read it at any moment."""
+        content = {"url": self.url, "operator": self.operator, "tenants": dict(self.tenants)}
+        write_private(path, json.dumps(content, indent=2) + "\n")
+
+
+def find_connection(
+    environ: Mapping[str, str], *, url: str | None = None, tenant: str | None = None
+) -> Connection:
+    """Choose address and token: option, environment, settings file, state folder, then logins.
+
+    The address may be several, with commas. A token of the state folder goes to the address that
+    is kept with it, and to no other.
+
+    Reads the few settings that it needs by itself: the settings classes cost a
+    quarter of a second that a person at the prompt would feel.
+    """
+    file = settings_file(environ)
+    path = state_dir(environ) / FILE_NAME
+    named = url or environ.get("FUGA_URL") or _text(file, "url")
+    token = environ.get("FUGA_TOKEN") or _text(file, "token")
+    # Nothing of a file is read whose words would not be used.
+    wanted = tenant is not None or named is None or token is None
+    found = Credentials.load(path) if wanted else None
+    own = found is not None and _same(named or found.url, found.url)
+    if tenant is not None:
+        token = found.tenants.get(tenant) if found else None
+        if found is not None and token is not None and not own:
+            raise BadInputError(
+                f"the token of tenant {tenant!r} in {path} is for {found.url}, and is not sent to"
+                f" {named}. Set FUGA_TOKEN to a token of that API."
+            )
+        if token is None:
+            known = ", ".join(found.tenants) if found and found.tenants else "none"
+            raise BadInputError(
+                f"{path} has no token of tenant {tenant!r} (known: {known}). "
+                f"Create one with `fuga token create --tenant {tenant} --save`."
+            )
+    else:
+        token = token or (found.operator if found and own else None)
+    address = named or (found.url if found else None)
+    kept = logins_file(environ)
+    if kept is not None and (address is None or token is None):
+        logins = Logins.load(kept)
+        address = address or logins.last
+        # Of several addresses all must be those where one logged in.
+        tokens = {logins.tokens.get(each) for each in _addresses(address or "")}
+        token = token or (tokens.pop() if len(tokens) == 1 else None)
+    first, *others = _addresses(address or DEFAULT_URL)
+    for each in (first, *others):
+        if not each.startswith(("http://", "https://")):
+            raise BadInputError(f"the API's address must start with http:// or https://: {each!r}")
+    ca = environ.get("FUGA_CA") or _text(file, "ca")
+    return Connection(url=first, others=tuple(others), token=token, ca=ca)
+
+
+def _addresses(text: str) -> list[str]:
+    """Return the addresses of a list with commas, each once; at least one."""
+    found = [each.strip().rstrip("/") for each in text.split(",")]
+    return list(dict.fromkeys(each for each in found if each)) or [text]
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """Return the state folder of the embedded profile, by default ``.fuga``."""
+    named = environ.get("FUGA_STATE_DIR") or _text(settings_file(environ), "state_dir")
+    return Path(named or ".fuga")
+
+
+def settings_file(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what the file named by FUGA_CONFIG sets; nothing if none is named."""
+    name = environ.get("FUGA_CONFIG")
+    if not name:
+        return {}
+    try:
+        return tomllib.loads(Path(name).read_text())
+    except OSError as error:
+        raise BadInputError(f"FUGA_CONFIG: cannot read {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInputError(f"FUGA_CONFIG: {name} is not TOML: {error}") from None
+
+
+def _text(settings: Mapping[str, Any], key: str) -> str | None:
+    value = settings.get(key)
+    return value if isinstance(value, str) and value else None

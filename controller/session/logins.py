@@ -1,0 +1,71 @@
+"""Where `fuga login` keeps what it got: a file of its user's alone, a token for each address."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from controller.session.private_files import check_nobody_else_wrote, write_private
+from controller.terminal.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logins:
+    """Tokens by the address that gave them: none goes to another."""
+
+    last: str | None = None  #: where somebody logged in last
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the file; none is one without logins."""
+        try:
+            with path.open() as file:
+                check_nobody_else_wrote(file.fileno(), path)
+                content = json.loads(file.read())
+            return cls(last=content["last"], tokens=dict(content["tokens"]))
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise BadInputError(f"cannot read {path}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInputError(f"{path} is not a file of logins ({error!r}); remove it") from None
+
+    def save(self, path: Path) -> None:
+        """Write the file whole or not at all; nobody else may read it at any moment."""
+        content = {"last": self.last, "tokens": dict(self.tokens)}
+        write_private(path, json.dumps(content, indent=2) + "\n")
+
+    def with_one(self, urls: Sequence[str], token: str) -> Self:
+        """Return these with one more, of an API with these addresses."""
+        kept = {**self.tokens, **dict.fromkeys(urls, token)}
+        return replace(self, last=",".join(urls), tokens=kept)
+
+    def without(self, urls: Sequence[str]) -> Self:
+        """Return these without one."""
+        left = {address: token for address, token in self.tokens.items() if address not in urls}
+        return replace(self, last=None if self.last == ",".join(urls) else self.last, tokens=left)
+
+
+def change_logins(path: Path, change: Callable[[Logins], Logins]) -> None:
+    """Change the file; of two commands at once, the second changes what the first left."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            change(Logins.load(path)).save(path)
+    except OSError as error:
+        raise BadInputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def logins_file(environ: Mapping[str, str]) -> Path | None:
+    """Return where it is, if this user has a home."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if base.startswith("/"):
+        return Path(base, "fuga", "logins.json")
+    home = environ.get("HOME", "")
+    return Path(home, ".config", "fuga", "logins.json") if home.startswith("/") else None

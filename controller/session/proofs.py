@@ -1,0 +1,302 @@
+"""Checks what a tenant was told of rounds against their chain, with nothing but what it has.
+
+`registry/rounds/hash_chain.py` makes the chain; this shares no code with it, and asks nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+#: Of the file, so that later ones can be told from it.
+FORMAT: Final = 1
+#: What the first link of all follows.
+BEGINNING: Final = "0" * 64
+MOST_BYTES: Final = 1 << 30
+#: Of 2**40 tenants.
+_LONGEST_PATH: Final = 40
+_LARGEST: Final = 2**63
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
+_KEYS: Final = ("round", "previous", "content", "link", "header", "root", "row", "salt", "path")
+_OF_HEADER: Final = (
+    "round", "slot_start_at", "policy", "decided_by", "cut", "seed", "engine_version",
+    "inputs_digest", "bound", "fair_distance",
+)  # fmt: skip
+_OF_ROW: Final = ("tenant", "weight", "before", "after", "target", "asked", "given")
+
+
+class ProofError(ValueError):
+    """What was told is not what was committed, or no proof at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What holds of rounds that are one chain."""
+
+    tenant: str
+    rounds: int
+    first: int  #: the oldest
+    last: int
+    rows: int  #: rounds with a row of the tenant, as committed
+    without_row: tuple[int, ...]  #: rounds that tell of no row
+    purged: tuple[int, ...]  #: rounds of which only the link is kept
+    anchor: str  #: what the oldest link follows
+    head: str  #: the newest link
+    known_at: int | None  #: the round of the link that was noted; 0: the anchor
+
+
+def document_of(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is saved: all that `checked` needs."""
+    return {"fuga_proofs": FORMAT, "tenant": tenant, "rounds": list(proofs)}
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """Read a file that was saved, and refuse anything that is not plainly one.
+
+    Raises
+    ------
+    ProofError
+        With what was found.
+    """
+    if len(data) > MOST_BYTES:
+        raise ProofError(f"the file has {len(data)} bytes, at most {MOST_BYTES} are read")
+    try:
+        found = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_without_doubles, parse_constant=_no_constant
+        )
+    except ProofError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ProofError(
+            f"the file is no JSON, or not whole ({error}); save it anew with --save"
+        ) from error
+    document = _object(found, ("fuga_proofs", "tenant", "rounds"), "the file")
+    if _int(document["fuga_proofs"], "fuga_proofs") != FORMAT:
+        raise ProofError(f"the file has format {document['fuga_proofs']}, this reads {FORMAT}")
+    _str(document["tenant"], "tenant")
+    if not isinstance(document["rounds"], list):
+        raise ProofError("rounds: a list is expected")
+    return document
+
+
+def checked(document: Mapping[str, Any], tenant: str, known: str | None = None) -> Checked:
+    """Return what holds of the rounds of a document, newest first.
+
+    Parameters
+    ----------
+    document : mapping
+        Of `document_of`, or `parsed`.
+    tenant : str
+        Whose rows they have to be.
+    known : str or None
+        A link that was noted before; it has to be on the chain.
+
+    Raises
+    ------
+    ProofError
+        If a row is not as it was committed, the links are no chain, the rows are another
+        tenant's, or the known link is not there.
+    """
+    if document["tenant"] != tenant:
+        raise ProofError(
+            f"the rows are those of tenant {_short(document['tenant'])}, not of {tenant}"
+        )
+    if known is not None:
+        _digest_of(known, "the known link")
+    proofs = document["rounds"]
+    if not proofs:
+        raise ProofError("there are no rounds in it")
+    for at, proof in enumerate(proofs):
+        _check_round(proof, f"rounds[{at}]")
+        row = proof["row"]
+        if row is not None and row["tenant"] != tenant:
+            raise ProofError(
+                f"round {proof['round']}: the row is that of tenant {_short(row['tenant'])},"
+                f" not of {tenant}"
+            )
+    for newer, older in pairwise(proofs):
+        _check_follows(newer, older)
+    told = [proof for proof in proofs if proof["header"] is not None]
+    return Checked(
+        tenant=tenant,
+        rounds=len(proofs),
+        first=proofs[-1]["round"],
+        last=proofs[0]["round"],
+        rows=sum(proof["row"] is not None for proof in told),
+        without_row=tuple(proof["round"] for proof in told if proof["row"] is None),
+        purged=tuple(proof["round"] for proof in proofs if proof["header"] is None),
+        anchor=proofs[-1]["previous"],
+        head=proofs[0]["link"],
+        known_at=None if known is None else _known_at(proofs, known),
+    )
+
+
+def _check_follows(newer: Mapping[str, Any], older: Mapping[str, Any]) -> None:
+    if older["round"] >= newer["round"]:
+        raise ProofError(
+            f"round {older['round']} stands below round {newer['round']}: they are not in order"
+        )
+    if newer["previous"] != older["link"]:
+        raise ProofError(
+            f"round {newer['round']} does not follow round {older['round']}: a round is missing"
+            " between them, or the chain was changed"
+        )
+
+
+def _known_at(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
+    """Return the round of a link that was noted; 0: it is the anchor."""
+    for proof in proofs:
+        if proof["link"] == known:
+            number: int = proof["round"]
+            return number
+    if proofs[-1]["previous"] == known:
+        return 0
+    raise ProofError(
+        f"the known link is not on this chain, which begins at round {proofs[-1]['round']}:"
+        " it is older (fetch more with --all), newer, or the past was changed"
+    )
+
+
+def _check_round(proof: Any, where: str) -> None:
+    """Recompute a round's digests from its row up, and compare."""
+    _object(proof, _KEYS, where)
+    number = _int(proof["round"], f"{where}.round")
+    for name in ("previous", "content", "link"):
+        _digest_of(proof[name], f"{where}.{name}")
+    link = _digest("link", bytes.fromhex(proof["previous"]), bytes.fromhex(proof["content"]))
+    if link != proof["link"]:
+        raise ProofError(f"round {number}: its link is not that of what it follows and holds")
+    row, header = proof["row"], proof["header"]
+    if header is None:
+        if not (row is proof["salt"] is proof["root"] is None and proof["path"] == []):
+            raise ProofError(f"round {number}: it has a row but no header")
+        return
+    values = _header_values(header, where)
+    if values[0] != number:
+        raise ProofError(f"round {number}: its header is that of round {values[0]}")
+    root = _digest_of(proof["root"], f"{where}.root")
+    if row is not None and _root_of(proof, where) != root:
+        raise ProofError(f"round {number}: its row is not the one that was committed")
+    if row is None and not (proof["salt"] is None and proof["path"] == []):
+        raise ProofError(f"round {number}: it has a path but no row")
+    if _digest("round", root, _text(values)) != proof["content"]:
+        raise ProofError(f"round {number}: what is told of it is not what was committed")
+
+
+def _header_values(header: Any, where: str) -> list[Any]:
+    _object(header, _OF_HEADER, f"{where}.header")
+    return [
+        _int(header["round"], f"{where}.header.round"),
+        *(
+            _str(header[name], f"{where}.header.{name}")
+            for name in ("slot_start_at", "policy", "decided_by")
+        ),
+        _bool(header["cut"], f"{where}.header.cut"),
+        _int(header["seed"], f"{where}.header.seed"),
+        *(
+            _str(header[name], f"{where}.header.{name}")
+            for name in ("engine_version", "inputs_digest")
+        ),
+        *(
+            None if header[name] is None else _bits(header[name], f"{where}.header.{name}")
+            for name in ("bound", "fair_distance")
+        ),
+    ]
+
+
+def _root_of(proof: Mapping[str, Any], where: str) -> bytes:
+    row = _object(proof["row"], _OF_ROW, f"{where}.row")
+    values = [
+        _str(row["tenant"], f"{where}.row.tenant"),
+        *(_bits(row[name], f"{where}.row.{name}") for name in ("weight", "before", "after")),
+        None if row["target"] is None else _bits(row["target"], f"{where}.row.target"),
+        *(_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
+    ]
+    salt = _digest_of(proof["salt"], f"{where}.salt")
+    found = hashlib.sha256(b"fuga leaf 1\n" + salt + _text(values)).digest()
+    path = proof["path"]
+    if not isinstance(path, list) or len(path) > _LONGEST_PATH:
+        raise ProofError(f"{where}.path: a list of at most {_LONGEST_PATH} steps is expected")
+    for step in path:
+        if not (isinstance(step, list) and len(step) == 2 and step[0] in ("left", "right")):
+            raise ProofError(f'{where}.path: steps are ["left" or "right", digest]')
+        beside = _digest_of(step[1], f"{where}.path")
+        pair = beside + found if step[0] == "left" else found + beside
+        found = hashlib.sha256(b"fuga node 1\n" + pair).digest()
+    return found
+
+
+def _object(value: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or set(value) != set(keys):
+        found = sorted(value) if isinstance(value, dict) else type(value).__name__
+        raise ProofError(f"{where}: expected are {', '.join(keys)}; found: {str(found)[:200]}")
+    return value
+
+
+def _str(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise ProofError(f"{where}: a text is expected, found {_short(value)}")
+    return value
+
+
+def _bool(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ProofError(f"{where}: true or false is expected, found {_short(value)}")
+    return value
+
+
+def _int(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
+        raise ProofError(f"{where}: a whole number is expected, found {_short(value)}")
+    return value
+
+
+def _bits(value: Any, where: str) -> str:
+    """A number as it is digested; JSON of other programs writes 1.0 as 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ProofError(f"{where}: a number is expected, found {_short(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ProofError(f"{where}: a finite number is expected, found {_short(value)}")
+    return number.hex()
+
+
+def _digest_of(value: Any, where: str) -> bytes:
+    if not (isinstance(value, str) and _DIGEST.match(value)):
+        raise ProofError(f"{where}: 64 hexadecimal digits are expected, found {_short(value)}")
+    return bytes.fromhex(value)
+
+
+def _short(value: Any) -> str:
+    try:
+        return repr(value)[:60]
+    except ValueError:  # an int of too many digits
+        return "a number too long to print"
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ProofError("the file tells something twice")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ProofError(f"the file has {name} where a number is expected")
+
+
+def _text(values: Any) -> bytes:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _digest(what: str, *parts: bytes) -> str:
+    return hashlib.sha256(f"fuga {what} 1\n".encode() + b"".join(parts)).hexdigest()

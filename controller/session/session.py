@@ -1,0 +1,196 @@
+"""Shared by every command over REST: address, token and output format."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from controller.client.errors import ProblemError
+from controller.session.credentials import find_connection
+from controller.session.fields import as_typed
+from controller.terminal.errors import BadInputError, at_the_prompt
+from controller.terminal.output import (
+    Column,
+    OutputFormat,
+    echo,
+    print_json,
+    print_records_as,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from controller.client.connection import Connection
+    from controller.client.http import Client
+
+P = ParamSpec("P")
+
+OutputOption = Annotated[
+    OutputFormat | None,
+    typer.Option(
+        "-o", "--output", help="table or wide; for programs: json, yaml or name", metavar="FORMAT"
+    ),
+]
+AsOption = Annotated[
+    str | None, typer.Option("--as", metavar="TENANT", help="Use this tenant's token")
+]
+UrlOption = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="API address (default: FUGA_URL)")
+]
+SearchOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Show only items with this in their name")
+]
+
+WatchOption = Annotated[
+    bool, typer.Option("--watch", "-w", help="Refresh every two seconds until Ctrl-C")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The options that stand before the command or after it."""
+
+    output: OutputFormat | None = None
+    tenant: str | None = None
+    url: str | None = None
+
+    def over(self, other: Common) -> Common:
+        """Return these options, and the other's where these are unset."""
+        return Common(
+            self.output or other.output, self.tenant or other.tenant, self.url or other.url
+        )
+
+
+class Session:
+    """One run of a command: the API, opened when it is first needed, and the output."""
+
+    def __init__(
+        self, common: Common, environ: Mapping[str, str], *, before_another: bool = False
+    ) -> None:
+        self.before_another = before_another  #: a group's own command, and one of the group follows
+        output = common.output or OutputFormat.TABLE
+        self.json = output.for_programs  #: a program reads: records and no sentences
+        print_records_as(output)
+        self._common = common
+        self._environ = environ
+        self._api: Client | None = None
+
+    @property
+    def api(self) -> Client:
+        """The API with the token in force."""
+        if self._api is None:
+            # httpx takes its time, a third of it for a command of its own, which it does without.
+            sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # no such module
+            from controller.client.http import Client  # noqa: PLC0415
+
+            self._api = Client(self.connection, agent="fuga-cli")
+        return self._api
+
+    @property
+    def connection(self) -> Connection:
+        """The address and the token in force."""
+        return find_connection(self._environ, url=self._common.url, tenant=self._common.tenant)
+
+    def show(
+        self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], *, empty: str
+    ) -> None:
+        """Print a list."""
+        if self.json:
+            print_json(list(rows))
+        else:
+            print_table(columns, rows, empty=empty)
+
+    def say(self, message: str) -> None:
+        """Print a message for people; programs read the JSON instead."""
+        if not self.json:
+            echo(message)
+
+    def remark(self, message: str) -> None:
+        """Print lines that programs need not read, on standard error."""
+        for line in message.splitlines():
+            echo(line, err=True)
+
+    def answer(self, value: Any, *lines: str) -> None:
+        """Print the result: the record for programs, a sentence or several for people."""
+        if self.json:
+            print_json(value)
+            return
+        for line in lines:
+            echo(line)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._api is not None:
+            self._api.close()
+
+
+def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Give a command its `Session`, and the options -o, --as and --url."""
+    return _as_command(command, watchable=False)
+
+
+def listing(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Give a command that lists its `Session`, the same options, and --watch."""
+    return _as_command(command, watchable=True)
+
+
+def _as_command(
+    command: Callable[Concatenate[Session, P], None], *, watchable: bool
+) -> Callable[..., None]:
+    inner = inspect.signature(command, eval_str=True)
+    parameters = list(inner.parameters.values())[1:]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    options: list[tuple[str, Any, Any]] = [
+        ("output", OutputOption, None),
+        ("as_tenant", AsOption, None),
+        ("url", UrlOption, None),
+    ]
+    if watchable:
+        options.insert(0, ("watched", WatchOption, False))
+    parameters += [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        )
+        for name, annotation, default in options
+    ]
+    parameters.append(
+        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        context: typer.Context = given.pop("ctx")
+        here = Common(given.pop("output"), given.pop("as_tenant"), given.pop("url"))
+        before = context.obj if isinstance(context.obj, Common) else Common()
+        context.obj = here.over(before)
+        follows = context.invoked_subcommand is not None
+        watched = given.pop("watched", False)
+        session = Session(context.obj, os.environ, before_another=follows)
+        try:
+            if watched and not follows:
+                _watch(session, lambda: command(session, **given))  # type: ignore[call-arg]  # as below
+            else:
+                command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
+        except ProblemError as error:
+            raise at_the_prompt(error, functools.partial(as_typed, context.command)) from error
+        finally:
+            session.close()
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    del run.__wrapped__  # Typer would read its hints instead
+    return run
+
+
+def _watch(session: Session, show: Callable[[], None]) -> None:
+    if session.json:
+        raise BadInputError("--watch cannot be used with -o")
+    from controller.session.watching import watch  # noqa: PLC0415
+
+    watch(show)

@@ -1,0 +1,236 @@
+"""`--wait`: polls until the goal is reached, shows progress, explains failures."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.terminal.errors import CliError, WaitExpiredError
+from controller.terminal.output import echo, text
+from plain_text import plain
+
+if TYPE_CHECKING:
+    from controller.client.http import Client, Json
+    from controller.session.name_lookup import Target
+
+_LOOK_EVERY_S = 0.5
+
+
+class Progress(Protocol):
+    """Shows one changing line."""
+
+    def __call__(self, line: str) -> None:
+        """Replace the line."""
+        ...
+
+
+@contextmanager
+def progress(*, quiet: bool = False) -> Iterator[Progress]:
+    """Show a live line on a terminal, else one line per change, on standard error."""
+    if quiet:
+        yield lambda _line: None
+    elif sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415
+        from rich.markup import escape  # noqa: PLC0415
+
+        with Console(stderr=True).status("…") as status:
+            yield lambda line: status.update(escape(line))
+    else:
+        last: list[str] = []
+
+        def plain(line: str) -> None:
+            if last != [line]:
+                last[:] = [line]
+                echo(line, err=True)
+
+        yield plain
+
+
+def wait_until_running(
+    api: Client, request: Json, *, timeout_s: float, quiet: bool = False
+) -> Json:
+    """Poll a request until all its VMs run.
+
+    Raises
+    ------
+    WaitExpiredError
+        After ``timeout_s``, with the reasons.
+    CliError
+        When the request ends before: deleted, cancelled, expired.
+    """
+    seen = request
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                seen = api.get(f"requests/{request['id']}")
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                show("the API does not answer; retrying")
+                continue
+            if seen["state"] in ("released", "cancelled", "expired"):
+                raise CliError(f"request {seen['name']} is {seen['state']}; nothing to wait for")
+            if seen["vms_running"] >= seen["count"]:
+                return seen
+            show(_how_far(seen))
+    raise WaitExpiredError(
+        "\n".join(
+            [
+                f"request {seen['name']}: {seen['vms_running']} of {seen['count']} VMs run "
+                f"after {timeout_s:g} s",
+                *reasons(api, seen),
+                "The request stays: `fuga requests` shows it, "
+                f"`fuga explain {seen['name']}` explains, `fuga rm {seen['name']}` deletes it.",
+            ]
+        )
+    )
+
+
+def wait_until_gone(
+    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+) -> list[Json]:
+    """Poll until no VM of the targets is left on a host."""
+    left = list(targets)
+    gone: dict[str, Json] = {}
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                for target in list(left):
+                    record = api.get(target.path)
+                    if _is_gone(target, record):
+                        gone[target.path] = record
+                        left.remove(target)
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            if not left:
+                return [gone[target.path] for target in targets]
+            show(f"{len(left)} of {len(targets)} still being removed")
+    names = ", ".join(str(target) for target in left)
+    raise WaitExpiredError(
+        f"after {timeout_s:g} s still being removed: {names}\n"
+        "`fuga vms` shows the remaining VMs and errors, `fuga host list` the state of hosts."
+    )
+
+
+def wait_until_switched(
+    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+) -> list[Json]:
+    """Poll until the power changes of these VMs are done."""
+    busy: list[Json] = []
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                busy = [vm for target in targets for vm in _vms_of(api, target) if vm["power"]]
+                if not busy:
+                    return [api.get(target.path) for target in targets]
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
+    lines = [f"  {vm['name']}: {power_of(vm)}" for vm in busy]
+    raise WaitExpiredError(
+        "\n".join(
+            [
+                f"after {timeout_s:g} s not done:",
+                *lines,
+                "The change continues: `fuga vms` shows it.",
+            ]
+        )
+    )
+
+
+def power_of(vm: Mapping[str, Any]) -> str:
+    """Return the power change of a VM under way, and what delays it."""
+    power = vm["power"]
+    state = str(power["state"]).replace("_", " ")
+    why = power["waits_for"] or power["last_error"]
+    return f"{state}, {why}" if why else state
+
+
+def _vms_of(api: Client, target: Target) -> Iterator[Json]:
+    if target.kind == "vm":
+        yield api.get(target.path)
+    else:
+        yield from api.items("vms", request=target.record["id"])
+
+
+def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
+    """Poll a new host until the monitor reached it."""
+    seen = host
+    with progress(quiet=quiet) as show:
+        for api_trouble in _rounds(timeout_s):
+            try:
+                seen = api.get(f"hosts/{host['name']}")
+            except ApiUnreachableError as error:
+                api_trouble.append(error)
+                continue
+            if seen.get("same_machine_as"):
+                raise CliError(plain(f"{seen['last_error']}"))
+            if seen["health"] == "up":
+                return seen
+            show(f"host {seen['name']}: {seen['health']}, last error: {text(seen['last_error'])}")
+    raise WaitExpiredError(
+        f"host {seen['name']} is {seen['health']} after {timeout_s:g} s, "
+        f"last error: {plain(seen['last_error'] or 'none; check that the monitor runs')}\n"
+        "It stays registered and the monitor keeps trying; `fuga host remove` retires it."
+    )
+
+
+def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
+    """Return why VMs of a request do not run, a line each."""
+    lines = []
+    waiting = request.get("waiting")
+    if waiting:
+        lines.append(f"  {waiting['count']} wait: {waiting['reason']}")
+    try:
+        message = (api.get(f"requests/{request['id']}/explanation").get("waiting") or {}).get(
+            "message"
+        )
+        if message:
+            lines.append(f"  {message}")
+        for vm in api.items("vms", request=request["id"]):
+            if vm["observed"] != "running" and (vm["host"] or vm["last_error"]):
+                where = f" on {vm['host']}" if vm["host"] else ""
+                why = f": {vm['last_error']}" if vm["last_error"] else ""
+                state = vm.get("assignment_state") or "waiting"
+                lines.append(f"  {vm['name']}{where}: {state}{why}")
+    except (ApiUnreachableError, ProblemError) as error:
+        lines.append(f"  reasons are not available: {error}")
+    if not lines:
+        lines.append("  no slot has decided it yet; check that the control centre runs")
+    return lines
+
+
+def _rounds(timeout_s: float) -> Iterator[list[ApiUnreachableError]]:
+    """Pace the polls; raise the API's error if no poll has succeeded since."""
+    end = time.monotonic() + timeout_s
+    while True:
+        trouble: list[ApiUnreachableError] = []
+        yield trouble
+        now = time.monotonic()
+        if now >= end:
+            if trouble:
+                raise trouble[-1]
+            return
+        time.sleep(min(_LOOK_EVERY_S, end - now))
+
+
+def _how_far(request: Mapping[str, Any]) -> str:
+    line = (
+        f"{request['name']}: {request['vms_running']} of {request['count']} run, "
+        f"{request['vms_placed']} placed"
+    )
+    if request.get("vms_unknown"):
+        line += f", {request['vms_unknown']} on hosts that do not answer"
+    waiting = request.get("waiting")
+    return f"{line}, {waiting['count']} wait: {waiting['reason']}" if waiting else line
+
+
+def _is_gone(target: Target, record: Mapping[str, Any]) -> bool:
+    if target.kind == "request":
+        return record["state"] in ("released", "cancelled", "expired")
+    return record["observed"] == "absent" and record["host"] is None

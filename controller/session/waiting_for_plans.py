@@ -1,0 +1,150 @@
+"""`--wait` for plans of moves: decided, and carried out with a bar."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import typer
+
+from controller.client.errors import ApiUnreachableError
+from controller.session.waiting import progress
+from controller.terminal.bars import a_bar
+from controller.terminal.errors import CliError, WaitExpiredError
+from controller.terminal.output import echo
+from plain_text import plain
+
+if TYPE_CHECKING:
+    from controller.client.http import Client, Json
+
+_LOOK_EVERY_S = 0.5
+#: A plan is decided within a minute, or given up; longer, and no control centre is there.
+_DECIDED_S = 180.0
+#: What VMs that moved away leave behind is removed within seconds.
+_EMPTY_S = 300.0
+_NAMED: Final = 5
+_INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
+
+
+class Bar(Protocol):
+    """Shows how far a plan is."""
+
+    def __call__(self, done: int, total: int, line: str) -> None:
+        """Show so many of so many, and what goes on."""
+        ...
+
+
+def wait_until_decided(api: Client, plan: Mapping[str, Any], *, quiet: bool = False) -> Json:
+    """Poll a plan until the control centre has decided it."""
+    seen = dict(plan)
+    end = time.monotonic() + _DECIDED_S
+    with progress(quiet=quiet) as show:
+        while seen["state"] == "asked":
+            if time.monotonic() > end:
+                raise WaitExpiredError(
+                    f"plan {seen['id']} is not decided after {_DECIDED_S:g} s; `fuga status` says"
+                    " whether a control centre leads, and whether it is paused"
+                )
+            show("the control centre decides the plan")
+            time.sleep(_LOOK_EVERY_S)
+            seen = api.get(f"plans/{seen['id']}")
+    return seen
+
+
+def wait_for_plan(
+    api: Client, plan: Mapping[str, Any], *, timeout_s: float, quiet: bool = False
+) -> Json:
+    """Poll a plan until it is over, with a bar of its moves; Ctrl-C ends the command alone."""
+    seen = dict(plan)
+    end = time.monotonic() + timeout_s
+    trouble: ApiUnreachableError | None = None
+    try:
+        with bar(quiet=quiet) as show:
+            while time.monotonic() < end:
+                try:
+                    seen = api.get(f"plans/{seen['id']}")
+                    trouble = None
+                    if seen["ended_at"] is not None:
+                        show(seen["ended"], seen["moves"], seen["state"])
+                        return seen
+                    show(seen["ended"], seen["moves"], going_on(api))
+                except ApiUnreachableError as error:
+                    trouble = error
+                time.sleep(_LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        echo(f"plan {seen['id']}: {_goes_on(seen)}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    if trouble is not None:
+        raise trouble
+    raise WaitExpiredError(
+        f"plan {seen['id']}: {seen['ended']} of {seen['moves']} moves are over after"
+        f" {timeout_s:g} s. {_goes_on(seen)}"
+    )
+
+
+def _goes_on(plan: Mapping[str, Any]) -> str:
+    return (
+        f"It goes on: `fuga plan show {plan['id']}` shows it,"
+        f" `fuga plan cancel {plan['id']}` ends it."
+    )
+
+
+def wait_until_empty(api: Client, host: str) -> None:
+    """Wait until a host whose VMs moved away holds nothing: their disks there are removed last.
+
+    A VM that was on its way there when its VMs were planned is waited for, and then told.
+    """
+    end = time.monotonic() + _EMPTY_S
+    while any(each["committed"] for each in api.get(f"hosts/{host}")["inventories"]):
+        there = [each for each in api.items("vms", host=host) if each["host"] == host]
+        came = [str(each["name"]) for each in there if each["desired"] != "deleted"]
+        if came:
+            more = f" and {len(came) - _NAMED} more" if len(came) > _NAMED else ""
+            raise CliError(
+                f"VMs came to host {host} while its own moved away:"
+                f" {', '.join(came[:_NAMED])}{more}. The same command moves these, too."
+            )
+        if time.monotonic() > end:
+            raise WaitExpiredError(
+                f"its VMs are elsewhere, but host {host} still holds what they had there after"
+                f" {_EMPTY_S:g} s; `fuga host show {host}` says how much, `fuga status` whether"
+                " workers are late"
+            )
+        time.sleep(_LOOK_EVERY_S)
+
+
+def going_on(api: Client) -> str:
+    """Return what moves now, and how much of it is left; nothing while moves wait for a worker."""
+    lines = []
+    for each in api.items("moves", state="moving", most=4):
+        left = each["remaining_bytes"]
+        how = "" if left is None else f" {left / (1 << 20):.0f} MiB left"
+        lines.append(f"{each['vm_name']} → {each['to_host']}{how}")
+    return ", ".join(lines)
+
+
+@contextmanager
+def bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
+    """Show a bar on a terminal, else one line per change, on standard error."""
+    if quiet:
+        yield lambda _done, _total, _line: None
+    elif sys.stderr.isatty():
+        from rich.progress import MofNCompleteColumn  # noqa: PLC0415
+
+        with a_bar(MofNCompleteColumn()) as shown:
+            task = shown.add_task("", total=None)
+            yield lambda done, total, line: shown.update(
+                task, completed=done, total=total, description=plain(line)
+            )
+    else:
+        last: list[tuple[int, int]] = []
+
+        def say(done: int, total: int, line: str) -> None:
+            if last != [(done, total)]:
+                last[:] = [(done, total)]
+                echo(f"{done} of {total} {of}  {line}".rstrip(), err=True)
+
+        yield say

@@ -1,0 +1,265 @@
+"""What-ifs in the API process that was asked for them: a thread for each, and its children."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from controller.errors import ControllerError
+from controller.fork_server.children import Child, StartChild, started
+from controller.fork_server.client import ForkServerLateError
+from registry import ClaimLostError, NotFoundError, Registry, RegistryError
+from registry.admin import WhatIfEvent, WhatIfState
+
+NICENESS: Final = 10
+CHILD: Final = "controller.what_ifs.child"
+#: The part of the progress that reading takes.
+_READING: Final = 0.05
+#: By the clock, than it may take of a processor.
+_TIMES_LONGER: Final = 4
+_LOOK_EVERY_S: Final = 0.25
+_TELL_EVERY_S: Final = 1.0
+#: For one attempt to start a child: less than `WhatIfs.close` waits, and than a what-if may be
+#: silent; more than a starved machine takes to fork.
+_START_S: Final = 4.0
+#: How long the register center may be away before nobody knows that it is carried.
+_SILENT_S: Final = 15.0
+_MOST_ANSWER: Final = 8 << 20
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfBounds:
+    """What one what-if may take."""
+
+    time_s: float = 300.0  #: processor time of both simulations
+    memory_mib: int = 2048
+    most_vms: int = 200_000  #: of past requests that are repeated
+
+
+class WhatIfFailedError(ControllerError):
+    """A what-if has no report."""
+
+
+class _StoppedError(ControllerError):
+    """Nobody wants it any more."""
+
+
+class WhatIfs:
+    """Carries what-ifs of one process. Safe to share between threads."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        bounds: WhatIfBounds,
+        otherwise: Mapping[str, Any],
+        start_child: StartChild = started,
+    ) -> None:
+        self._registry, self.bounds, self._otherwise = registry, bounds, otherwise
+        self._start_child = start_child
+        self.carrier = uuid4()
+        self._closing = threading.Event()
+        self._threads: set[threading.Thread] = set()
+        self._starting = threading.Lock()
+
+    def start(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
+        """Carry one that is new; twice is once, and what another process carries is left to it."""
+        thread = threading.Thread(
+            target=self._carry, args=(id, asked), name=f"what-if {id}", daemon=True
+        )
+        with self._starting:
+            if any(each.name == thread.name for each in self._threads):
+                return
+            self._threads.add(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """End all children; what they were at is interrupted."""
+        self._closing.set()
+        for thread in list(self._threads):
+            thread.join(timeout=5.0)
+
+    def _carry(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
+        event, report, error = WhatIfEvent.FINISHED, None, None
+        try:
+            report = self._report(_Heard(self._registry, id, self.carrier, self._closing), asked)
+        except _StoppedError:
+            if not self._closing.is_set():
+                return
+            event, error = WhatIfEvent.INTERRUPTED, "the API process that carried it was stopped"
+        except WhatIfFailedError as failed:
+            event, error = WhatIfEvent.FAILED, str(failed)
+        except Exception as unknown:  # whatever it is, the row must not wait for ever
+            log.exception("what_if_failed", what_if=str(id))
+            event, error = WhatIfEvent.FAILED, f"{type(unknown).__name__}: {unknown}"
+        finally:
+            self._threads.discard(threading.current_thread())
+        try:
+            self._registry.what_ifs.end(id, self.carrier, event, report=report, error=error)
+        except (ClaimLostError, NotFoundError):
+            return
+        except RegistryError as lost:
+            log.warning("what_if_untold", what_if=str(id), error=str(lost))
+
+    def _report(self, heard: _Heard, asked: Mapping[str, Any]) -> dict[str, Any]:
+        while heard.tell(0.0) is not WhatIfState.RUNNING:
+            heard.pause(_TELL_EVERY_S)
+        with tempfile.TemporaryDirectory(
+            prefix="fuga-what-if-", ignore_cleanup_errors=True
+        ) as folder:
+            inputs = self._child(
+                {
+                    "operation": "read",
+                    "folder": folder,
+                    "hours": asked["hours"],
+                    "most_vms": self.bounds.most_vms,
+                    "otherwise": self._otherwise,
+                    "database_url": self._registry.database_url,
+                },
+                heard,
+                lambda _: 0.0,
+            )
+            runs = self._child(
+                {
+                    "operation": "simulate",
+                    "folder": folder,
+                    "asked": asked,
+                    "time_s": self.bounds.time_s,
+                },
+                heard,
+                lambda part: _READING + (1 - _READING) * part,
+            )
+        cut = [*inputs["cut"], *runs["cut"]]
+        return {"inputs": inputs, **runs, "cut": cut}
+
+    def _child(
+        self, job: Mapping[str, Any], heard: _Heard, progress: Callable[[float], float]
+    ) -> dict[str, Any]:
+        # A child of low priority on a busy machine gets a part of the time; one that hangs, none.
+        deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
+        part = 0.0
+        with self._running(job, deadline, lambda: heard.tell(progress(0.0))) as child:
+            rest = b""
+            while True:
+                heard.tell(progress(part))
+                if select.select([child.stdout], [], [], _LOOK_EVERY_S)[0]:
+                    read = os.read(child.stdout.fileno(), 1 << 16)
+                    if not read:
+                        status = child.close()
+                        heard.tell(progress(part))  # it may be that the API ends, and its children
+                        raise WhatIfFailedError(
+                            f"its process ended with status {status} and without an answer"
+                        )
+                    *lines, rest = (rest + read).split(b"\n")
+                    if len(rest) > _MOST_ANSWER:
+                        raise WhatIfFailedError("its answer is too long")
+                    for line in lines:
+                        said = json.loads(line)
+                        if "failed" in said:
+                            raise WhatIfFailedError(said["failed"])
+                        if "done" in said:
+                            found: dict[str, Any] = said["done"]
+                            return found
+                        part = float(said["progress"])
+                self._check_bounds(child.pid, deadline)
+
+    @contextmanager
+    def _running(
+        self, job: Mapping[str, Any], deadline: float, tell: Callable[[], object]
+    ) -> Iterator[Child]:
+        """Start a child with its job; it is gone, with all that it started, at the end."""
+        child = self._started(deadline, tell)
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(json.dumps(job).encode() + b"\n")
+            yield child
+        finally:
+            child.close()
+
+    def _started(self, deadline: float, tell: Callable[[], object]) -> Child:
+        while True:
+            try:
+                return self._start_child(CHILD, min(deadline, time.monotonic() + _START_S))
+            except OSError as error:
+                tell()
+                if not isinstance(error, ForkServerLateError) or time.monotonic() > deadline:
+                    raise WhatIfFailedError(f"its process was not started: {error}") from error
+                self._closing.wait(_LOOK_EVERY_S)
+
+    def _check_bounds(self, pid: int, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise WhatIfFailedError(
+                f"it is not over after {_TIMES_LONGER * self.bounds.time_s:g} s,"
+                f" {_TIMES_LONGER} times FUGA_WHAT_IF_TIME_S; ask for fewer hours"
+            )
+        used = _memory_mib(pid)
+        if used > self.bounds.memory_mib:
+            raise WhatIfFailedError(
+                f"its process used {used} MiB, FUGA_WHAT_IF_MEMORY_MIB is"
+                f" {self.bounds.memory_mib}; ask for fewer hours, or allow more"
+            )
+
+
+class _Heard:
+    """Says again and again that a what-if is carried, and hears whether anybody wants it."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        id: UUID,  # noqa: A002
+        carrier: UUID,
+        closing: threading.Event,
+    ) -> None:
+        self._registry, self._id, self._carrier = registry, id, carrier
+        self._closing = closing
+        self._said_at = -_TELL_EVERY_S
+        self._heard_at = time.monotonic()
+        self._state = WhatIfState.WAITING
+
+    def tell(self, progress: float) -> WhatIfState:
+        """Return its state; `_StoppedError` if it is neither to wait nor to run."""
+        if self._closing.is_set():
+            raise _StoppedError
+        now = time.monotonic()
+        if now - self._said_at >= _TELL_EVERY_S:
+            self._said_at = now
+            try:
+                self._state = self._registry.what_ifs.carry(self._id, self._carrier, progress)
+                self._heard_at = now
+            except NotFoundError:
+                raise _StoppedError from None
+            except RegistryError as error:
+                if now - self._heard_at > _SILENT_S:
+                    raise WhatIfFailedError(str(error)) from error
+        if self._state not in (WhatIfState.WAITING, WhatIfState.RUNNING):
+            raise _StoppedError
+        return self._state
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not when the process is to end."""
+        self._closing.wait(seconds)
+
+
+def _memory_mib(pid: int) -> int:
+    """Return the memory that a process has in use; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123 - four a second
+            return int(file.read().split()[1]) * _PAGE >> 20
+    except (OSError, IndexError, ValueError):
+        return 0

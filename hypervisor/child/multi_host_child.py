@@ -1,0 +1,151 @@
+"""A child process that polls many hosts: reads a request per line, answers a line.
+
+Usage: ``python -m hypervisor.child.multi_host_child``, by `hypervisor.shared_child` alone. Each
+look has a thread, so one that blocks keeps no other waiting; nothing ends it but the process's end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from hypervisor import wire
+from hypervisor.child.driver import LibvirtHost, start_event_loop
+from hypervisor.credential import Credential
+from hypervisor.errors import HostUnreachableError, OperationFailedError
+
+_MOST_MEMORY_BYTES: Final = 1 << 30
+#: Three connections to each of its hosts, and some more.
+_MOST_FILES: Final = 4096
+#: Of a thread; by default it is what the whole process may have, for a hundred threads.
+_STACK_BYTES: Final = 1 << 19
+_MOST_THREADS: Final = 1000
+_BEAT_S: Final = 1.0
+_MOST_LOGGED_BYTES: Final = 1 << 20  #: of what libvirt prints, in a file that nobody reads
+_GOODBYE_S: Final = 0.3
+_OUT_OF_MEMORY: Final = 3
+
+
+class _Hosts:
+    """Polls hosts, each at most once at a time, and reports the results."""
+
+    def __init__(self, answers: int) -> None:
+        self._answers = answers
+        self._telling = threading.Lock()
+        self._known: dict[int, LibvirtHost] = {}
+        self._busy: set[int] = set()
+
+    def look(self, request: Mapping[str, Any]) -> None:
+        """Do what a request asks for, and answer it."""
+        key = request["host"]
+        self._busy.add(key)
+        try:
+            answer = self._answer(key, request)
+        except MemoryError:
+            # Whoever else looks may be the next to run into it: those that did are found out
+            # one by one.
+            os._exit(_OUT_OF_MEMORY)
+        finally:
+            self._busy.discard(key)
+        self.tell({"id": request["id"], **answer})
+
+    def forget(self, key: int) -> None:
+        """Close the connections to a host."""
+        host = self._known.pop(key, None)
+        if host is not None and key not in self._busy:
+            host.close()
+
+    def close(self) -> None:
+        """Drop what was opened to all hosts, but of those that do not answer."""
+        for key in list(self._known):
+            self.forget(key)
+
+    def tell(self, answer: Mapping[str, Any]) -> None:
+        """Write a line."""
+        line = memoryview(wire.encode(answer))
+        with self._telling:
+            while line:
+                line = line[os.write(self._answers, line) :]
+
+    def _answer(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        host = self._known.get(key)
+        if host is None:
+            given = request["credential"]
+            host = LibvirtHost(request["uri"], Credential.from_json(given) if given else None)
+            self._known[key] = host
+        try:
+            return {"ok": host.perform("report", request["args"])}
+        except HostUnreachableError as error:
+            return {"error": "unreachable", "reason": error.reason}
+        except OperationFailedError as error:
+            return {"error": "failed", "reason": error.reason, "code": error.code}
+        except MemoryError:
+            raise
+        except Exception as error:  # what a host says, and nobody thought of
+            self.forget(key)
+            return {"error": "unreachable", "reason": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Serve one parent until it has gone."""
+    # What hosts say is taken apart here: however much it is, it is no other process's memory.
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    threading.stack_size(_STACK_BYTES)
+    # What a library or an ssh prints must not end up among the answers.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    start_event_loop()
+    hosts = _Hosts(answers)
+    threading.Thread(target=_beat, args=(hosts,), daemon=True).start()
+    try:
+        _serve(hosts)
+    finally:  # threads that hang would keep us
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)  # with what libvirt started for us
+        os._exit(0)
+
+
+def _serve(hosts: _Hosts) -> None:
+    looks = ThreadPoolExecutor(_MOST_THREADS)
+    # Threads of it stay. Without a first one nobody would come to any look, and this raises.
+    looks.submit(threading.get_ident).result()
+    for line in sys.stdin.buffer:
+        request = wire.decode(line)
+        # Where the machine lets us have no more threads, one that there is comes to it.
+        with contextlib.suppress(RuntimeError):
+            if "forget" in request:
+                looks.submit(hosts.forget, request["forget"])
+            else:
+                looks.submit(hosts.look, request)
+    closing = threading.Thread(target=hosts.close, daemon=True)
+    closing.start()
+    closing.join(_GOODBYE_S)
+
+
+def _beat(hosts: _Hosts) -> None:
+    """Send heartbeats of the process, and keep its output short."""
+    while True:
+        with contextlib.suppress(OSError):
+            if os.fstat(2).st_size > _MOST_LOGGED_BYTES:
+                os.ftruncate(2, 0)
+                os.lseek(2, 0, os.SEEK_SET)
+        try:
+            hosts.tell({"id": 0})
+        except OSError:
+            return  # the parent has gone
+        time.sleep(_BEAT_S)
+
+
+if __name__ == "__main__":
+    main()

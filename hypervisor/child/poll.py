@@ -1,0 +1,315 @@
+"""One poll of a host: capacity, consumption, domains, volumes. In the child process only."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+import libvirt
+
+from hypervisor.child import filters, inspection, moved_domains, serial_logs, snapshots
+from hypervisor.child.background_calls import Question, SpareConnections
+from hypervisor.child.guest_stats import GuestStatistics, Values
+from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
+from hypervisor.model import MOST_NAME, DomainSeen, DomainState, HostReport
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml.domain import ParsedDomain
+from hypervisor.xml.node_device import NetworkDevice, network_device
+from plain_text import shortened
+
+_GIB: Final = 1 << 30
+_INTERFACES_LAST_S: Final = 600.0
+#: What a poll waits for them: an answer that is not there by then comes with a later poll.
+_INTERFACES_PATIENCE_S: Final = 0.2
+#: A host with more shows the first of them.
+_MOST_INTERFACES: Final = 64
+#: Devices that are read: each is a call.
+_MOST_DEVICES: Final = 256
+#: Devices of guests and containers, and the loopback: they come and go, and are not the host's.
+_OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_macvtap", "net_veth", "net_cali")
+#: Names and MAC addresses of interfaces.
+Found = tuple[tuple[str, str], ...]
+
+# What is being shut down, crashed but kept, or asleep by its guest's wish still holds memory.
+_STATES: Final[Mapping[int, DomainState]] = {
+    libvirt.VIR_DOMAIN_PAUSED: DomainState.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTOFF: DomainState.STOPPED,
+}
+
+
+#: Why a domain is off. What libvirt has forgotten was on when the host, or libvirt, went off.
+_OFF_REASONS: Final[Mapping[int, str]] = {
+    libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN: "host",
+    libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "host",
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "guest",
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "hand",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crash",
+}
+
+
+def state_of(state: int) -> DomainState:
+    """Map libvirt's state; whatever is neither paused nor off counts as running."""
+    return _STATES.get(state, DomainState.RUNNING)
+
+
+class Surveyor:
+    """Reads a host. Remembers the processors' counters between two polls."""
+
+    def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
+        spares = SpareConnections(opening)
+        self._guests = GuestStatistics(spares)
+        self._pool = PoolWatch(spares)
+        self._others = OtherVolumes(spares)
+        self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
+        self._told: tuple[libvirt.virConnect, str] | None = None  #: capabilities
+        self._shares: tuple[libvirt.virConnect, bool] | None = None
+        self._interfaces = Interfaces(spares)
+
+    def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
+        """Look at everything; a pool that does not answer within ``patience_s`` is left out.
+
+        Raises libvirtError, or OperationFailedError: the pool is not active.
+        """
+        by = time.monotonic() + patience_s
+        statistics = self._guests.read()
+        self._pool.ask(pool)
+        domains = list(_domains(conn, statistics))
+        memory_mib, memory_used_mib = _memory(conn)
+        told = self._capabilities(conn)
+        shares_kept, can_filter = self._shares_kept(conn), filters.can_filter(conn)
+        found = self._pool.answer(by=by)  # the longest may be last
+        seen = found if isinstance(found, PoolSeen) else None
+        volumes = () if seen is None else seen.volumes
+        listed = {} if seen is None else seen.sizes(pool)
+        sizes = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by)
+        return HostReport(
+            hostname=shortened(conn.getHostname(), MOST_NAME),
+            vcpus=conn.getInfo()[2],
+            memory_mib=memory_mib,
+            disk_gib=None if seen is None else seen.capacity_bytes // _GIB,
+            cpu_busy_percent=self._busy_percent(conn),
+            memory_used_mib=memory_used_mib,
+            disk_used_gib=None if seen is None else -(-seen.used_bytes // _GIB),
+            domains=tuple(
+                replace(domain, disk_gib=-(-sizes[domain.uuid] // _GIB)) for domain, _ in domains
+            ),
+            volumes=volumes,
+            machine_uuid=domain_xml.machine_uuid(told) if told else None,
+            largest_console_bytes=serial_logs.largest(statistics),
+            pool_silent_s=found.since_s if isinstance(found, PoolSilent) else None,
+            security_model=domain_xml.security_model(told) if told else None,
+            shares_kept=shares_kept,
+            can_filter=can_filter,
+            interfaces=self._interfaces.known(),
+            unnamed=() if seen is None else _unnamed(conn, pool, seen, domains),
+        )
+
+    def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> DomainSeen:
+        """One domain. Its disks' sizes are left to the report."""
+        return _seen(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
+
+    def _disk_sizes(
+        self,
+        listed: Mapping[Place, int],
+        domains: Sequence[ParsedDomain],
+        statistics: Values,
+        by: float,
+    ) -> Mapping[str, int]:
+        """Return the virtual size of each domain's disks; 0 if it is unknown.
+
+        Never asks the guest's QEMU.
+        """
+        sizes = {domain.uuid: 0 for domain in domains}
+        elsewhere: list[tuple[str, Place]] = []
+        for domain in domains:
+            told = _told_sizes(statistics.get(domain.uuid, {}))
+            for disk in domain.disks:
+                place = _place(disk)
+                size = None if place is None else listed.get(place)
+                size = told.get(disk.target) if size is None else size
+                if size is not None:
+                    sizes[domain.uuid] += size
+                elif place is not None:
+                    elsewhere.append((domain.uuid, place))
+        found = self._others.sizes([place for _, place in elsewhere], by=by)
+        for uuid, place in elsewhere:
+            sizes[uuid] += found.get(place, 0)
+        return sizes
+
+    def _capabilities(self, conn: libvirt.virConnect) -> str | None:
+        """Read them once per connection: they hardly change, and are long."""
+        if conn.getType() == "TEST":
+            return None  # another machine whenever its world begins anew
+        if self._told is None or self._told[0] is not conn:
+            self._told = (conn, conn.getCapabilities())
+        return self._told[1]
+
+    def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
+        """Return whether cgroups share processors, which is asked once per connection."""
+        if conn.getType() != "QEMU":
+            return None
+        if self._shares is not None and self._shares[0] is conn:
+            return self._shares[1]
+        found = inspection.shares_are_kept(conn)
+        if found is not None:
+            self._shares = (conn, found)
+        return found
+
+    def _busy_percent(self, conn: libvirt.virConnect) -> float | None:
+        try:
+            times = conn.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
+        except libvirt.libvirtError:
+            return None
+        idle = int(times.get("idle", 0)) + int(times.get("iowait", 0))
+        everything = idle + int(times.get("kernel", 0)) + int(times.get("user", 0))
+        before, self._counters = self._counters, (everything - idle, everything)
+        if before is None or everything <= before[1]:
+            return None
+        busy = 100.0 * (everything - idle - before[0]) / (everything - before[1])
+        return min(100.0, max(0.0, busy))
+
+
+class Interfaces:
+    """The interfaces of one host, as they were a few minutes ago; asked for beside the polls.
+
+    libvirt's driver of node devices is one of its own. It may hang, or take long to start, while
+    the host is well.
+    """
+
+    def __init__(
+        self, spares: SpareConnections, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._spares = spares
+        self._clock = clock
+        self._found: Found = ()
+        self._asked_at: float | None = None
+        self._question: Question[Found] | None = None
+
+    def known(self) -> Found:
+        """Return those that are known; ask again every few minutes, one question at a time."""
+        now = self._clock()
+        due = self._asked_at is None or now - self._asked_at > _INTERFACES_LAST_S
+        if due and self._question is None:
+            self._asked_at = now
+            self._question = Question(self._spares, read_interfaces)
+        if self._question is not None and not self._question.is_open_after(_INTERFACES_PATIENCE_S):
+            with contextlib.suppress(Exception):  # whatever it was, it is asked again
+                self._found = self._question.answer()
+            self._question = None
+        return self._found
+
+
+def read_interfaces(conn: libvirt.virConnect) -> Found:
+    """Return a host's interfaces and their MAC addresses: of hardware, else whatever it has.
+
+    Empty where libvirt has no driver for node devices.
+    """
+    try:
+        devices = conn.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET)
+    except libvirt.libvirtError:
+        return ()
+    found = list(_network_devices(devices))
+    shown = [each for each in found if each.is_hardware] or found
+    named = sorted((shortened(each.name, MOST_NAME), each.mac) for each in shown)
+    return tuple(named[:_MOST_INTERFACES])
+
+
+def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
+    own = (each for each in devices if not each.name().startswith(_OF_GUESTS))
+    for device in islice(own, _MOST_DEVICES):
+        with contextlib.suppress(libvirt.libvirtError):  # it went meanwhile
+            if (found := network_device(device.XMLDesc(0))) is not None:
+                yield found
+
+
+def _unnamed(
+    conn: libvirt.virConnect,
+    pool: str,
+    seen: PoolSeen,
+    domains: Sequence[tuple[DomainSeen, ParsedDomain]],
+) -> tuple[str, ...]:
+    """Return the files of a pool that no domain of the host and no snapshot names."""
+    named = {place for _, parsed in domains for place in parsed.files}
+    left = [
+        volume.name
+        for volume in seen.volumes
+        if not {(pool, volume.name), (None, f"{seen.folder}/{volume.name}")} & named
+    ]
+    if any(not snapshots.is_fugas(name) for name in left):
+        with contextlib.suppress(libvirt.libvirtError):  # the test driver; or one went meanwhile
+            of_snapshots = snapshots.of_all(conn)
+            left = [name for name in left if f"{seen.folder}/{name}" not in of_snapshots]
+    return tuple(left)
+
+
+def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
+    """Memory of the host in MiB and what is used of it.
+
+    Not getInfo()'s where it can be avoided: that reads the first NUMA node alone.
+    """
+    try:
+        kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
+    except libvirt.libvirtError:
+        return conn.getInfo()[1], None  # the test driver
+    unused = kib.get("free", 0) + kib.get("buffers", 0) + kib.get("cached", 0)
+    return kib["total"] >> 10, (kib["total"] - unused) >> 10
+
+
+def _domains(
+    conn: libvirt.virConnect, statistics: Values
+) -> Iterator[tuple[DomainSeen, ParsedDomain]]:
+    """Look at the domains, by UUID. One that vanishes meanwhile is not there: the truth."""
+    for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
+        if serial_logs.is_reader(domain):
+            continue
+        try:
+            parsed = domain_xml.parse(domain.XMLDesc(0))
+            yield _seen(conn, domain, parsed, statistics.get(parsed.uuid, {})), parsed
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+
+
+def _seen(
+    conn: libvirt.virConnect,
+    domain: libvirt.virDomain,
+    parsed: ParsedDomain,
+    values: Mapping[str, Any],
+) -> DomainSeen:
+    number, _, _, _, cpu_time_ns = domain.info()
+    state = state_of(number)
+    off = state is DomainState.STOPPED
+    rss_kib = values.get("balloon.rss")
+    return DomainSeen(
+        uuid=parsed.uuid,
+        name=shortened(parsed.name, MOST_NAME),
+        state=state,
+        vcpus=parsed.vcpus,
+        memory_mib=parsed.memory_mib,
+        mark=parsed.mark,
+        cpu_time_ns=None if conn.getType() == "TEST" else cpu_time_ns,  # there, the time of day
+        memory_used_mib=None if rss_kib is None else rss_kib >> 10,
+        run=None if domain.ID() == -1 else domain.ID(),
+        off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
+        filtered=None if conn.getType() == "TEST" else parsed.filtered,
+        paused_by_move=state is DomainState.PAUSED and moved_domains.is_paused(domain),
+    )
+
+
+def _place(disk: domain_xml.Disk) -> Place | None:
+    if disk.pool is not None and disk.volume is not None:
+        return disk.pool, disk.volume
+    return None if disk.path is None else (None, disk.path)
+
+
+def _told_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
+    """Return the sizes of a domain's disks by name, from its statistics."""
+    return {
+        values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])
+        for position in range(int(values.get("block.count", 0)))
+        if f"block.{position}.capacity" in values
+    }

@@ -1,0 +1,82 @@
+"""A domain's XML as it is where the domain arrives: what is the host's own is replaced.
+
+What the guest sees stays: libvirt compares both, and refuses a move that changes it.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Final
+
+from hypervisor.move_model import MoveSpec
+from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import limits, network_filters
+from hypervisor.xml.disks import DiskFiles, disks_of, set_file
+
+#: By which libvirt names the host's end of a card; the other host has its own.
+_MADE_UP: Final = ("vnet", "macvtap")
+
+
+def at_destination(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) -> str:
+    """Return the XML of a domain as it is to be at the destination.
+
+    Parameters
+    ----------
+    xml : str
+        Of the source: what runs, or what is defined.
+    files : DiskFiles
+        Of the destination.
+    shares : bool
+        Whether the destination shares processors out; not every host can.
+    """
+    domain = domain_xml.from_host(xml)
+    domain_xml.set_mark(domain, spec.mark)
+    root, seed = disks_of(domain)
+    if root is not None:
+        set_file(root, files.root)
+    if seed is not None and files.seed is not None:
+        set_file(seed, files.seed)
+    for card in domain.findall("devices/interface"):
+        plug_in(card, spec)
+    limits.set_shares(domain, int(domain.findtext("vcpu", "1")) if shares else None)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def has_seed(domain: ET.Element) -> bool:
+    """Return whether a domain has a disk that it only reads."""
+    return disks_of(domain)[1] is not None
+
+
+def host_bound(domain: ET.Element) -> str | None:
+    """Name a device by which a domain is bound to its host, if there is one."""
+    for tag in ("hostdev", "redirdev", "shmem", "filesystem", "tpm", "nvdimm", "vsock"):
+        found = domain.find(f"devices/{tag}")
+        if found is not None:
+            return tag if found.get("type") is None else f"{tag} of type {found.get('type')}"
+    for card in domain.findall("devices/interface"):
+        if card.get("type") not in {"network", "bridge"}:
+            return f"interface of type {card.get('type')}"
+    known = [disk for disk in disks_of(domain) if disk is not None]
+    for disk in domain.findall("devices/disk"):
+        target, source = disk.find("target"), disk.find("source")
+        named = set() if source is None else set(source.attrib)
+        if disk not in known or not named & {"file", "volume"}:
+            return f"disk {'' if target is None else target.get('dev', '')} that fuga did not make"
+    return None
+
+
+def plug_in(card: ET.Element, spec: MoveSpec) -> None:
+    """Plug a card into the destination's network, with its protection there."""
+    source = card.find("source")
+    if source is None:
+        source = ET.SubElement(card, "source")
+    card.set("type", spec.network_kind)
+    source.attrib.clear()
+    source.set(spec.network_kind, spec.network)
+    for child in list(source):
+        source.remove(child)
+    target = card.find("target")
+    if target is not None and target.get("dev", "").startswith(_MADE_UP):
+        card.remove(target)
+    if spec.guard is not None:
+        network_filters.protect(card, spec.guard)

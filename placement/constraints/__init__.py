@@ -1,0 +1,44 @@
+"""What every policy keeps, whether or not it knows of it: an onion around the policy.
+
+From the outside in, each with the reason for its place:
+
+1. `Constrained` makes eligibility and room of constraints, and decides in runs with fewer and
+   fewer wishes. It is outermost, because every run is a whole decision of what lies within.
+2. `WithinAllowances` offers what quotas leave, pass by pass. Quotas hold for the whole cluster,
+   so it lies around the zones; what a group or spread makes of requests it sees as requests.
+3. `InZones`, where zones have policies of their own, lets one after the other decide.
+4. `InTree` makes weights of a tree of tenants, for a policy that knows no tree.
+5. `HoldingBack` keeps hosts for requests that starve. It is innermost: who starves is judged by
+   the flat weights, and what it closes no rule around it opens again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement.constraints.constrained import Constrained
+from placement.constraints.in_tree import InTree
+from placement.constraints.patience import Patience
+from placement.constraints.starvation import HoldingBack
+from placement.constraints.within_allowances import WithinAllowances
+from placement.constraints.zones import InZones, Zone
+from placement.model.snapshot import Policy
+
+
+def with_patience(policy: Policy, patience: Patience) -> Policy:
+    """Return a policy that claims fairness, with hosts held back for who starves under it."""
+    return HoldingBack(policy, patience)
+
+
+def with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
+    """Return the policy within all rules; ``reads_tree``: it looks at the tree itself."""
+    return _around_all(policy if reads_tree else InTree(policy))
+
+
+def zones_with_rules(zones: Sequence[Zone]) -> Policy:
+    """Return the policies of zones within the rules that hold across zones."""
+    return _around_all(InZones(zones))
+
+
+def _around_all(policy: Policy) -> Policy:
+    return Constrained(WithinAllowances(policy))

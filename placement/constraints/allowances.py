@@ -1,0 +1,122 @@
+"""What quotas leave to tenants: how many VMs of each request are within their allowances."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from placement.constraints.in_tree import without_tree
+from placement.fairness.service_order import order_of_service
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
+
+
+class Rooms:
+    """The allowances of a snapshot, changed in place as VMs are taken.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        Whose ``allowances`` these are.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.left = [each.room for each in snapshot.allowances]
+        self._of_tenant: dict[int, list[int]] = {}
+        for index, allowance in enumerate(snapshot.allowances):
+            for tenant in allowance.tenants:
+                self._of_tenant.setdefault(tenant, []).append(index)
+        self._resource = [each.resource for each in snapshot.allowances]
+        self._demand: list[list[int]] = snapshot.demand.tolist()
+        self._tenant: list[int] = snapshot.tenant.tolist()
+
+    def over(self, request: int, count: int = 1) -> list[int]:
+        """Return which allowances that many more VMs of a request would exceed."""
+        return [each for each, need in self._needs(request, count) if need > self.left[each]]
+
+    def take(self, request: int, count: int = 1) -> None:
+        """Give that many VMs of a request."""
+        for each, need in self._needs(request, count):
+            self.left[each] -= need
+
+    def fit(self, request: int, most: int) -> int:
+        """Return how many more VMs of a request are within the allowances, at most ``most``."""
+        for each, need in self._needs(request, 1):
+            if need > 0:
+                most = min(most, max(0, self.left[each]) // need)
+        return most
+
+    def are_short(self, wanted: IntArray) -> set[int]:
+        """Return the requests under allowances that do not cover all of ``wanted``, shape (Q,)."""
+        asked = [0] * len(self.left)
+        under: list[list[int]] = [[] for _ in self.left]
+        for request in np.flatnonzero(wanted).tolist():
+            for each, need in self._needs(request, int(wanted[request])):
+                asked[each] += need
+                under[each].append(request)
+        return {
+            request
+            for each, requests in enumerate(under)
+            if asked[each] > self.left[each]
+            for request in requests
+        }
+
+    def _needs(self, request: int, count: int) -> list[tuple[int, int]]:
+        demand = self._demand[request]
+        found = []
+        for each in self._of_tenant.get(self._tenant[request], ()):
+            resource = self._resource[each]
+            found.append((each, count if resource is None else count * demand[resource]))
+        return found
+
+
+def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
+    """Return how many VMs of each request are within the allowances, shape (Q,).
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    wanted : ndarray of int64, shape (Q,)
+        VMs of each request that are still to be placed.
+
+    Notes
+    -----
+    What a quota leaves is given out as rounds give out the cluster (derived): VM
+    by VM to the tenant of least dominant share per weight, of equals the one
+    whose request stands first; a tenant takes its requests in order. A gang
+    takes ``min_count`` VMs at once or none.
+    """
+    rooms = Rooms(snapshot)
+    short = rooms.are_short(wanted)
+    if not short:
+        return wanted
+    contested = np.zeros_like(wanted)
+    contested[list(short)] = wanted[list(short)]
+    for request in np.flatnonzero(wanted - contested).tolist():
+        rooms.take(request, int(wanted[request]))
+    least = snapshot.min_count.tolist()
+    given = [0] * len(wanted)
+    came = [0] * len(wanted)
+    out: set[int] = set()
+    for request in order_of_service(without_tree(snapshot), contested, snapshot.held).tolist():
+        came[request] += 1
+        if request in out or came[request] <= given[request]:
+            continue
+        vms = 1 if given[request] else max(1, least[request])
+        if rooms.over(request, vms):
+            out.add(request)
+        else:
+            rooms.take(request, vms)
+            given[request] += vms
+    within = wanted - contested
+    within += np.array(given, dtype=np.int64)
+    return within
+
+
+def within_all(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with counts within its allowances, and without these."""
+    if not snapshot.allowances:
+        return snapshot
+    counts = counts_within(snapshot, snapshot.count)
+    return dataclasses.replace(snapshot, count=counts, allowances=())

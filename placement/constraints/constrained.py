@@ -1,0 +1,268 @@
+"""A policy that keeps constraints, made of one that knows nothing of them.
+
+It decides on snapshots in which constraints are eligibility and room
+(`placement.constraints.expansion`), first with all wishes kept, then, for what found no room
+so, with fewer. What one run placed the next one finds in place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from placement.constraints.expansion import Expanded, Refused, Wish, expand
+from placement.constraints.obstacles import OF_HOSTS, reason_of
+from placement.model.alike import joined
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.constraints import Constraints, Group, Spread
+from placement.model.details import Details, merged
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+
+#: What is kept, run by run: who cannot have all that it would rather have keeps its groups.
+_WISHES: Final = (frozenset(Wish), frozenset({Wish.GROUPS}), frozenset[Wish]())
+#: Runs for requests whose zone or host others filled, or the policy refused.
+_MOST_AGAIN: Final = 8
+#: What no other host or zone would change.
+_WHEREVER: Final = (Reason.QUOTA, Reason.HELD_BACK, Reason.NOTHING_ASKED)
+#: Groups that keep apart in one run: each is a column beside the resources of every host.
+MOST_LIMITS: Final = 64
+#: Rounds of dissolving gangs that are spread and not whole, before none of them is placed.
+_MOST_DISSOLVED: Final = 4
+
+
+class Constrained:
+    """A policy that keeps the constraints of its snapshots.
+
+    A snapshot without constraints goes to the policy as it is.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch within the constraints.
+
+        Of several runs ``details`` have what speaks of single VMs, and how many
+        ``runs`` there were.
+        """
+        constraints = snapshot.constraints
+        if constraints is None or not constraints:
+            return self._policy.place(snapshot, rng, budget)
+        spread_gangs = {
+            spread.request
+            for spread in constraints.spreads
+            if snapshot.min_count[spread.request] > 1
+        }
+        closed: set[int] = set()
+        for attempt in range(_MOST_DISSOLVED + 1):
+            runs = _Runs(self._policy, snapshot, constraints, closed)
+            runs.decide(rng, budget)
+            broken = runs.not_whole(spread_gangs)
+            if not broken:
+                break
+            closed |= broken if attempt < _MOST_DISSOLVED - 1 else spread_gangs
+        return runs.allocation(budget)
+
+
+class _Runs:
+    """The runs of one decision; ``closed`` requests take no part."""
+
+    def __init__(
+        self, policy: Policy, snapshot: Snapshot, constraints: Constraints, closed: set[int]
+    ) -> None:
+        self._policy = policy
+        self._snapshot = snapshot
+        self._closed = closed
+        count = snapshot.count.copy()
+        count[list(closed)] = 0
+        self._rest = dataclasses.replace(snapshot, count=count, constraints=None)
+        self._constraints = constraints
+        self._told: list[tuple[Expanded, Allocation]] = []
+        self._reasons: dict[int, Reason] = {}
+        self._refused_homes: dict[int, set[int]] = {}
+        self._refused_zones: dict[int, set[int]] = {}
+        self._refusals: dict[int, Reason] = {}
+
+    def decide(self, rng: np.random.Generator, budget: Budget) -> None:
+        """Run the policy for each batch of groups with fewer and fewer wishes."""
+        for others in _batches(self._constraints.groups, self._rest.count):
+            for wishes in _WISHES:
+                if wishes == _WISHES[0] or self._would_give_up(wishes):
+                    self._run(wishes, others, rng, budget)
+            again = 0
+            while again < _MOST_AGAIN and self._could_move(others):
+                before = int(self._rest.count.sum()), self._times_refused()
+                self._run(_WISHES[-1], others, rng, budget)
+                now = int(self._rest.count.sum()), self._times_refused()
+                again = again + 1 if now != before else _MOST_AGAIN
+
+    def _run(
+        self,
+        wishes: frozenset[Wish],
+        others: frozenset[int],
+        rng: np.random.Generator,
+        budget: Budget,
+    ) -> None:
+        """Let the policy decide on what is still asked for, but by the others."""
+        count = self._rest.count.copy()
+        count[list(others)] = 0
+        within = dataclasses.replace(self._rest, count=count)
+        refused = Refused(homes=self._refused_homes, zones=self._refused_zones)
+        expanded = expand(within, self._constraints, wishes, refused)
+        allocation = self._policy.place(expanded.snapshot, rng, budget)
+        self._told.append((expanded, allocation))
+        for left in allocation.left_out:
+            self._reasons[int(expanded.origin[left.request])] = left.reason
+        if not wishes:  # a wish may be why nothing was given there
+            self._note_refused(expanded, allocation)
+        placed = _placed(expanded, allocation)
+        self._rest = self._rest.after(placed)
+        self._constraints = _in_place(self._constraints, placed)
+
+    def _note_refused(self, expanded: Expanded, allocation: Allocation) -> None:
+        """Note the hosts and zones, chosen by their room, where the policy has no more to give.
+
+        An overload threshold or slots may close what has room. What is refused
+        stays so within a decision: room only shrinks.
+        """
+        given = set(expanded.origin[allocation.placed[:, 0]].tolist())
+        for left in allocation.left_out:
+            if left.reason in _WHEREVER:
+                continue
+            request, zone = (int(of[left.request]) for of in (expanded.origin, expanded.zone))
+            closed = zone >= 0
+            if closed:
+                self._refused_zones.setdefault(request, set()).add(zone)
+            for number, host in expanded.homes.items():
+                members = self._constraints.groups[number].requests
+                if request in members and given.isdisjoint(members):
+                    self._refused_homes.setdefault(number, set()).add(host)
+                    closed = True
+            if closed and self._refusals.get(request, Reason.NO_ROOM) in OF_HOSTS:
+                self._refusals[request] = left.reason
+
+    def _times_refused(self) -> int:
+        return sum(map(len, (*self._refused_homes.values(), *self._refused_zones.values())))
+
+    def _would_give_up(self, wishes: frozenset[Wish]) -> bool:
+        """Return whether somebody waits who would give up a wish that is not kept now."""
+        waits = self._rest.count > 0
+        if Wish.GROUPS not in wishes:
+            soft = [group.requests for group in self._constraints.groups if not group.hard]
+            return any(waits[list(requests)].any() for requests in soft)
+        return bool(waits[list(self._constraints.preferred)].any())
+
+    def _could_move(self, others: frozenset[int]) -> bool:
+        """Return whether somebody waits whose zone, or first host, was chosen beforehand."""
+        waits = self._rest.count > 0
+        members = [spread.request for spread in self._constraints.spreads]
+        for group in self._constraints.groups:
+            if group.hard and not group.apart and not group.hosts:
+                members += group.requests
+        return any(waits[request] for request in members if request not in others)
+
+    def not_whole(self, gangs: set[int]) -> set[int]:
+        """Return which of these gangs got fewer VMs at once than they need."""
+        given = self._snapshot.count - self._rest.count
+        least = self._snapshot.min_count
+        return {gang for gang in gangs - self._closed if 0 < int(given[gang]) < int(least[gang])}
+
+    def allocation(self, budget: Budget) -> Allocation:
+        """Return what all runs together decided."""
+        return Allocation(
+            placed=joined(_placed(*told) for told in self._told),
+            left_out=self._left_out(),
+            work=budget.spent if len(self._told) > 1 else self._told[0][1].work,
+            cut=any(allocation.cut for _, allocation in self._told),
+            details=_details(self._told),
+        )
+
+    def _left_out(self) -> tuple[LeftOut, ...]:
+        last = self._told[-1]
+        as_told = _parts_left(*last, self._rest.count)
+        rest = dataclasses.replace(self._rest, constraints=self._constraints)
+        parts: list[LeftOut] = []
+        for request in np.flatnonzero(self._snapshot.count).tolist():
+            closed = request in self._closed
+            count = int(self._snapshot.count[request] if closed else self._rest.count[request])
+            if not count:
+                continue
+            told = Reason.GANG_NOT_WHOLE if closed else self._reasons.get(request, Reason.NO_ROOM)
+            # Of what was refused the last run no longer knows.
+            told = self._refusals.get(request, told)
+            parts_told = [LeftOut(request=request, count=count, reason=told)]
+            if request not in self._refusals:
+                parts_told = as_told.get(request, parts_told)
+            why: dict[Reason, int] = {}
+            for part in parts_told:
+                reason = reason_of(rest, self._snapshot, request, count, part.reason)
+                why[reason] = why.get(reason, 0) + part.count
+            parts += [LeftOut(request=request, count=n, reason=reason) for reason, n in why.items()]
+        return tuple(parts)
+
+
+def _placed(expanded: Expanded, allocation: Allocation) -> IntArray:
+    """Return the rows of an allocation with the requests that were asked for."""
+    requests, hosts, counts = allocation.placed.T
+    return np.stack([expanded.origin[requests], hosts, counts], axis=1)
+
+
+def _batches(groups: Sequence[Group], count: IntArray) -> list[frozenset[int]]:
+    """Return for each run the requests that take no part in it: those of too many groups."""
+    apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
+    if len(apart) <= MOST_LIMITS:
+        return [frozenset()]
+    batches = []
+    for start in range(0, len(apart), MOST_LIMITS):
+        now = apart[start : start + MOST_LIMITS]
+        others = (group for group in apart if group not in now)
+        batches.append(frozenset(request for group in others for request in group.requests))
+    return batches
+
+
+def _in_place(constraints: Constraints, placed: IntArray) -> Constraints:
+    """Return the constraints once rows of (request, host, count) are placed."""
+    hosts: dict[int, list[tuple[int, int]]] = {}
+    for request, host, count in placed.tolist():
+        hosts.setdefault(request, []).append((host, count))
+    groups = []
+    for group in constraints.groups:
+        new = {host for request in group.requests for host, _ in hosts.get(request, ())}
+        groups.append(dataclasses.replace(group, hosts=tuple(sorted({*group.hosts, *new}))))
+    spreads: list[Spread] = []
+    for spread in constraints.spreads:
+        in_zones = list(spread.placed)
+        for host, count in hosts.get(spread.request, ()):
+            in_zones[constraints.zones[host]] += count
+        spreads.append(dataclasses.replace(spread, placed=tuple(in_zones)))
+    return dataclasses.replace(constraints, groups=tuple(groups), spreads=tuple(spreads))
+
+
+def _parts_left(
+    expanded: Expanded, allocation: Allocation, count: IntArray
+) -> dict[int, list[LeftOut]]:
+    """Return what the last run told of the requests that it had whole before it."""
+    parts: dict[int, list[LeftOut]] = {}
+    for left in allocation.left_out:
+        request = int(expanded.origin[left.request])
+        parts.setdefault(request, []).append(dataclasses.replace(left, request=request))
+    return {
+        request: listed
+        for request, listed in parts.items()
+        if sum(part.count for part in listed) == count[request]
+        and len({part.reason for part in listed}) == len(listed)
+    }
+
+
+def _details(told: Sequence[tuple[Expanded, Allocation]]) -> dict[str, Any]:
+    """Return details in which requests are those that were asked for."""
+    (expanded, first), *more = told
+    origin = expanded.origin
+    if not more and (origin == np.arange(len(origin))).all():
+        return dict(first.details)
+    parts = [Details.of(allocation).renamed(run.origin) for run, allocation in told]
+    return {"runs": len(told), **merged(parts).document()}

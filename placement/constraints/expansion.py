@@ -1,0 +1,256 @@
+"""Constraints as what every policy knows: eligibility, room, and requests of their own.
+
+- *Apart*: each group is a limit, a column beside the resources: every host offers
+  1 of it, 0 if it holds a VM of the group already, and a member's VM demands 1. It
+  counts in no share and no ranking (`Snapshot.limits`).
+- *Together*: the members are eligible on the hosts of the group alone; where it has
+  none, on the host that holds most of what the group waits for.
+- *Spread*: the request becomes one for each zone, open to that zone's hosts alone,
+  of as many VMs as the zone is due.
+- *Preferred*: the request is eligible on preferred hosts alone; whoever finds no room
+  there is asked for once more without.
+
+So a policy respects constraints that it knows nothing of, those of other
+distributions included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from placement.model.alike import alike
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.constraints import Constraints, Group, Spread
+from placement.model.reasons import hosts_open_to
+from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import vms_that_fit
+
+
+class Wish(StrEnum):
+    """What holds only as far as there is room for it."""
+
+    LABELS = "labels"  #: preferred hosts
+    GROUPS = "groups"  #: groups that are not hard
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Expanded:
+    """A snapshot without constraints that means the same."""
+
+    snapshot: Snapshot
+    origin: IntArray  #: (Q',) the request that each of its requests stands for, ascending
+    zone: IntArray  #: (Q',) the zone that each is open to, -1 where it is not spread
+    homes: Mapping[int, int]  #: the host chosen for a group that has none yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Where constraints led in vain: the policy gave nothing there, though there is room."""
+
+    homes: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: hosts, by group
+    zones: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: by request
+
+
+def expand(
+    snapshot: Snapshot,
+    constraints: Constraints,
+    wishes: frozenset[Wish],
+    refused: Refused | None = None,
+) -> Expanded:
+    """Return what a policy decides on so that constraints and these wishes are kept."""
+    refused = refused or Refused()
+    groups = [
+        (number, group)
+        for number, group in enumerate(constraints.groups)
+        if (group.hard or Wish.GROUPS in wishes) and snapshot.count[list(group.requests)].any()
+    ]
+    limited = with_limits(snapshot, [group for _, group in groups if group.apart])
+    numbers = [number for number, group in groups if not group.apart]
+    together = [group for _, group in groups if not group.apart]
+    scratch = limited.free.copy()
+    hosts_of = [
+        _hosts_of(limited, group, scratch, refused.homes.get(number, frozenset()))
+        for number, group in zip(numbers, together, strict=True)
+    ]
+    zones = np.array(constraints.zones, dtype=np.int64)
+    marks = [np.isin(np.arange(len(scratch)), hosts).astype(np.int64) for hosts in hosts_of]
+    split, old_class = _split(limited, [*marks, *([zones] if constraints.spreads else [])])
+    eligible = split.eligible.copy()
+    if Wish.LABELS in wishes:
+        for request, classes in constraints.preferred.items():
+            eligible[request] &= np.isin(old_class, classes)
+    for group, hosts in zip(together, hosts_of, strict=True):
+        allowed = np.isin(np.arange(len(old_class)), split.host_class[hosts])
+        eligible[list(group.requests)] &= allowed
+    homes = {
+        number: int(hosts[0])
+        for number, group, hosts in zip(numbers, together, hosts_of, strict=True)
+        if len(hosts) and not group.hosts
+    }
+    whole = dataclasses.replace(split, eligible=eligible)
+    return _by_zone(whole, constraints.spreads, zones, refused, homes)
+
+
+def with_limits(snapshot: Snapshot, apart: Sequence[Group]) -> Snapshot:
+    """Return the snapshot with a limit for each group that keeps apart."""
+    if not apart:
+        return dataclasses.replace(snapshot, constraints=None)
+    offered = np.ones((len(snapshot.free), len(apart)), dtype=np.int64)
+    demanded = np.zeros((len(snapshot.count), len(apart)), dtype=np.int64)
+    for column, group in enumerate(apart):
+        offered[list(group.hosts), column] = 0
+        demanded[list(group.requests), column] = 1
+    # What demands nothing else still gets nothing.
+    demanded[~snapshot.demand.any(axis=1)] = 0
+    nobody = np.zeros((len(snapshot.weight), len(apart)), dtype=np.int64)
+    return dataclasses.replace(
+        snapshot,
+        resources=(*snapshot.resources, *(f"group:{number}" for number in range(len(apart)))),
+        capacity=np.concatenate([snapshot.capacity, offered], axis=1),
+        free=np.concatenate([snapshot.free, offered], axis=1),
+        demand=np.concatenate([snapshot.demand, demanded], axis=1),
+        held=np.concatenate([snapshot.held, nobody], axis=1),
+        constraints=None,
+        limits=len(apart),
+    )
+
+
+def _hosts_of(
+    snapshot: Snapshot, group: Group, scratch: IntArray, refused: AbstractSet[int]
+) -> IntArray:
+    """Return the hosts on which a group that keeps together may be: its own, or a new one.
+
+    The new one is that which holds most of the VMs that wait, of equals the one
+    with most room for more; it is taken out of ``scratch``, shape (H, R), so that
+    the next group does not count on the same room.
+    """
+    if group.hosts:
+        return np.array(group.hosts, dtype=np.int64)
+    waiting = [request for request in group.requests if snapshot.count[request] > 0]
+    if not waiting or not len(scratch):
+        return np.zeros(0, dtype=np.int64)
+    left = scratch.copy()
+    held = np.zeros(len(left), dtype=np.int64)
+    for request in waiting:
+        fit = np.minimum(vms_that_fit(left, snapshot.demand[request]), snapshot.count[request])
+        fit[~hosts_open_to(snapshot, request) | (fit < snapshot.min_count[request])] = 0
+        left -= fit[:, None] * snapshot.demand[request]
+        held += fit
+    held[list(refused)] = 0
+    if not held.any():
+        return np.zeros(0, dtype=np.int64)
+    room = vms_that_fit(scratch, snapshot.demand[waiting[0]])
+    host = int(np.lexsort((np.arange(len(left)), -room, -held))[0])
+    scratch[host] = left[host]
+    return np.array([host], dtype=np.int64)
+
+
+def _split(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, IntArray]:
+    """Split host classes so that hosts of one class bear the same marks, each shape (H,).
+
+    Returns
+    -------
+    Snapshot
+    ndarray of int64, shape (C',)
+        The class that each of its classes is a part of.
+    """
+    if not marks:
+        return snapshot, np.arange(snapshot.eligible.shape[1])
+    parts = alike(snapshot.host_class, *marks)
+    old_class: IntArray = snapshot.host_class[parts.first]
+    split = dataclasses.replace(
+        snapshot,
+        host_class=parts.of_row,
+        eligible=snapshot.eligible[:, old_class],
+    )
+    return split, old_class
+
+
+def _by_zone(
+    snapshot: Snapshot,
+    spreads: Sequence[Spread],
+    zones: IntArray,
+    refused: Refused,
+    homes: Mapping[int, int],
+) -> Expanded:
+    """Put a request for each zone in the place of one that is spread."""
+    origin = np.arange(len(snapshot.count), dtype=np.int64)
+    if not spreads:
+        nowhere = np.full(len(origin), -1, dtype=np.int64)
+        return Expanded(snapshot=snapshot, origin=origin, zone=nowhere, homes=homes)
+    spread_of = {spread.request: spread for spread in spreads}
+    kept: list[int] = []
+    in_zone: list[int] = []
+    counts: list[int] = []
+    eligible: list[BoolArray] = []
+    # -2 for a class without hosts: open to nobody.
+    zone_of_class = np.full(snapshot.eligible.shape[1], -2, dtype=np.int64)
+    zone_of_class[snapshot.host_class] = zones
+    for request, count in enumerate(snapshot.count.tolist()):
+        spread = spread_of.get(request)
+        if spread is None:
+            kept.append(request)
+            in_zone.append(-1)
+            counts.append(count)
+            eligible.append(snapshot.eligible[request])
+            continue
+        closed = refused.zones.get(request, frozenset())
+        for zone, part in enumerate(_parts(snapshot, spread, zones, closed)):
+            kept.append(request)
+            in_zone.append(zone)
+            counts.append(part)
+            eligible.append(snapshot.eligible[request] & (zone_of_class == zone))
+    origin = np.array(kept, dtype=np.int64)
+    spread_out = np.isin(origin, list(spread_of))
+    return Expanded(
+        snapshot=dataclasses.replace(
+            snapshot,
+            eligible=np.array(eligible, dtype=np.bool_).reshape(len(kept), -1),
+            demand=snapshot.demand[origin],
+            count=np.array(counts, dtype=np.int64),
+            # A part of a gang is no gang: whether it is whole shows when all have decided.
+            min_count=np.where(spread_out, 1, snapshot.min_count[origin]),
+            tenant=snapshot.tenant[origin],
+            age=snapshot.age[origin],
+        ),
+        origin=origin,
+        zone=np.array(in_zone, dtype=np.int64),
+        homes=homes,
+    )
+
+
+def _parts(
+    snapshot: Snapshot, spread: Spread, zones: IntArray, closed: AbstractSet[int]
+) -> list[int]:
+    """Return how many VMs of a request each zone is due, as even as their room allows.
+
+    VM by VM the zone with fewest of them that has room; of equals the one with
+    most room left, then the first.
+    """
+    open_to, demand = hosts_open_to(snapshot, spread.request), snapshot.demand[spread.request]
+    fits = vms_that_fit(snapshot.free, demand) * open_to
+    room = [
+        0 if zone in closed else int(fits[zones == zone].sum())
+        for zone in range(len(spread.placed))
+    ]
+    parts = [0] * len(room)
+    for _ in range(int(snapshot.count[spread.request])):
+        able = [
+            zone
+            for zone, part in enumerate(parts)
+            if part < room[zone] and spread.placed[zone] + part < spread.most
+        ]
+        if not able:
+            break
+        best = min(
+            able,
+            key=lambda zone: (spread.placed[zone] + parts[zone], parts[zone] - room[zone], zone),
+        )
+        parts[best] += 1
+    return parts

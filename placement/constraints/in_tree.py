@@ -1,0 +1,92 @@
+"""Trees of tenants for policies that know only weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from placement.fairness.shares import fractions_of_pool
+from placement.mechanisms.hierarchies.leaves import Leaves
+from placement.mechanisms.hierarchies.mch_staged import fill_in_stages
+from placement.model.arrays import FloatArray
+from placement.model.budget import Budget
+from placement.model.snapshot import Allocation, Policy, Snapshot
+
+#: The part of the tenants that may be served before weights are computed anew:
+#: a round has no time for a stage for each of thousands.
+_AT_ONCE: Final = 0.01
+#: Weights may differ so much and no more: what is less would never be served.
+_LEAST_WEIGHT: Final = 1e-9
+
+
+class InTree:
+    """A policy that, given a tree of tenants, decides with the weights of staged MCH."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Make the tree flat and let the policy decide."""
+        if snapshot.tree is None:
+            return self._policy.place(snapshot, rng, budget)
+        flat = without_tree(snapshot)
+        allocation = self._policy.place(flat, rng, budget)
+        weights = {"tenant_weights": flat.weight.tolist()}
+        return dataclasses.replace(allocation, details={**allocation.details, **weights})
+
+
+def without_tree(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with weights that stand for its tree of tenants.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        Without a tree it is returned as it is.
+
+    Returns
+    -------
+    Snapshot
+        No tree; ``weight`` is the share of the pool that each tenant could claim
+        by staged MCH over the tenants that ask or hold, relative to the largest:
+        where all of them rise to equal shares per weight, they stand where staged
+        MCH puts them.
+
+    Notes
+    -----
+    Derived. A tenant's task is all that it asks for, in its proportions; a
+    tenant that asks for nothing but holds something counts among its siblings
+    with the proportions of what it holds.
+    """
+    if snapshot.tree is None:
+        return snapshot
+    pool = snapshot.pool
+    asked = np.zeros(snapshot.held.shape)
+    fractions = fractions_of_pool(snapshot.demand, pool)
+    np.add.at(asked, snapshot.tenant, fractions * snapshot.count[:, None])
+    held = fractions_of_pool(snapshot.held, pool)
+    wanted = asked.max(axis=1, initial=0.0)
+    asks = wanted > 0
+    vector = np.where(asks[:, None], asked, held)
+    size = vector.max(axis=1, initial=0.0)
+    shape = np.divide(vector, size[:, None], out=np.zeros_like(vector), where=size[:, None] > 0)
+    leaves = Leaves(
+        tree=snapshot.tree,
+        shape=shape,
+        unit=wanted,
+        held=held,
+        room=fractions_of_pool(snapshot.free.sum(axis=0), pool),
+        active=asks,
+    )
+    filling = fill_in_stages(leaves, wanted, counted=size > 0, at_once=_AT_ONCE)
+    return dataclasses.replace(snapshot, weight=_weights(filling.claims), tree=None)
+
+
+def _weights(claims: FloatArray) -> FloatArray:
+    """Return claims as weights: relative to the largest, none of them 0."""
+    largest = claims.max(initial=0.0)
+    if largest <= 0:
+        return np.ones(len(claims))
+    weights: FloatArray = np.maximum(claims / largest, _LEAST_WEIGHT)
+    return weights

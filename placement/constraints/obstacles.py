@@ -1,0 +1,93 @@
+"""Which constraint keeps VMs waiting that would have room without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.constraints import Constraints
+from placement.model.reasons import hosts_open_to, still_needed
+from placement.model.snapshot import Reason, Snapshot
+from placement.model.vm_kinds import vms_that_fit
+
+#: What a policy may say of hosts that only constraints close: it is looked at anew.
+OF_HOSTS: Final = (
+    Reason.NO_ELIGIBLE_HOST,
+    Reason.NO_HOST_LARGE_ENOUGH,
+    Reason.NO_ROOM,
+    Reason.GANG_NOT_WHOLE,
+)
+
+
+def reason_of(rest: Snapshot, asked: Snapshot, request: int, missing: int, told: Reason) -> Reason:
+    """Return why VMs of a request wait: a constraint, if it is one that leaves them no room.
+
+    Parameters
+    ----------
+    rest : Snapshot
+        Once everything is placed, with the constraints as they are then.
+    asked : Snapshot
+        What was decided on.
+    missing : int
+        VMs of the request that wait.
+    told : Reason
+        What the policy said, to whom constraints were hosts like others.
+    """
+    constraints = rest.constraints
+    if constraints is None or told in (
+        Reason.NOTHING_ASKED,
+        Reason.HELD_BACK,
+        Reason.QUOTA,
+    ):
+        return told
+    never = not (
+        hosts_open_to(asked, request) & (asked.capacity >= asked.demand[request]).all(axis=1)
+    ).any()
+    if never:
+        return told
+    needed = still_needed(asked, request, missing)
+    fits = vms_that_fit(rest.free, rest.demand[request]) * hosts_open_to(rest, request)
+    if int(fits.sum()) < needed:
+        some = Reason.GANG_NOT_WHOLE if fits.any() else Reason.NO_ROOM
+        return some if told in OF_HOSTS else told
+    narrows: Reason = told
+    for narrows, possible in _narrowed(constraints, request, fits):
+        if possible < needed:
+            return narrows
+    # There is room within each constraint, and what the policy saw was one of them closed.
+    return narrows if told in OF_HOSTS else told
+
+
+def _narrowed(
+    constraints: Constraints, request: int, fits: IntArray
+) -> Iterator[tuple[Reason, int]]:
+    """Yield how many VMs have room as one hard constraint after the other is counted in."""
+    for group in constraints.groups:
+        if group.hard and group.apart and request in group.requests:
+            fits = np.minimum(fits, 1)
+            fits[list(group.hosts)] = 0
+            yield Reason.ANTI_AFFINITY, int(fits.sum())
+    for group in constraints.groups:
+        if group.hard and not group.apart and request in group.requests:
+            if group.hosts:
+                fits = fits * _among(group.hosts, len(fits))
+                yield Reason.AFFINITY, int(fits.sum())
+            else:
+                yield Reason.AFFINITY, int(fits.max(initial=0))
+    for spread in constraints.spreads:
+        if spread.request == request:
+            zones = np.array(constraints.zones, dtype=np.int64)
+            room = [
+                min(int(fits[zones == zone].sum()), max(0, spread.most - placed))
+                for zone, placed in enumerate(spread.placed)
+            ]
+            yield Reason.ZONE_FULL, sum(room)
+
+
+def _among(hosts: tuple[int, ...], size: int) -> BoolArray:
+    found = np.zeros(size, dtype=np.bool_)
+    found[list(hosts)] = True
+    return found

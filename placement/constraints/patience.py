@@ -1,0 +1,146 @@
+"""Who has waited too long below its fair share.
+
+Stateless: a snapshot says how long requests have waited, not how long below
+their share; who is below now and has waited that long counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.constraints.in_tree import without_tree
+from placement.fairness.levels import is_poorer, relative_weights
+from placement.fairness.shares import dominant_shares, fractions_of_pool
+from placement.mechanisms.max_min.climbs import Climbs
+from placement.mechanisms.max_min.rising import fill_pool
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Snapshot
+from placement.packing.overload import as_fraction
+from placement.parameters import part, read, whole_number
+
+#: Rounds after which a request may have hosts held back for it: who waited a day, at a slot a
+#: minute, waits without end.
+PATIENCE: Final = 1_440
+#: Rounds after which moves may make room for it, which costs no capacity.
+ROOM_PATIENCE: Final = 12
+#: Part of the open hosts that the longest waiting gang may have held, by its level of waiting:
+#: in the end all of them, so that it waits no longer than the VMs there last.
+_FIRST_PARTS: Final = (0.1, 0.5, 1.0)
+#: So many at any level, up to half of the open hosts: a tenth of a small site is no host.
+_FIRST_HOSTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """When hosts are held back, and how many."""
+
+    patience: int = PATIENCE  #: slots that a request waits before; 0: nothing is held back
+    held_part: float = 0.01  #: of the open hosts, at most, but at least one
+    overload: float = 1.0  #: no host is filled above this part of its capacity
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Patience:
+        """Return those parameters among the given ones that are about patience, checked.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        own = read(READERS, {name: given[name] for name in READERS if name in given})
+        return cls(**own, overload=given.get("overload", 1.0))
+
+    def most_hosts(self, open_hosts: int) -> int:
+        """Return how many of the open hosts may be held back."""
+        return max(1, int(open_hosts * as_fraction(self.held_part)))
+
+    def most_for_first(self, open_hosts: int, level: int) -> int:
+        """Return how many may be held back for the one that waits longest: a gang needs several.
+
+        Parameters
+        ----------
+        open_hosts : int
+        level : int
+            How long it has waited, by `waiting_levels`; at least 1.
+        """
+        part = as_fraction(_FIRST_PARTS[min(level, len(_FIRST_PARTS)) - 1])
+        few = min(_FIRST_HOSTS, open_hosts // 2)
+        return max(self.most_hosts(open_hosts), few, int(open_hosts * part))
+
+
+#: The parameters that `Patience.of` reads besides ``overload``.
+READERS: Final = {"patience": whole_number(0, 10**9), "held_part": part}
+
+
+def room_patience(given: Mapping[str, Any]) -> int:
+    """Return after how many rounds moves may make room, by the parameters of a policy; 0: never."""
+    return Patience.of(given).patience if "patience" in given else ROOM_PATIENCE
+
+
+def waiting_levels(age: IntArray, patience: int) -> IntArray:
+    """Return what of a request's age changes decisions: 0 while patient, then 1, 2, ...
+
+    Parameters
+    ----------
+    age : ndarray of int64, shape (Q,)
+        Slots that each request has waited.
+    patience : int
+        0 for no limit.
+
+    Notes
+    -----
+    Level 1 from ``patience`` rounds on, level 2 from 8 times as many, level 3
+    from 64 times: at each level other hosts are looked at first, for longer, so
+    that a host whose VMs never end does not keep a request waiting for ever.
+    """
+    if patience == 0:
+        return np.zeros_like(age)
+    times = age // patience
+    return np.array([(each.bit_length() + 2) // 3 for each in times.tolist()], dtype=np.int64)
+
+
+def fair_shares(snapshot: Snapshot) -> FloatArray:
+    """Return the dominant shares that would be fair were nothing running yet, shape (N,).
+
+    Notes
+    -----
+    Weighted DRF by water filling on the whole pool. A tenant's demand is all
+    that it holds and asks for, as one divisible bundle: the share that a tenant
+    is due does not depend on who came first (derived).
+    """
+    pool = snapshot.pool
+    asked = np.zeros(snapshot.held.shape)
+    amounts = fractions_of_pool(snapshot.demand, pool) * snapshot.count[:, None]
+    np.add.at(asked, snapshot.tenant, amounts)
+    wish = fractions_of_pool(snapshot.held, pool) + asked
+    most = wish.max(axis=1, initial=0.0)
+    shape = np.divide(wish, most[:, None], out=np.zeros_like(wish), where=most[:, None] > 0)
+    nothing = np.zeros_like(shape)
+    climbs = Climbs(nothing, shape, relative_weights(snapshot.weight), most)
+    shares, _ = fill_pool(climbs, shape, (pool > 0).astype(np.float64))
+    return shares
+
+
+def starving(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
+    """Return the requests that have waited too long, those waiting longest first.
+
+    Returns
+    -------
+    ndarray of int64
+        Requests of at least one VM and one level whose tenant holds less than
+        its fair share; of one level in order of creation.
+    ndarray of float64, shape (N,)
+        The fair shares; empty when nobody has waited that long.
+    """
+    levels = waiting_levels(snapshot.age, patience)
+    waits = (levels > 0) & (snapshot.count > 0) & snapshot.demand.any(axis=1)
+    if not waits.any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    fair = fair_shares(without_tree(snapshot))
+    below = is_poorer(dominant_shares(snapshot.held, snapshot.pool), fair)
+    requests = np.flatnonzero(waits & below[snapshot.tenant])
+    return requests[np.argsort(-levels[requests], kind="stable")].astype(np.int64), fair

@@ -1,0 +1,279 @@
+"""Fairness over time: hosts are held back for requests that starve.
+
+A large VM never fits where small ones refill every gap. Once its request has
+waited too long below its tenant's fair share (`placement.constraints.patience`), the hosts
+that miss least of its room take nobody else: what ends there is not refilled,
+so the room only grows until the VM fits. Nothing is remembered between rounds;
+the hosts that miss least are chosen anew, and miss less each time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.constraints.patience import Patience, starving, waiting_levels
+from placement.fairness.levels import is_poorer
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.budget import Budget
+from placement.model.reasons import hosts_open_to, never_fit, still_needed
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+from placement.model.vm_kinds import vm_kinds, vms_that_fit
+from placement.packing.overload import room_below
+
+#: Gangs that hosts are held for in one round: each is a kind of VM of its own to
+#: the policy, whose work grows with them.
+_MOST_GANGS: Final = 16
+
+
+class HoldingBack:
+    """A policy that holds hosts back for requests which starve under it.
+
+    Parameters
+    ----------
+    policy : Policy
+        Decides everything else; it sees held hosts as a class of their own, open
+        to those whom they are held for.
+    patience : Patience
+    """
+
+    def __init__(self, policy: Policy, patience: Patience) -> None:
+        self.policy = policy
+        self.patience = patience
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Hold back what must be, then let the policy decide.
+
+        Where hosts are held, ``details["holding"]`` has rows of request and host.
+        """
+        rows = hold_back(snapshot, self.patience)
+        if not rows:
+            return self.policy.place(snapshot, rng, budget)
+        closed = closed_to_others(snapshot, rows)
+        allocation = self.policy.place(closed, rng, budget)
+        room = room_below(snapshot.after(allocation.placed), self.patience.overload)
+        return dataclasses.replace(
+            allocation,
+            left_out=_reasons(snapshot, closed, room, allocation),
+            details={**allocation.details, "holding": [list(row) for row in rows]},
+        )
+
+
+def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], ...]:
+    """Return which host is held for which request, as rows (request, host).
+
+    For each request that starves, the one that waits longest first: the hosts
+    that miss least of room for one VM, or for a whole gang, and are large
+    enough; no host for two requests, at most ``held_part`` of the open hosts, for at
+    most 16 gangs. Where the first is a gang that needs more, it may have a tenth of
+    them, or four of a small site, later half, and in the end all
+    (`Patience.most_for_first`). A gang that needs more hosts than may still be held
+    has none held.
+
+    Notes
+    -----
+    What a host misses is the sum over resources of ``max(0, demand - room)``,
+    in parts of the demand. Nobody else is placed on a held host, so what the
+    chosen hosts miss in all never grows from one round to the next (derived).
+    """
+    requests, fair = starving(snapshot, patience.patience)
+    if not len(requests):
+        return ()
+    room = room_below(snapshot, patience.overload)
+    empty = room_below(dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload)
+    open_classes: BoolArray = np.asarray(snapshot.eligible.any(axis=0))
+    open_hosts = int(open_classes[snapshot.host_class].sum())
+    left = patience.most_hosts(open_hosts)
+    levels = waiting_levels(snapshot.age, patience.patience)
+    held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
+    pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
+    of_request = vm_kinds(snapshot).of_request.tolist()
+    lines: dict[tuple[int, int], _HeldInOrder] = {}
+    rows: list[tuple[int, int]] = []
+    in_vain: set[tuple[int, int]] = set()  # kinds, and VMs at once: no hosts are left for them
+    for request in requests.tolist():
+        tenant, demand = snapshot.tenant[request], snapshot.demand[request]
+        needed = still_needed(snapshot, request, int(snapshot.count[request]))
+        kind = of_request[request]
+        if (kind, needed) in in_vain:
+            continue
+        if not is_poorer((held[tenant] / pool).max(), fair[tenant]):
+            continue
+        if needed > 1 and gangs == _MOST_GANGS:
+            continue
+        chosen = None
+        for level in sorted({int(levels[request]), 1}, reverse=True):
+            if (kind, level) not in lines:
+                hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
+                lines[kind, level] = _HeldInOrder(hosts, room[hosts], empty[hosts], demand)
+            waited = int(levels[request])
+            most = left if rows else patience.most_for_first(open_hosts, waited)
+            if (chosen := lines[kind, level].least_missing(taken, needed, most)) is not None:
+                break
+        if chosen is None:
+            in_vain.add((kind, needed))
+            continue
+        rows += [(request, host) for host in sorted(chosen)]
+        taken[chosen] = True
+        held[tenant] += needed * demand
+        left -= len(chosen)
+        gangs += needed > 1
+        if left <= 0:
+            break
+    return tuple(rows)
+
+
+def closed_to_others(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
+    """Return the snapshot with held hosts open to those alone whom they are held for.
+
+    Requests that are alike share their hosts, so that they stay one kind of VM;
+    a gang shares with nobody.
+    """
+    sharing: dict[tuple[int, bool], int] = {}
+    classes = snapshot.eligible.shape[1]
+    host_class, of_request = snapshot.host_class.copy(), vm_kinds(snapshot).of_request.tolist()
+    own_class = {}
+    for request, host in rows:
+        gang = still_needed(snapshot, request, int(snapshot.count[request])) > 1
+        who = (request, True) if gang else (of_request[request], False)
+        own_class[request] = sharing.setdefault(who, len(sharing))
+        host_class[host] = classes + own_class[request]
+    own = np.zeros((len(snapshot.count), len(sharing)), dtype=np.bool_)
+    own[list(own_class), list(own_class.values())] = True
+    return dataclasses.replace(
+        snapshot, host_class=host_class, eligible=np.concatenate([snapshot.eligible, own], axis=1)
+    )
+
+
+def _of_level(hosts: IntArray, level: int) -> IntArray:
+    """Return the hosts that a level looks at first; at level 1, all."""
+    looked_at: IntArray = hosts[hosts % level == level - 1]
+    return looked_at
+
+
+class _HeldInOrder:
+    """Hosts in the order in which they are held for one kind of VM.
+
+    Those that miss least of room for one come first, among equals those with
+    least room, then by index.
+
+    Parameters
+    ----------
+    hosts : ndarray of int64, shape (L,)
+        Open to the kind.
+    room, empty : ndarray of int64, shape (L, R)
+        What may be filled now, and with nothing else on the host.
+    demand : ndarray of int64, shape (R,)
+        Of one VM.
+    """
+
+    def __init__(self, hosts: IntArray, room: IntArray, empty: IntArray, demand: IntArray) -> None:
+        holds = vms_that_fit(empty, demand)
+        asked = demand > 0
+        in_vms = room[:, asked] / demand[asked]
+        missing = np.maximum(1 - in_vms, 0.0).sum(axis=1)
+        order = np.lexsort((hosts, in_vms.sum(axis=1), missing))
+        order = order[holds[order] > 0]
+        self._hosts = hosts[order]
+        self._holds = holds[order]
+        self._in_vms = in_vms[order]
+        self._missing = missing[order]
+        self._next = 0
+
+    def least_missing(self, taken: BoolArray, needed: int, most: int) -> list[int] | None:
+        """Return at most ``most`` hosts that miss least of room for so many VMs.
+
+        None if they are too few. ``taken``, shape (H,), are held for others.
+        """
+        while self._next < len(self._hosts) and taken[self._hosts[self._next]]:
+            self._next += 1
+        if self._next == len(self._hosts):
+            return None
+        if needed == 1:
+            return [int(self._hosts[self._next])]
+        able = self._next + np.flatnonzero(~taken[self._hosts[self._next :]])
+        chosen = self._cheapest(able, needed)
+        if chosen is not None and len(chosen) > most:
+            # Fewer hosts that hold more each; which these are does not change with time.
+            largest = able[np.lexsort((self._hosts[able], -self._holds[able]))[:most]]
+            chosen = self._cheapest(np.sort(largest), needed)
+        return chosen
+
+    def _cheapest(self, able: IntArray, needed: int) -> list[int] | None:
+        """Take VM by VM the host that misses least of room for one more."""
+        if int(np.minimum(self._holds[able], needed).sum()) < needed:
+            return None
+        chosen: dict[int, None] = {}
+        more: list[tuple[float, int, int]] = []  # of hosts that are chosen: cost, place, VMs
+        fresh = iter(able.tolist())
+        place = next(fresh, None)
+        for _ in range(needed):
+            if more and (place is None or more[0][0] <= self._missing[place]):
+                _, at, vms = heapq.heappop(more)
+            else:
+                assert place is not None  # noqa: S101 - together they hold enough
+                at, vms = place, 1
+                chosen[int(self._hosts[at])] = None
+                place = next(fresh, None)
+            if vms < self._holds[at]:
+                before, after = (
+                    float(np.maximum(count - self._in_vms[at], 0.0).sum())
+                    for count in (vms, vms + 1)
+                )
+                heapq.heappush(more, (after - before, at, vms + 1))
+        return list(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """VMs of one request that still have room, on its hosts and on those held from it."""
+
+    own: int
+    held: int
+
+
+def _reasons(
+    snapshot: Snapshot, closed: Snapshot, room: IntArray, allocation: Allocation
+) -> tuple[LeftOut, ...]:
+    """Return what was left out with its reason, `HELD_BACK` where held hosts have the room."""
+    missing = np.zeros(len(snapshot.count), dtype=np.int64)
+    told: dict[int, Reason] = {}
+    for left in allocation.left_out:
+        missing[left.request] += left.count
+        told.setdefault(left.request, left.reason)
+    never = never_fit(snapshot, np.flatnonzero(missing).astype(np.int64))
+    of_request, seen = vm_kinds(closed).of_request.tolist(), dict[int, _Fit]()
+    parts: list[LeftOut] = []
+    for request, reason in told.items():
+        count = int(missing[request])
+        if request in never:
+            parts.append(LeftOut(request=request, count=count, reason=never[request]))
+            continue
+        kind = of_request[request]
+        if kind not in seen:
+            own = hosts_open_to(closed, request)
+            kept_from = hosts_open_to(snapshot, request) & ~own
+            seen[kind] = _Fit(
+                own=_fit(room, snapshot, request, own),
+                held=_fit(room, snapshot, request, kept_from),
+            )
+        fit, needed = seen[kind], still_needed(snapshot, request, count)
+        back = 0
+        if fit.held and fit.own + fit.held >= needed:
+            back = min(count, fit.held if needed == 1 else fit.own + fit.held)
+            parts.append(LeftOut(request=request, count=back, reason=Reason.HELD_BACK))
+        if count > back:
+            # To the policy, one whose hosts are all held from it has none.
+            closed_out = reason in (Reason.NO_ELIGIBLE_HOST, Reason.NO_HOST_LARGE_ENOUGH)
+            rest = Reason.NO_ROOM if closed_out else reason
+            parts.append(LeftOut(request=request, count=count - back, reason=rest))
+    return tuple(parts)
+
+
+def _fit(room: IntArray, snapshot: Snapshot, request: int, hosts: BoolArray) -> int:
+    return int(vms_that_fit(room[hosts], snapshot.demand[request]).sum())

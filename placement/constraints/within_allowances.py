@@ -1,0 +1,146 @@
+"""A policy within allowances: what quotas leave to tenants and groups of tenants.
+
+The policy is offered as many VMs of each request as are within the allowances, and
+decides on these. What has no room on any host takes no part of one, and what
+the policy could not place leaves its part to others, who are offered in a
+further pass: a VM that fits nowhere does not keep a smaller one waiting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from placement.constraints.allowances import Rooms, counts_within
+from placement.constraints.zones import only_in
+from placement.fairness.targets import most_that_fit
+from placement.model.alike import joined
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.details import Details, merged
+from placement.model.reasons import left_out
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+
+#: A pass is a decision of the policy. Rarely more than two are needed.
+_MOST_PASSES: Final = 8
+
+
+class WithinAllowances:
+    """A policy that keeps the allowances of a snapshot, whatever it knows of them itself."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Let the policy decide on what is within the allowances.
+
+        Of what is beyond them the reason is `Reason.QUOTA`. Hosts that the
+        policy holds back in one pass stay closed in the next.
+        """
+        contested = np.zeros(len(snapshot.count), dtype=np.bool_)
+        contested[list(Rooms(snapshot).are_short(snapshot.count))] = True
+        if not contested.any():
+            return self.policy.place(dataclasses.replace(snapshot, allowances=()), rng, budget)
+        rest, open_ = snapshot, snapshot
+        tried = np.zeros(len(snapshot.count), dtype=np.bool_)
+        passes: list[Allocation] = []
+        while len(passes) < _MOST_PASSES:
+            may_fit = np.where(contested, _with_room(open_), open_.count)
+            wanted = np.where(tried, 0, may_fit)
+            within = counts_within(rest, wanted)
+            if passes and not within.any():
+                break
+            offered = within if passes else within + _without_room(rest, wanted, within)
+            allocation = self.policy.place(
+                dataclasses.replace(open_, count=offered, allowances=()), rng, budget
+            )
+            passes.append(allocation)
+            rest, before = rest.after(allocation.placed), rest
+            given = before.count - rest.count
+            tried |= given < offered
+            open_ = _without_held(open_.after(allocation.placed), allocation)
+            if not (given < within).any() or (within == wanted).all():
+                break  # nothing is left of an allowance that somebody else could have
+        return Allocation(
+            placed=joined(allocation.placed for allocation in passes),
+            left_out=_left_out(rest, passes),
+            work=max(allocation.work for allocation in passes),
+            cut=any(allocation.cut for allocation in passes),
+            details=_details(passes),
+        )
+
+
+def _with_room(snapshot: Snapshot) -> IntArray:
+    """Return how many VMs of each request have room by themselves, gangs whole, shape (Q,)."""
+    fit = most_that_fit(snapshot, snapshot.free)
+    return np.where(fit < np.minimum(snapshot.min_count, snapshot.count), 0, fit)
+
+
+def _without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
+    """Return the VMs of requests without room now that are within the allowances all the same.
+
+    No policy can place them, so they take nothing of one; it may hold hosts
+    back for them.
+    """
+    rooms = Rooms(snapshot)
+    for request in np.flatnonzero(within).tolist():
+        rooms.take(request, int(within[request]))
+    found = np.zeros_like(within)
+    for request in np.flatnonzero((wanted == 0) & (snapshot.count > 0)).tolist():
+        fit = rooms.fit(request, int(snapshot.count[request]))
+        if fit >= min(snapshot.min_count[request], snapshot.count[request]):
+            found[request] = fit
+    return found
+
+
+def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
+    """Close the hosts that are held for requests which did not fit."""
+    held = [host for _, host in Details.of(allocation).holding]
+    if not held:
+        return snapshot
+    others = np.setdiff1d(np.arange(len(snapshot.capacity)), held)
+    return only_in(snapshot, others)
+
+
+def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
+    """Return what no pass placed: beyond an allowance, or for the reason that the policy gave."""
+    rooms = Rooms(rest)
+    told: dict[int, list[LeftOut]] = {}
+    for allocation in passes:
+        for left in allocation.left_out:
+            told.setdefault(left.request, []).append(left)
+    parts: list[LeftOut] = []
+    untold = np.zeros_like(rest.count)
+    for request in np.flatnonzero(rest.count).tolist():
+        missing = int(rest.count[request])
+        within = rooms.fit(request, missing)
+        if within < min(missing, int(rest.min_count[request])):
+            within = 0  # of a gang
+        if within < missing:
+            beyond = missing - within
+            parts.append(LeftOut(request=request, count=beyond, reason=Reason.QUOTA))
+        for left in told.get(request, ()):
+            if count := min(left.count, within):
+                parts.append(dataclasses.replace(left, count=count))
+                within -= count
+        untold[request] = within
+    parts += left_out(rest, untold, rest.free)
+    merged: dict[tuple[int, Reason], int] = {}
+    for part in parts:
+        merged[part.request, part.reason] = merged.get((part.request, part.reason), 0) + part.count
+    return tuple(
+        LeftOut(request=request, count=count, reason=reason)
+        for (request, reason), count in merged.items()
+    )
+
+
+def _details(passes: Sequence[Allocation]) -> dict[str, Any]:
+    """Return what the first pass tells, with what explanations look for in the others."""
+    first, *others = (dict(allocation.details) for allocation in passes)
+    if not others:
+        return first
+    together = merged([Details.of(allocation) for allocation in passes])
+    return {**first, "passes": others, **together.document()}

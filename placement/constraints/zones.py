@@ -1,0 +1,103 @@
+"""One policy for each zone, in turn: what a zone does not place, the next may.
+
+A zone is a label of hosts. Shares are carried along: what one zone gave counts
+in the next, and both are parts of one pool.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placement.model.alike import joined
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.details import Details, merged
+from placement.model.reasons import left_out
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Zone:
+    """Some hosts, and who decides there."""
+
+    name: str
+    hosts: IntArray  #: (X,) indices of hosts
+    policy: Policy
+
+
+class InZones:
+    """A policy made of the policies of zones.
+
+    Parameters
+    ----------
+    zones : sequence of Zone
+        In the order in which they decide; a host belongs to one at most. A host
+        of no zone receives nothing.
+    """
+
+    def __init__(self, zones: Sequence[Zone]) -> None:
+        self._zones = tuple(zones)
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Let each zone decide on what is still asked for.
+
+        A gang is placed whole in one zone or not at all. ``details["zones"]``
+        has what each zone's policy tells; what explanations look for (`Details`)
+        stands at the top as well, with the zone in front of what was cut.
+        """
+        decided: list[tuple[Zone, Allocation]] = []
+        rest = snapshot
+        for zone in self._zones:
+            allocation = zone.policy.place(only_in(rest, zone.hosts), rng, budget)
+            decided.append((zone, allocation))
+            rest = rest.after(allocation.placed)
+        return Allocation(
+            placed=joined(allocation.placed for _, allocation in decided),
+            left_out=_left_out(snapshot, rest, decided),
+            work=sum(allocation.work for _, allocation in decided),
+            cut=any(allocation.cut for _, allocation in decided),
+            details=_details(decided),
+        )
+
+
+def only_in(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
+    """Return the snapshot with all hosts but ``hosts``, (X,), closed; all stay in the pool."""
+    classes = snapshot.eligible.shape[1]
+    host_class = snapshot.host_class.copy()
+    host_class[hosts] += classes
+    closed = np.zeros_like(snapshot.eligible)
+    return dataclasses.replace(
+        snapshot,
+        host_class=host_class,
+        eligible=np.concatenate([closed, snapshot.eligible], axis=1),
+    )
+
+
+def _left_out(
+    snapshot: Snapshot, rest: Snapshot, decided: Sequence[tuple[Zone, Allocation]]
+) -> tuple[LeftOut, ...]:
+    """Return what no zone placed: held back if one zone says so, else judged over all hosts."""
+    held_back = {
+        left.request
+        for _, allocation in decided
+        for left in allocation.left_out
+        if left.reason is Reason.HELD_BACK
+    }
+    return tuple(
+        dataclasses.replace(left, reason=Reason.HELD_BACK) if left.request in held_back else left
+        for left in left_out(snapshot, rest.count, rest.free)
+    )
+
+
+def _details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
+    parts = [
+        dataclasses.replace(told, cuts=tuple(f"zone {zone.name!r}: {cut}" for cut in told.cuts))
+        for zone, told in ((zone, Details.of(allocation)) for zone, allocation in decided)
+    ]
+    of_each = {zone.name: dict(allocation.details) for zone, allocation in decided}
+    return {"zones": of_each, **merged(parts).document()}

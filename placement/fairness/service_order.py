@@ -1,0 +1,60 @@
+"""The order of service: whose VM is next under progressive filling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.fairness.levels import all_in_steps, relative_weights
+from placement.model.arrays import FloatArray, IntArray
+from placement.model.snapshot import Snapshot
+
+
+def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> IntArray:
+    """Return the request of every wanted VM, the one that is served first in front.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    wanted : ndarray of int64, shape (Q,)
+        VMs of each request.
+    held : ndarray of int64, shape (N, R)
+        What each tenant holds before.
+
+    Returns
+    -------
+    ndarray of int64, shape (V,)
+
+    Notes
+    -----
+    Progressive filling serves the tenant of least dominant share per weight, of
+    equals the one whose request stands first; a tenant takes its requests in
+    order. As long as all VMs find room the level that a tenant has reached
+    before each of its VMs does not depend on the others, so that sorting by
+    those levels is the same as asking for the least one again and again.
+    """
+    requests = np.flatnonzero(wanted)
+    by_tenant = requests[np.argsort(snapshot.tenant[requests], kind="stable")]
+    tenant, count = snapshot.tenant[by_tenant], wanted[by_tenant]
+    # In floats: what is asked for may exceed the integers, what fits does not.
+    demand = snapshot.demand[by_tenant].astype(np.float64)
+    before = _sums_before(count[:, None] * demand, tenant) + held[tenant]
+
+    line = np.repeat(by_tenant, count)
+    nth = np.arange(len(line)) - np.repeat(np.cumsum(count) - count, count)
+    scale = relative_weights(snapshot.weight)[tenant]
+    levels = np.zeros(len(line))
+    for resource, pool in enumerate(snapshot.pool.tolist()):
+        if pool > 0:
+            start = np.repeat(before[:, resource], count)
+            start += nth * np.repeat(demand[:, resource], count)
+            np.maximum(levels, start / pool, out=levels)
+    levels /= np.repeat(scale, count)
+    return line[np.lexsort((nth, line, all_in_steps(levels)))]
+
+
+def _sums_before(amounts: FloatArray, tenant: IntArray) -> FloatArray:
+    """Return the sum of each tenant's amounts (Q, R) before each, tenants standing together."""
+    sums = np.cumsum(amounts, axis=0) - amounts
+    starts = np.flatnonzero(np.diff(tenant, prepend=-1))
+    lengths = np.diff(np.append(starts, len(tenant)))
+    return np.asarray(sums - np.repeat(sums[starts], lengths, axis=0))

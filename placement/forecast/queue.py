@@ -1,0 +1,124 @@
+"""Who waits, in lines: rows alike are one, in which each has its place.
+
+A backlog of ten thousand requests is a few hundred kinds of them. Played as one row, a kind is
+served in order of creation, as the policies serve rows of one tenant that are alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.forecast.current_state import CameLately, Present
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+
+#: So few rows are played as they are.
+_FEW_ROWS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """A present whose rows are lines."""
+
+    present: Present
+    line: IntArray  #: (Q,) of each row of the present that it was made of
+    place: IntArray  #: (Q,) VMs of the line up to the row's last
+    asked: BoolArray  #: (Q,) which rows wait
+
+
+def lines_of(present: Present) -> Lines:
+    """Return a present with rows in lines, if there are many.
+
+    Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
+    and no constraint names them. Of rows whose requests end the last to end is at most twice as
+    far off as the first; the line ends with it.
+    """
+    snapshot = present.snapshot
+    rows, asked = len(snapshot.count), snapshot.count > 0
+    if rows <= _FEW_ROWS:
+        return Lines(present, np.arange(rows), snapshot.count.copy(), asked)
+    alone = np.flatnonzero((snapshot.min_count > 1) | _named(present))
+    apart = np.zeros(rows, dtype=np.int64)
+    apart[alone] = 1 + alone
+    priority = np.zeros(rows, dtype=np.int64) if snapshot.priority is None else snapshot.priority
+    ends = _doublings(present.ends_in_s)
+    kinds = np.column_stack(
+        [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart, priority, ends]
+    )
+    _, first, inverse = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+    # Lines are in order of their first rows.
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    line, first = rank[inverse.ravel()], first[order]
+    count = np.bincount(line, weights=snapshot.count, minlength=len(first)).astype(np.int64)
+    age = np.zeros(len(first), dtype=np.int64)
+    np.maximum.at(age, line, snapshot.age)
+    ends_in_s = np.zeros(len(first))
+    np.maximum.at(ends_in_s, line, present.ends_in_s)
+    place = np.zeros(rows, dtype=np.int64)
+    by_line = np.argsort(line, kind="stable")
+    passed = np.cumsum(snapshot.count[by_line])
+    before = np.concatenate([[0], np.cumsum(count)[:-1]])
+    place[by_line] = passed - before[line[by_line]]
+    constraints = snapshot.constraints
+    if constraints is not None:
+        constraints = dataclasses.replace(
+            constraints,
+            groups=tuple(
+                dataclasses.replace(each, requests=tuple(sorted(line[[*each.requests]].tolist())))
+                for each in constraints.groups
+            ),
+            spreads=tuple(
+                dataclasses.replace(each, request=int(line[each.request]))
+                for each in constraints.spreads
+            ),
+            preferred={int(line[row]): to for row, to in constraints.preferred.items()},
+        )
+    came = present.came
+    return Lines(
+        dataclasses.replace(
+            present,
+            snapshot=dataclasses.replace(
+                snapshot,
+                eligible=snapshot.eligible[first],
+                demand=snapshot.demand[first],
+                count=count,
+                min_count=snapshot.min_count[first],
+                tenant=snapshot.tenant[first],
+                age=age,
+                priority=None if snapshot.priority is None else priority[first],
+                constraints=constraints,
+            ),
+            groups=present.groups[first],
+            ends_in_s=ends_in_s,
+            came=CameLately(
+                at_s=came.at_s, row=line[came.row], count=came.count, span_s=came.span_s
+            ),
+        ),
+        line,
+        place,
+        asked,
+    )
+
+
+def _doublings(times_s: FloatArray) -> IntArray:
+    """Return how often one second doubles before each time, (Q,); -1 of those that never come."""
+    finite = np.isfinite(times_s)
+    doublings = np.floor(np.log2(np.maximum(np.where(finite, times_s, 1.0), 1.0)))
+    return np.where(finite, doublings, -1).astype(np.int64)
+
+
+def _named(present: Present) -> BoolArray:
+    """Return which rows a constraint names, (Q,)."""
+    named = np.zeros(len(present.snapshot.count), dtype=np.bool_)
+    constraints = present.snapshot.constraints
+    if constraints is not None:
+        for group in constraints.groups:
+            named[[*group.requests]] = True
+        named[[each.request for each in constraints.spreads]] = True
+        named[[*constraints.preferred]] = True
+    return named

@@ -1,0 +1,57 @@
+"""What it would be fair to hold after a round."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.constraints.allowances import within_all
+from placement.constraints.in_tree import without_tree
+from placement.fairness.shares import fractions_of_pool
+from placement.fairness.targets import fair_targets
+from placement.model.arrays import FloatArray
+from placement.model.snapshot import Snapshot
+from placement.model.tenant_tree import TenantTree
+
+
+def fair_vms(snapshot: Snapshot) -> FloatArray:
+    """Return how many VMs of each request would be fair (`fair_targets`), shape (Q,).
+
+    Of a tree of tenants the weights count that stand for it; nobody's target is
+    beyond an allowance.
+    """
+    return fair_targets(without_tree(within_all(snapshot)))
+
+
+def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> FloatArray:
+    """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
+
+    What a tenant holds and its requests' fair targets together. ``targets`` spares
+    reckoning `fair_vms` again.
+    """
+    targets = fair_vms(snapshot) if targets is None else targets
+    holdings = fractions_of_pool(snapshot.held, snapshot.pool)
+    demand = fractions_of_pool(snapshot.demand, snapshot.pool)
+    np.add.at(holdings, snapshot.tenant, demand * targets[:, None])
+    return holdings
+
+
+def target_shares(snapshot: Snapshot) -> FloatArray:
+    """Return the dominant share that would be fair after this round, shape (N,).
+
+    Of the whole pool, and not weighted, as `shares_after` is not; see
+    `target_holdings`.
+    """
+    shares: FloatArray = target_holdings(snapshot).max(axis=1, initial=0.0)
+    return shares
+
+
+def shares_in_tree(tree: TenantTree, holdings: FloatArray) -> FloatArray:
+    """Return the dominant share of every node, (nodes,).
+
+    Parameters
+    ----------
+    holdings : ndarray of float64, shape (N, R)
+        Of every tenant, in parts of the pool; a group holds what its tenants do.
+    """
+    shares: FloatArray = tree.sums(holdings).max(axis=1, initial=0.0)
+    return shares

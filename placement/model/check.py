@@ -1,0 +1,197 @@
+"""Is this allocation feasible? Independent of every policy: it shares no code with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from placement.errors import InfeasibleAllocationError
+from placement.model.check_spot import check_spot
+from placement.model.snapshot import Allocation, Snapshot
+
+
+def check_allocation(
+    snapshot: Snapshot, allocation: Allocation, *, overload: float | Sequence[float] | None = None
+) -> None:
+    """Raise unless ``allocation`` keeps every rule of ``snapshot``.
+
+    The rules: rows name requests and hosts that exist, sorted by request, then
+    host, each pair once, counts above zero; a request only sits on hosts that
+    it may use; what is placed fits in the free part of each host, to the unit;
+    placed and left out add up to the count of every request; at least
+    ``min_count`` VMs of a request or none; nobody is given more than the allowances
+    leave; of a hard group one VM on a host, or all on one host; of a request that
+    is spread no more in a zone than its part; with ``overload``, nothing is placed
+    on a host that is thereby filled above that fraction of its capacity: one for
+    all hosts, or one for each, shape (H,).
+
+    Sums are taken in Python's integers, so that no quantity can overflow.
+
+    Raises
+    ------
+    InfeasibleAllocationError
+        Naming the first rule that is broken.
+    """
+    _check_rows(snapshot, allocation)
+    _check_eligibility(snapshot, allocation)
+    _check_counts(snapshot, allocation)
+    _check_allowances(snapshot, allocation)
+    _check_groups(snapshot, allocation)
+    _check_spreads(snapshot, allocation)
+    _check_room(snapshot, allocation)
+    if snapshot.spot is not None:
+        check_spot(snapshot, snapshot.spot, allocation)
+    if overload is not None:
+        hosts = len(snapshot.capacity)
+        of_each = overload if isinstance(overload, Sequence) else [overload] * hosts
+        _check_overload(snapshot, allocation, of_each)
+
+
+def _check_rows(snapshot: Snapshot, allocation: Allocation) -> None:
+    placed = allocation.placed
+    if placed.ndim != 2 or placed.shape[1] != 3 or placed.dtype != np.int64:
+        raise InfeasibleAllocationError(
+            f"placed has shape {placed.shape} of {placed.dtype}, expected (P, 3) of int64"
+        )
+    before: tuple[int, int] | None = None
+    for request, host, count in placed.tolist():
+        if not 0 <= request < len(snapshot.count):
+            raise InfeasibleAllocationError(f"request {request} does not exist")
+        if not 0 <= host < len(snapshot.capacity):
+            raise InfeasibleAllocationError(f"host {host} does not exist")
+        if count <= 0:
+            raise InfeasibleAllocationError(f"{count} VMs of request {request} on host {host}")
+        if before is not None and (request, host) <= before:
+            raise InfeasibleAllocationError(
+                f"request {request} on host {host} stands twice or out of order"
+            )
+        before = (request, host)
+
+
+def _check_eligibility(snapshot: Snapshot, allocation: Allocation) -> None:
+    for request, host, _ in allocation.placed.tolist():
+        if not snapshot.eligible[request, snapshot.host_class[host]]:
+            raise InfeasibleAllocationError(f"request {request} may not use host {host}")
+
+
+def _check_counts(snapshot: Snapshot, allocation: Allocation) -> None:
+    placed = [0] * len(snapshot.count)
+    left_out = [0] * len(snapshot.count)
+    for request, _, count in allocation.placed.tolist():
+        placed[request] += count
+    for left in allocation.left_out:
+        if not 0 <= left.request < len(snapshot.count) or left.count <= 0:
+            raise InfeasibleAllocationError(f"left out {left.count} of request {left.request}")
+        left_out[left.request] += left.count
+    for request, wanted in enumerate(snapshot.count.tolist()):
+        if placed[request] + left_out[request] != wanted:
+            raise InfeasibleAllocationError(
+                f"request {request} wants {wanted} VMs, "
+                f"placed {placed[request]} and left out {left_out[request]}"
+            )
+        if 0 < placed[request] < int(snapshot.min_count[request]):
+            raise InfeasibleAllocationError(
+                f"request {request} takes {snapshot.min_count[request]} VMs or none, "
+                f"placed {placed[request]}"
+            )
+
+
+def _check_allowances(snapshot: Snapshot, allocation: Allocation) -> None:
+    for number, allowance in enumerate(snapshot.allowances):
+        resource, given = allowance.resource, 0
+        for request, _, count in allocation.placed.tolist():
+            if int(snapshot.tenant[request]) in allowance.tenants:
+                demand = snapshot.demand[request]
+                given += count * (1 if resource is None else int(demand[resource]))
+        if given > allowance.room:
+            what = "VMs" if resource is None else snapshot.resources[resource]
+            raise InfeasibleAllocationError(
+                f"allowance {number} leaves {allowance.room} {what} to its tenants, given {given}"
+            )
+
+
+def _check_groups(snapshot: Snapshot, allocation: Allocation) -> None:
+    groups = () if snapshot.constraints is None else snapshot.constraints.groups
+    groups_of: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        for request in group.requests if group.hard else ():
+            groups_of.setdefault(request, []).append(number)
+    taken: dict[int, dict[int, int]] = {}
+    for request, host, count in allocation.placed.tolist():
+        for number in groups_of.get(request, ()):
+            on_host = taken.setdefault(number, {})
+            on_host[host] = on_host.get(host, 0) + count
+    for number, on_host in taken.items():
+        group = groups[number]
+        if group.apart:
+            for host, count in on_host.items():
+                if count > 1 or host in group.hosts:
+                    raise InfeasibleAllocationError(
+                        f"host {host} holds several VMs of group {number}, which keeps apart"
+                    )
+        elif len(on_host) > 1 and not group.hosts:
+            raise InfeasibleAllocationError(
+                f"group {number} keeps together and is on hosts {sorted(on_host)}"
+            )
+        elif group.hosts and not on_host.keys() <= set(group.hosts):
+            raise InfeasibleAllocationError(
+                f"group {number} keeps together on {sorted(group.hosts)}, "
+                f"placed on {sorted(on_host)}"
+            )
+
+
+def _check_spreads(snapshot: Snapshot, allocation: Allocation) -> None:
+    constraints = snapshot.constraints
+    if constraints is None:
+        return
+    in_zone = {spread.request: list(spread.placed) for spread in constraints.spreads}
+    most = {spread.request: spread.most for spread in constraints.spreads}
+    for request, host, count in allocation.placed.tolist():
+        if request not in in_zone:
+            continue
+        zone = constraints.zones[host]
+        if zone < 0:
+            raise InfeasibleAllocationError(
+                f"request {request} is spread over zones, host {host} is in none"
+            )
+        in_zone[request][zone] += count
+        if in_zone[request][zone] > most[request]:
+            raise InfeasibleAllocationError(
+                f"zone {zone} may hold {most[request]} VMs of request {request}, "
+                f"given {in_zone[request][zone]}"
+            )
+
+
+def _check_room(snapshot: Snapshot, allocation: Allocation) -> None:
+    for host, sums in _taken(snapshot, allocation).items():
+        for resource, amount in enumerate(sums):
+            free = int(snapshot.free[host, resource])
+            if amount > free:
+                raise InfeasibleAllocationError(
+                    f"host {host} has {free} {snapshot.resources[resource]} free, given {amount}"
+                )
+
+
+def _check_overload(snapshot: Snapshot, allocation: Allocation, overload: Sequence[float]) -> None:
+    for host, sums in _taken(snapshot, allocation).items():
+        threshold = Fraction(str(overload[host]))
+        for resource, amount in enumerate(sums):
+            capacity = int(snapshot.capacity[host, resource])
+            running = capacity - int(snapshot.free[host, resource])
+            if amount and running + amount > threshold * capacity:
+                raise InfeasibleAllocationError(
+                    f"host {host} is filled above {overload[host]} "
+                    f"of its {snapshot.resources[resource]}"
+                )
+
+
+def _taken(snapshot: Snapshot, allocation: Allocation) -> dict[int, list[int]]:
+    """Return what is placed on each host that receives anything, by resource."""
+    taken: dict[int, list[int]] = {}
+    for request, host, count in allocation.placed.tolist():
+        sums = taken.setdefault(host, [0] * len(snapshot.resources))
+        for resource, amount in enumerate(snapshot.demand[request].tolist()):
+            sums[resource] += count * amount
+    return taken

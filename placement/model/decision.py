@@ -1,0 +1,94 @@
+"""One decision as every round takes it: set aside, let the policy decide, join both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from placement.model.budget import Budget
+from placement.model.priorities import in_order_of_priority
+from placement.model.reasons import never_fit
+from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
+from placement.model.spot_pass import Beside, decide_spot
+
+
+def set_aside(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
+    """Take the requests that no round could place out of ``snapshot``.
+
+    Returns
+    -------
+    Snapshot
+        The same, but for counts of 0 where a request was set aside.
+    tuple of LeftOut
+        What was set aside: `NOTHING_ASKED`, `NO_HOST_LARGE_ENOUGH` or
+        `NO_ELIGIBLE_HOST`. Together with the policy's own ``left_out`` it adds
+        up to the counts of the original snapshot.
+    """
+    count = snapshot.count.copy()
+    never = never_fit(snapshot, np.flatnonzero(count))
+    aside = tuple(
+        LeftOut(request=request, count=int(count[request]), reason=reason)
+        for request, reason in never.items()
+    )
+    count[list(never)] = 0
+    return dataclasses.replace(snapshot, count=count), aside
+
+
+def decide(
+    snapshot: Snapshot,
+    policy: Policy,
+    *,
+    seed: int,
+    budget_units: int | None,
+    after: Callable[[str], object] = lambda _: None,
+    beside: Beside | None = None,
+) -> Allocation:
+    """Set aside what can never fit, run the policy, then let tenants' priorities count.
+
+    Last come spot VMs, if the snapshot has any.
+
+    Parameters
+    ----------
+    seed : int
+        Of the policy's random choices.
+    budget_units : int or None
+        See `Budget`.
+    after : callable
+        Called after each step by its name, "set_aside" and "policy": for whoever
+        takes the time.
+    beside : Beside, optional
+        How spot VMs are decided; None: by the policy.
+
+    Returns
+    -------
+    Allocation
+        The policy's own, with what was set aside among ``left_out``, which is in
+        order of request, count and reason.
+    """
+    possible, impossible = set_aside(snapshot)
+    after("set_aside")
+    shared, alike = possible, possible
+    if possible.spot is not None:
+        of_all = np.where(possible.spot.asks, 0, possible.count)
+        shared = alike = dataclasses.replace(possible, count=of_all, spot=None)
+    if shared.priority is not None:
+        alike = dataclasses.replace(shared, priority=None)
+    allocation = policy.place(alike, np.random.default_rng(seed), Budget(budget_units))
+    if shared.priority is not None:
+        allocation = in_order_of_priority(shared, shared.priority, allocation)
+    if possible.spot is not None:
+        allocation = decide_spot(
+            possible,
+            allocation,
+            beside or Beside(policy=policy),
+            seed=seed,
+            budget_units=budget_units,
+        )
+    after("policy")
+    left_out = sorted(
+        [*allocation.left_out, *impossible],
+        key=lambda left: (left.request, left.count, left.reason.value),
+    )
+    return dataclasses.replace(allocation, left_out=tuple(left_out))

@@ -1,0 +1,137 @@
+"""What a decision tells of single VMs, and how the parts of one decision are joined.
+
+A policy's `Allocation.details` are JSON values of its own choice. Some of them mean the
+same from every policy, and explanations look for them at the top, however many zones,
+passes or runs the decision took: these are joined here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Allocation
+
+_Vms = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What explanations look for; empty where a policy does not tell of it."""
+
+    #: by host, the combinations that it weighed in the game
+    weighed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    #: by request and host, VMs from the game and VMs from what came before and after
+    phase: Mapping[tuple[int, int], _Vms] = field(default_factory=dict)
+    gangs: tuple[tuple[int, ...], ...] = ()  #: request, host, VMs placed to begin gangs
+    holding: tuple[tuple[int, ...], ...] = ()  #: request, host held back for it
+    cuts: tuple[str, ...] = ()  #: what the budget or a limit cut
+    games: tuple[Mapping[str, Any], ...] = ()  #: how each game was solved
+    #: what was placed move by move, with rows of request, host and VMs
+    steps: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, allocation: Allocation) -> Details:
+        """Return what the details of an allocation tell."""
+        told = allocation.details
+        return cls(
+            weighed=told.get("weighed", {}),
+            phase={(q, h): (game, rest) for q, h, game, rest in told.get("phase", ())},
+            gangs=tuple(tuple(row) for row in told.get("gangs", ())),
+            holding=tuple(tuple(row) for row in told.get("holding", ())),
+            cuts=tuple(told.get("cuts", ())),
+            games=tuple(told.get("games", ())),
+            steps=tuple(told.get("steps", ())),
+        )
+
+    def renamed(self, origin: IntArray) -> Details:
+        """Return the same of the requests that these stand for, ``origin`` of shape (Q,)."""
+        of = origin.tolist()
+        return Details(
+            weighed={
+                host: [_renamed(combination, of) for combination in listed]
+                for host, listed in self.weighed.items()
+            },
+            phase=_summed(((of[q], h), vms) for (q, h), vms in self.phase.items()),
+            gangs=tuple((of[q], *rest) for q, *rest in self.gangs),
+            holding=tuple((of[q], *rest) for q, *rest in self.holding),
+            cuts=self.cuts,
+            games=tuple(
+                {**game, "handed_out": _by_origin(game.get("handed_out", {}), of)}
+                for game in self.games
+            ),
+            steps=tuple(_renamed_step(step, of) for step in self.steps),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return what is told as `Allocation.details` have it."""
+        told: dict[str, Any] = {
+            "weighed": dict(self.weighed),
+            "phase": [[*pair, *vms] for pair, vms in sorted(self.phase.items())],
+            "gangs": [list(row) for row in self.gangs],
+            "holding": [list(row) for row in self.holding],
+            "cuts": list(self.cuts),
+            "games": [dict(game) for game in self.games],
+            "steps": [dict(step) for step in self.steps],
+        }
+        return {name: value for name, value in told.items() if value}
+
+
+def merged(parts: Sequence[Details]) -> Details:
+    """Return what the parts of one decision tell together.
+
+    A host that weighed combinations in several parts is told of as the first part has
+    it; VMs of one request on one host are summed. Games are numbered through all parts.
+    """
+    weighed: dict[str, Sequence[Mapping[str, Any]]] = {}
+    steps: list[Mapping[str, Any]] = []
+    played = 0
+    for part in parts:
+        for host, listed in part.weighed.items():
+            if host not in weighed:
+                weighed[host] = [{**each, "game": played + each["game"]} for each in listed]
+        steps += [
+            {**step, "game": played + step["game"]} if "game" in step else step
+            for step in part.steps
+        ]
+        played += len(part.games)
+    return Details(
+        weighed=weighed,
+        phase=_summed(item for part in parts for item in part.phase.items()),
+        gangs=tuple(row for part in parts for row in part.gangs),
+        holding=tuple(sorted({row for part in parts for row in part.holding})),
+        cuts=tuple(cut for part in parts for cut in part.cuts),
+        games=tuple(game for part in parts for game in part.games),
+        steps=tuple(steps),
+    )
+
+
+def _summed(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, int], _Vms]:
+    sums: dict[tuple[int, int], _Vms] = {}
+    for pair, (game, rest) in items:
+        before = sums.get(pair, (0, 0))
+        sums[pair] = before[0] + game, before[1] + rest
+    return sums
+
+
+def _renamed(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+    """Rename the requests of a combination; what others would take is the game's own: left out."""
+    told = {key: value for key, value in combination.items() if key != "others"}
+    return told | {"counts": _by_origin(combination["counts"], origin)}
+
+
+def _renamed_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+    told = {**step, "rows": [[origin[q], h, count] for q, h, count in step["rows"]]}
+    if "combinations" in step:
+        told["combinations"] = [_renamed(each, origin) for each in step["combinations"]]
+    return told
+
+
+def _by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:
+    renamed: dict[str, int] = {}
+    for request, count in counts.items():
+        name = str(origin[int(request)])
+        renamed[name] = renamed.get(name, 0) + count
+    return renamed

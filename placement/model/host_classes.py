@@ -1,0 +1,128 @@
+"""Which hosts are alike to every request, and who may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, IntArray
+
+
+class HostTraits(Protocol):
+    """What requests may tell hosts apart by."""
+
+    @property
+    def id(self) -> object:
+        """As requests that avoid hosts name them."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """As requests name hosts that they want."""
+        ...
+
+    @property
+    def accepts(self) -> bool:
+        """Does it take VMs now?"""
+        ...
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels."""
+        ...
+
+
+class HostWishes(Protocol):
+    """What a request says of single hosts."""
+
+    @property
+    def hosts(self) -> tuple[str, ...] | None:
+        """Names of the only hosts that will do; None: any."""
+        ...
+
+    @property
+    def avoid(self) -> tuple[object, ...]:
+        """Ids of hosts that will not do."""
+        ...
+
+
+Host = TypeVar("Host", bound=HostTraits)
+Request = TypeVar("Request", bound=HostWishes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostClasses:
+    """The C classes among H hosts, in order of first appearance."""
+
+    of_host: IntArray  #: (H,)
+    example: tuple[int, ...]  #: (C,) the first host of each class
+
+
+def host_classes(hosts: Sequence[HostTraits], requests: Iterable[HostWishes]) -> HostClasses:
+    """Group hosts that are alike to every request.
+
+    Two hosts are of one class if they accept alike, carry the same labels, and
+    no request names one of them, or avoids it, but not the other.
+    """
+    asked = list(requests)
+    named = sorted({each.hosts for each in asked if each.hosts is not None})
+    avoided = sorted({each.avoid for each in asked if each.avoid}, key=repr)
+    named_sets = [frozenset(names) for names in named]
+    avoided_sets = [frozenset(ids) for ids in avoided]
+    class_of: dict[object, int] = {}
+    example: list[int] = []
+    of_host = np.empty(len(hosts), dtype=np.int64)
+    for index, host in enumerate(hosts):
+        key = (
+            host.accepts,
+            host.labels,
+            tuple(host.name in names for names in named_sets),
+            tuple(host.id in ids for ids in avoided_sets),
+        )
+        if key not in class_of:
+            class_of[key] = len(example)
+            example.append(index)
+        of_host[index] = class_of[key]
+    return HostClasses(of_host, tuple(example))
+
+
+def eligibility(
+    hosts: Sequence[Host],
+    classes: HostClasses,
+    requests: Sequence[Request],
+    may_use: Callable[[Request, Host], bool],
+) -> BoolArray:
+    """Return which classes each request may use, shape (Q, C)."""
+    eligible = np.zeros((len(requests), len(classes.example)), dtype=np.bool_)
+    for row, request in enumerate(requests):
+        for column, host in enumerate(classes.example):
+            eligible[row, column] = _accepts(request, hosts[host]) and may_use(request, hosts[host])
+    return eligible
+
+
+def _accepts(request: HostWishes, host: HostTraits) -> bool:
+    return host.accepts and host.id not in request.avoid
+
+
+def preferences(
+    hosts: Sequence[HostTraits], classes: HostClasses, prefers: Mapping[int, Collection[str]]
+) -> dict[int, tuple[int, ...]]:
+    """Return of requests that prefer hosts the classes that carry all labels they prefer.
+
+    Parameters
+    ----------
+    prefers : mapping
+        Labels by request; those without any have no preference.
+    """
+    return {
+        row: tuple(
+            column
+            for column, host in enumerate(classes.example)
+            if set(labels) <= set(hosts[host].labels)
+        )
+        for row, labels in prefers.items()
+        if labels
+    }

@@ -1,0 +1,112 @@
+"""Why VMs of a request are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.model.alike import alike
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.snapshot import LeftOut, Reason, Snapshot
+from placement.model.vm_kinds import vms_that_fit
+
+
+def hosts_open_to(snapshot: Snapshot, request: int) -> BoolArray:
+    """Return which hosts the request may use, shape (H,)."""
+    open_to: BoolArray = snapshot.eligible[request][snapshot.host_class]
+    return open_to
+
+
+def never_fits(snapshot: Snapshot, request: int) -> Reason | None:
+    """Return why no round could place the request on these hosts, None if one could.
+
+    A request that is larger than every host says so even while no host is open
+    to it: waiting for one to open would not help.
+    """
+    demand = snapshot.demand[request]
+    if not demand.any():
+        return Reason.NOTHING_ASKED
+    open_to = hosts_open_to(snapshot, request)
+    large_enough = (snapshot.capacity >= demand).all(axis=1)
+    if (open_to & large_enough).any():
+        return None
+    if open_to.any():
+        return Reason.NO_HOST_LARGE_ENOUGH
+    known = (snapshot.capacity > 0).any(axis=1)
+    if known.any() and not large_enough.any():
+        return Reason.NO_HOST_LARGE_ENOUGH
+    return Reason.NO_ELIGIBLE_HOST
+
+
+def never_fit(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
+    """Return which of some requests, shape (X,), no round could place, and why; see `never_fits`.
+
+    Requests that are alike are looked at once: a round may have ten thousands.
+    """
+    kinds = alike(snapshot.demand[requests], snapshot.eligible[requests])
+    reasons = [never_fits(snapshot, request) for request in requests[kinds.first].tolist()]
+    of_each = zip(requests.tolist(), kinds.of_row.tolist(), strict=True)
+    return {request: why for request, kind in of_each if (why := reasons[kind]) is not None}
+
+
+def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
+    """Return the VMs that were not placed, each part with its reason.
+
+    Parameters
+    ----------
+    missing : ndarray of int64, shape (Q,)
+        VMs of each request that were not placed.
+    free : ndarray of int64, shape (H, R)
+        What is free after the allocation. Where a request still fits, a gang
+        whole, a rule of the policy held it back: the overload threshold.
+    """
+    requests = np.flatnonzero(missing)
+    never = never_fit(snapshot, requests)
+    counts = missing[requests]
+    fit = how_many_fit_of_each(snapshot, requests, free)
+    needed = still_needed_of_each(snapshot, requests, counts)
+    return tuple(
+        LeftOut(request=request, count=count, reason=never.get(request) or _for_now(*room))
+        for request, count, *room in zip(
+            requests.tolist(), counts.tolist(), fit.tolist(), needed.tolist(), strict=True
+        )
+    )
+
+
+def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
+    """Return how many VMs of a request must be placed at once, so many being missing.
+
+    ``min_count`` where nothing of it is placed, else 1.
+    """
+    begun = missing < int(snapshot.count[request])
+    return 1 if begun else max(1, int(snapshot.min_count[request]))
+
+
+def still_needed_of_each(snapshot: Snapshot, requests: IntArray, missing: IntArray) -> IntArray:
+    """Return `still_needed` of many requests, so many being missing of each, shape (X,)."""
+    begun = missing < snapshot.count[requests]
+    needed: IntArray = np.where(begun, 1, np.maximum(1, snapshot.min_count[requests]))
+    return needed
+
+
+def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
+    """Return how many VMs of a request its hosts hold at once, with ``free`` (H, R).
+
+    VMs of one request are alike, so each takes one place of one host and
+    leaves the others' as they are: the sum over hosts does not depend on which
+    are chosen first.
+    """
+    open_to = hosts_open_to(snapshot, request)
+    return int(vms_that_fit(free[open_to], snapshot.demand[request]).sum())
+
+
+def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
+    """Return `how_many_fit` of many requests, counted once for those alike, shape (X,)."""
+    kinds = alike(snapshot.demand[requests], snapshot.eligible[requests])
+    fit = [how_many_fit(snapshot, request, free) for request in requests[kinds.first].tolist()]
+    return np.array(fit, dtype=np.int64)[kinds.of_row]
+
+
+def _for_now(fit: int, needed: int) -> Reason:
+    if fit >= needed:
+        return Reason.ABOVE_OVERLOAD
+    return Reason.GANG_NOT_WHOLE if fit else Reason.NO_ROOM

@@ -1,0 +1,442 @@
+"""Room that is kept for reservations: where it is kept, and who of their tenants draws on it.
+
+Before the policy decides, room is found for what is reserved, and requests that draw on a
+reservation are placed where it has room. To everybody else that room is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from placement.errors import InfeasibleAllocationError
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.snapshot import Snapshot
+
+#: Rows of (request or reservation, host, count), in that order.
+Rows: TypeAlias = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Reserved:
+    """What is reserved, as a round begins. Axes: V reservations, and those of its snapshot."""
+
+    tenant: IntArray  #: (V,) indices of N
+    demand: IntArray  #: (V, R) of one VM
+    eligible: BoolArray  #: (V, C)
+    count: IntArray  #: (V,) VMs for which room is to be kept
+    in_force: BoolArray  #: (V,) has it begun? Then it counts in shares and quotas, and is drawn on
+    draws: IntArray  #: (Q,) the reservation on which a request draws, -1 for none
+    holds: Rows = ()  #: where room is kept, on hosts that take VMs; free room shows it as taken
+    closed: tuple[int, ...] = ()  #: hosts that are kept for others: no room is chosen there
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `of_document` makes the same again."""
+        return {
+            field.name: value.tolist() if isinstance(value, np.ndarray) else _listed(value)
+            for field in dataclasses.fields(self)
+            for value in [getattr(self, field.name)]
+        }
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reserved:
+        """Read back what `document` returned."""
+        size = len(document["count"])
+        return cls(
+            tenant=np.array(document["tenant"], dtype=np.int64),
+            demand=np.array(document["demand"], dtype=np.int64).reshape(
+                size, len(snapshot.resources)
+            ),
+            eligible=np.array(document["eligible"], dtype=np.bool_).reshape(
+                size, snapshot.eligible.shape[1]
+            ),
+            count=np.array(document["count"], dtype=np.int64),
+            in_force=np.array(document["in_force"], dtype=np.bool_),
+            draws=np.array(document["draws"], dtype=np.int64),
+            holds=rows_of(document["holds"]),
+            closed=tuple(document["closed"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Settled:
+    """Where reservations have their room, and who drew on them."""
+
+    drawn: Rows  #: of request, host, count
+    kept: Rows  #: of reservation, host, count: what is kept after that
+    #: what is left to decide: what was drawn is placed, what is kept is taken
+    rest: Snapshot
+
+    def short(self, reserved: Reserved) -> IntArray:
+        """Return for how many VMs of each reservation, (V,), there is no room."""
+        kept = np.zeros_like(reserved.count)
+        for number, _, count in self.kept:
+            kept[number] += count
+        for request, _, count in self.drawn:
+            kept[reserved.draws[request]] += count
+        short: IntArray = np.maximum(reserved.count - kept, 0)
+        return short
+
+
+def rows_of(listed: Any) -> Rows:
+    """Read rows back from JSON values."""
+    return tuple((first, host, count) for first, host, count in listed)
+
+
+def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -> IntArray:
+    """Return on which hosts VMs that are alike go, each host filled before the next.
+
+    Parameters
+    ----------
+    free : ndarray of int64, shape (H, R)
+    demand : ndarray of int64, shape (R,)
+        Of one VM.
+    allowed : ndarray of bool, shape (H,)
+    count : int
+        VMs at most.
+
+    Returns
+    -------
+    ndarray of int64, shape (H,)
+        VMs on each host. Hosts come in the order of how many fit, the fullest first, ties by
+        index.
+    """
+    asked = demand > 0
+    fit: IntArray = np.zeros(len(free), dtype=np.int64)
+    if count <= 0 or not asked.any():
+        return fit
+    fit = (free[:, asked] // demand[asked]).min(axis=1)
+    fit = np.where(allowed, np.clip(fit, 0, count), 0)
+    some = np.flatnonzero(fit)
+    order = some[np.argsort(fit[some], kind="stable")]
+    upto = np.cumsum(fit[order])
+    given: IntArray = np.zeros_like(fit)
+    given[order] = np.clip(count - (upto - fit[order]), 0, fit[order])
+    return given
+
+
+def settle(snapshot: Snapshot, reserved: Reserved) -> Settled:
+    """Choose hosts for what has no room yet, then let requests draw.
+
+    Room that is kept stays where it is; less is kept where more is than is wanted. Who draws is
+    placed in order of creation, within quotas, a gang whole or not at all: where room is kept, then
+    on free room of hosts that it may use, for which as much is kept no more elsewhere.
+    """
+    kept: Counter[tuple[int, int]] = Counter()
+    left = reserved.count.copy()
+    for number, host, count in reserved.holds:
+        taken = min(count, int(left[number]))
+        if taken:
+            kept[number, host] += taken
+            left[number] -= taken
+    # Room of before that is not wanted any more is free again.
+    free = snapshot.free.copy()
+    for number, host, count in reserved.holds:
+        free[host] += (count - kept[number, host]) * reserved.demand[number]
+    for number in np.flatnonzero(left).tolist():
+        allowed = _allowed(snapshot, reserved, number)
+        given = best_fit(free, reserved.demand[number], allowed, int(left[number]))
+        free -= given[:, None] * reserved.demand[number]
+        for host in np.flatnonzero(given).tolist():
+            kept[number, host] += int(given[host])
+    drawn = _Drawing(snapshot, reserved, kept=kept, free=free).drawn()
+    rows = tuple((number, host, count) for (number, host), count in sorted(kept.items()) if count)
+    return Settled(drawn=drawn, kept=rows, rest=_rest(snapshot, reserved, drawn, rows, free))
+
+
+def _allowed(snapshot: Snapshot, reserved: Reserved, number: int) -> BoolArray:
+    """Return on which hosts room may be chosen for a reservation, (H,)."""
+    allowed: BoolArray = reserved.eligible[number][snapshot.host_class].copy()
+    allowed[list(reserved.closed)] = False
+    return allowed
+
+
+class _Drawing:
+    """Requests that draw, one after another.
+
+    It takes what they draw out of what is ``kept`` and is ``free``. What has no place where room is
+    kept, as its own rules exclude those hosts, would be placed by the policy beside that room, and
+    count twice.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        reserved: Reserved,
+        *,
+        kept: Counter[tuple[int, int]],
+        free: IntArray,
+    ) -> None:
+        self._snapshot, self._reserved = snapshot, reserved
+        self._kept, self._free = kept, free
+        self._within = _Within(snapshot)
+        # Hosts without any more go out, so that ten thousand requests do not look at them again.
+        self._hosts: defaultdict[int, dict[int, None]] = defaultdict(dict)
+        self._stands: Counter[int] = Counter()
+        for (number, host), count in sorted(kept.items()):
+            self._hosts[number][host] = None
+            self._stands[number] += count
+        #: reservations and eligibilities for which nothing is free
+        self._full: set[tuple[int, bytes]] = set()
+
+    def drawn(self) -> Rows:
+        """Return who draws where."""
+        draws, in_force = self._reserved.draws, self._reserved.in_force
+        waiting = np.flatnonzero((draws >= 0) & (self._snapshot.count > 0))
+        return tuple(
+            row
+            for request in waiting.tolist()
+            if in_force[draws[request]]
+            for row in self._of(request)
+        )
+
+    def _of(self, request: int) -> Rows:
+        number = int(self._reserved.draws[request])
+        tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
+        eligible = self._snapshot.eligible[request]
+        most = self._within.fit(tenant, demand, int(self._snapshot.count[request]))
+        places = self._where_kept(number, eligible, most)
+        drawn = places.total()
+        # Of a reservation that lacks room for some, no host that it may use has any.
+        most = min(most, self._stands[number]) - drawn
+        others = self._elsewhere(number, eligible, most)
+        total = drawn + others.total()
+        if total < max(1, int(self._snapshot.min_count[request])):
+            return ()
+        self._take(number, places, others)
+        self._within.take(tenant, demand, total)
+        return tuple((request, host, count) for host, count in sorted((places + others).items()))
+
+    def _where_kept(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+        places: Counter[int] = Counter()
+        for host in self._hosts[number]:
+            if most <= 0:
+                break
+            if eligible[self._snapshot.host_class[host]]:
+                places[host] = min(self._kept[number, host], most)
+                most -= places[host]
+        return places
+
+    def _elsewhere(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+        """Return on which hosts so many VMs, at most, may draw where no room is kept for them."""
+        kind = (number, eligible.tobytes())
+        if most <= 0 or kind in self._full:
+            return Counter()
+        allowed = eligible[self._snapshot.host_class] & _allowed(
+            self._snapshot, self._reserved, number
+        )
+        given = best_fit(self._free, self._reserved.demand[number], allowed, most)
+        if given.sum() < most:
+            self._full.add(kind)
+        return Counter({host: int(given[host]) for host in np.flatnonzero(given).tolist()})
+
+    def _take(self, number: int, places: Counter[int], others: Counter[int]) -> None:
+        demand = self._reserved.demand[number]
+        for host, count in others.items():
+            self._free[host] -= count * demand
+        for host, count in places.items():
+            self._give_up(number, host, count)
+        gone = others.total()  # as much is wanted no more where it is kept
+        for host in list(self._hosts[number]) if gone else ():
+            if not gone:
+                break
+            count = min(gone, self._kept[number, host])
+            self._give_up(number, host, count)
+            self._free[host] += count * demand
+            gone -= count
+            self._full.clear()
+
+    def _give_up(self, number: int, host: int, count: int) -> None:
+        self._kept[number, host] -= count
+        self._stands[number] -= count
+        if not self._kept[number, host]:
+            del self._hosts[number][host]
+
+
+class _Within:
+    """What allowances leave to those who draw."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._room = [each.room for each in snapshot.allowances]
+        self._resource = [each.resource for each in snapshot.allowances]
+        self._of_tenant: defaultdict[int, list[int]] = defaultdict(list)
+        for place, each in enumerate(snapshot.allowances):
+            for tenant in each.tenants:
+                self._of_tenant[tenant].append(place)
+
+    def fit(self, tenant: int, demand: IntArray, most: int) -> int:
+        """Return how many VMs, at most, a tenant may have."""
+        for place in self._of_tenant[tenant]:
+            of_one = self._of_one(place, demand)
+            most = min(most, self._room[place] // of_one) if of_one else most
+        return most
+
+    def take(self, tenant: int, demand: IntArray, count: int) -> None:
+        """Count VMs that a tenant gets."""
+        for place in self._of_tenant[tenant]:
+            self._room[place] -= count * self._of_one(place, demand)
+
+    def _of_one(self, place: int, demand: IntArray) -> int:
+        resource = self._resource[place]
+        return 1 if resource is None else int(demand[resource])
+
+
+def _rest(
+    snapshot: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows, free: IntArray
+) -> Snapshot:
+    """Return what is left: what began counts as held, whether it is drawn or kept."""
+    count, min_count = snapshot.count.copy(), snapshot.min_count.copy()
+    vms = np.zeros(len(snapshot.weight), dtype=np.int64)
+    amounts = np.zeros_like(snapshot.held)
+    of_each = [(int(reserved.draws[request]), placed) for request, _, placed in drawn]
+    of_each += [(number, placed) for number, _, placed in kept if reserved.in_force[number]]
+    for number, placed in of_each:
+        vms[reserved.tenant[number]] += placed
+        amounts[reserved.tenant[number]] += placed * reserved.demand[number]
+    for request, _, placed in drawn:
+        count[request] -= placed
+        min_count[request] = 1
+    return dataclasses.replace(
+        snapshot,
+        free=free,
+        count=count,
+        min_count=min_count,
+        held=snapshot.held + amounts,
+        allowances=tuple(each.after(vms, amounts) for each in snapshot.allowances),
+    )
+
+
+def unsettled(
+    rest: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
+) -> Snapshot:
+    """Return the snapshot that was settled, given what is left of it and its allowances' rooms.
+
+    Its gangs are not known any more: each that drew took so many at least.
+    """
+    free, held = rest.free.copy(), rest.held.copy()
+    count, min_count = rest.count.copy(), rest.min_count.copy()
+    amounts = np.zeros_like(held)
+    for number, host, placed in kept:
+        free[host] += placed * reserved.demand[number]
+    for number, host, placed in reserved.holds:
+        free[host] -= placed * reserved.demand[number]
+    of_each = [(int(reserved.draws[request]), placed) for request, _, placed in drawn]
+    of_each += [(number, placed) for number, _, placed in kept if reserved.in_force[number]]
+    for number, placed in of_each:
+        amounts[reserved.tenant[number]] += placed * reserved.demand[number]
+    for request, host, placed in drawn:
+        free[host] += placed * rest.demand[request]
+        count[request] += placed
+    allowances = tuple(
+        dataclasses.replace(each, room=room)
+        for each, room in zip(rest.allowances, rooms, strict=True)
+    )
+    return dataclasses.replace(
+        rest,
+        free=free,
+        held=held - amounts,
+        count=count,
+        min_count=min_count,
+        allowances=allowances,
+    )
+
+
+def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows) -> None:
+    """Raise unless what is drawn and kept keeps every rule. Shares no code with `settle`.
+
+    The rules: who draws, draws on its own reservation, of its own type, from its beginning, and
+    only where it may be; no more is drawn and kept together than is reserved; on no host is more
+    drawn, and kept, than was free or kept there; what was kept, and is wanted, stays, but for as
+    much as is drawn where none was kept.
+
+    Raises
+    ------
+    InfeasibleAllocationError
+        Naming the first rule that is broken.
+    """
+    had: Counter[tuple[int, int]] = Counter()
+    for number, host, count in reserved.holds:
+        had[number, host] += count
+    drew = _check_drawn(before, reserved, drawn, had)
+    now = drew.copy()
+    for number, host, count in kept:
+        if count <= 0 or not reserved.eligible[number, before.host_class[host]]:
+            raise InfeasibleAllocationError(f"reservation {number} has {count} on host {host}")
+        now[number, host] += count
+    total, stood = Counter[int](), Counter[int]()
+    for (number, _), count in now.items():
+        total[number] += count
+    for (number, _), count in had.items():
+        stood[number] += count
+    wanted = reserved.count.tolist()
+    for number, count in total.items():
+        if count > wanted[number]:
+            raise InfeasibleAllocationError(f"reservation {number} of {wanted[number]} has {count}")
+    gone, elsewhere = Counter[int](), Counter[int]()
+    for (number, host), count in had.items():
+        gone[number] += max(0, count - now[number, host])
+    for (number, host), count in drew.items():
+        elsewhere[number] += max(0, count - had[number, host])
+    for number, count in gone.items():
+        if stood[number] <= wanted[number] and count > elsewhere[number]:
+            raise InfeasibleAllocationError(f"room of reservation {number} does not stay")
+    _check_room(before, reserved, had, now)
+
+
+def _check_drawn(
+    before: Snapshot, reserved: Reserved, drawn: Rows, had: Counter[tuple[int, int]]
+) -> Counter[tuple[int, int]]:
+    """Check who draws; return how much of each reservation on each host."""
+    now: Counter[tuple[int, int]] = Counter()
+    asked: Counter[int] = Counter()
+    for request, host, count in drawn:
+        number = int(reserved.draws[request])
+        if number < 0 or not reserved.in_force[number] or count <= 0:
+            raise InfeasibleAllocationError(f"request {request} draws {count} on no reservation")
+        if before.demand[request].tolist() != reserved.demand[number].tolist():
+            raise InfeasibleAllocationError(f"request {request} draws VMs of another type")
+        if before.tenant[request] != reserved.tenant[number]:
+            raise InfeasibleAllocationError(f"request {request} draws on another tenant's room")
+        if not before.eligible[request, before.host_class[host]]:
+            raise InfeasibleAllocationError(f"request {request} may not use host {host}")
+        asked[request] += count
+        now[number, host] += count
+        if now[number, host] > had[number, host] and (
+            host in reserved.closed or not reserved.eligible[number, before.host_class[host]]
+        ):
+            raise InfeasibleAllocationError(f"more is drawn on host {host} than is kept there")
+    for request, count in asked.items():
+        if not before.min_count[request] <= count <= before.count[request]:
+            raise InfeasibleAllocationError(f"request {request} draws {count} VMs")
+    return now
+
+
+def _check_room(
+    before: Snapshot,
+    reserved: Reserved,
+    had: Counter[tuple[int, int]],
+    now: Counter[tuple[int, int]],
+) -> None:
+    """Check that no host has more for reservations than it had for them, and free."""
+    more: defaultdict[int, list[int]] = defaultdict(lambda: [0] * len(before.resources))
+    for places, sign in ((now, 1), (had, -1)):
+        for (number, host), count in places.items():
+            for resource, amount in enumerate(reserved.demand[number].tolist()):
+                more[host][resource] += sign * count * amount
+    for host, amounts in more.items():
+        for resource, amount in enumerate(amounts):
+            free = int(before.free[host, resource])
+            if amount > free:
+                raise InfeasibleAllocationError(
+                    f"host {host} has {free} {before.resources[resource]} free, given {amount}"
+                    " more for reservations"
+                )
+
+
+def _listed(value: Any) -> list[Any]:
+    return [list(each) if isinstance(each, tuple) else each for each in value]

@@ -1,0 +1,208 @@
+"""What a round decides on, and what it decides: plain arrays in, plain triples out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from placement.errors import GangTooLargeError, QuantityTooLargeError, ShapeMismatchError
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.constraints import Constraints
+
+if TYPE_CHECKING:
+    from placement.model.spot import Spot
+    from placement.model.tenant_tree import TenantTree
+
+#: What hosts offer, or tenants hold, of a resource in all: sums of two fit in int64.
+LARGEST_TOTAL: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """How much more some tenants together may be given of one thing: what a quota leaves."""
+
+    tenants: tuple[int, ...]  #: indices of N
+    resource: int | None  #: an index of R; None: the number of VMs
+    room: int  #: at least 0
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Allowance:
+        """Read back what `dataclasses.asdict` returned, as JSON keeps it."""
+        return cls(**{**document, "tenants": tuple(document["tenants"])})
+
+    def after(self, vms: IntArray, amounts: IntArray) -> Allowance:
+        """Return what is left once tenants got VMs, shape (N,), of these amounts, (N, R)."""
+        of_each = vms if self.resource is None else amounts[:, self.resource]
+        left = self.room - int(of_each[[*self.tenants]].sum())
+        return dataclasses.replace(self, room=max(0, left))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Snapshot:
+    """The cluster as one round sees it. The round owns these arrays.
+
+    Axes: H hosts in order of name, C host classes, Q requests in order of
+    creation, N tenants, R resources. Quantities are integers.
+    """
+
+    resources: tuple[str, ...]  #: names of the resource axis R
+    capacity: IntArray  #: (H, R) what each host offers; the pool is its sum over H
+    free: IntArray  #: (H, R) the part no assignment has committed, never below 0
+    host_class: IntArray  #: (H,) hosts of one class are alike in everything but size
+    eligible: BoolArray  #: (Q, C) may this request use hosts of that class?
+    demand: IntArray  #: (Q, R) one VM of each request
+    count: IntArray  #: (Q,) VMs wanted and not yet placed
+    min_count: (
+        IntArray  #: (Q,) at least that many at once, or none (1: any number); at most count, if any
+    )
+    tenant: IntArray  #: (Q,) who asks, an index of N
+    age: IntArray  #: (Q,) rounds that the request has waited already
+    weight: FloatArray  #: (N,) of each tenant, above 0
+    held: IntArray  #: (N, R) what each tenant's assignments hold already
+    tree: TenantTree | None = None  #: over N; None: tenants are all children of the root
+    constraints: Constraints | None = (
+        None  #: see `placement.constraints.constrained`; policies see None
+    )
+    #: see `placement.constraints.within_allowances`; policies see none
+    allowances: tuple[Allowance, ...] = ()
+    #: (Q,) among requests of one tenant; see `placement.model.priorities`; policies see None
+    priority: IntArray | None = None
+    spot: Spot | None = None  #: see `placement.model.spot_pass`; policies see None
+    #: so many at the end of R are no resources but limits: they bound VMs and are in no share
+    limits: int = 0
+    #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
+    pool: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked for thousands of times a round.
+        pool = self.capacity.sum(axis=0, dtype=np.int64)
+        pool[self.counted :] = 0
+        object.__setattr__(self, "pool", pool)
+        hosts, resources = self.capacity.shape
+        requests, tenants = len(self.count), len(self.weight)
+        classes = self.eligible.shape[1]
+        expected = {
+            "capacity": (hosts, len(self.resources)),
+            "free": (hosts, resources),
+            "host_class": (hosts,),
+            "eligible": (requests, classes),
+            "demand": (requests, resources),
+            "min_count": (requests,),
+            "tenant": (requests,),
+            "age": (requests,),
+            "held": (tenants, resources),
+        }
+        if self.priority is not None:
+            expected["priority"] = (requests,)
+        if self.spot is not None and self.spot.asks.shape != (requests,):
+            raise ShapeMismatchError("spot.asks", self.spot.asks.shape, (requests,))
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ShapeMismatchError(name, found, shape)
+        if self.constraints is not None:
+            self.constraints.check(requests=requests, hosts=hosts, classes=classes)
+        for amounts in (self.capacity, self.held):
+            totals = amounts.sum(axis=0, dtype=np.float64)
+            for name, total in zip(self.resources, totals.tolist(), strict=True):
+                if total > LARGEST_TOTAL:
+                    raise QuantityTooLargeError(name, total, LARGEST_TOTAL)
+        too_large = np.flatnonzero((self.count > 0) & (self.min_count > self.count))
+        if len(too_large):
+            gang = int(too_large[0])
+            raise GangTooLargeError(gang, int(self.min_count[gang]), int(self.count[gang]))
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def after(self, placed: IntArray) -> Snapshot:
+        """Return the snapshot once rows of (request, host, count), shape (P, 3), are placed.
+
+        Spot VMs count for quotas, and are no part of what tenants hold.
+        """
+        requests, hosts, counts = placed.T
+        amounts = counts[:, None] * self.demand[requests]
+        free, count, min_count = self.free.copy(), self.count.copy(), self.min_count.copy()
+        np.subtract.at(free, hosts, amounts)
+        np.subtract.at(count, requests, counts)
+        min_count[requests] = 1  # it binds only the first that places the request
+        vms, given = np.zeros(len(self.weight), dtype=np.int64), np.zeros_like(self.held)
+        np.add.at(vms, self.tenant[requests], counts)
+        np.add.at(given, self.tenant[requests], amounts)
+        held = given
+        if self.spot is not None:
+            shared = ~self.spot.asks[requests]
+            held = np.zeros_like(given)
+            np.add.at(held, self.tenant[requests[shared]], amounts[shared])
+        return dataclasses.replace(
+            self,
+            free=free,
+            held=self.held + held,
+            count=count,
+            min_count=min_count,
+            allowances=tuple(each.after(vms, given) for each in self.allowances),
+        )
+
+    @property
+    def counted(self) -> int:
+        """How many of R, from the first, are resources: what ranks and what is shared."""
+        return len(self.resources) - self.limits
+
+
+class Reason(StrEnum):
+    """Why VMs of a request were left out."""
+
+    NO_HOST_LARGE_ENOUGH = "no_host_large_enough"  #: not even on an empty host
+    NO_ELIGIBLE_HOST = "no_eligible_host"  #: no host that it may use takes VMs now
+    NO_ROOM = "no_room"  #: eligible hosts are too full
+    ABOVE_OVERLOAD = "above_overload"  #: room is there, but above the overload threshold
+    NO_SLOTS = "no_slots"  #: room is there, but not in whole slots
+    GANG_NOT_WHOLE = "gang_not_whole"  #: fewer than `min_count` found room
+    HELD_BACK = "held_back"  #: room is kept for a request that starves
+    KEPT_SPARE = "kept_spare"  #: room is kept for the VMs of hosts that may fail
+    ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
+    AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
+    ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already
+    SPOT_ENDING = "spot_ending"  #: spot VMs end, or ended, to make room for it
+    LOWER_PRIORITY = "lower_priority"  #: a request of its tenant with a higher priority took it
+    QUOTA = "quota"  #: its tenant, or a group above it, may have no more
+    NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """VMs of one request that this round did not place."""
+
+    request: int  #: an index of Q
+    count: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Allocation:
+    """A round's whole outcome.
+
+    ``placed`` holds each (request, host) at most once, sorted by request, then
+    host, counts above zero. For every request placed + left out = count.
+    """
+
+    placed: IntArray  #: (P, 3) rows of request, host, count
+    left_out: tuple[LeftOut, ...]
+    work: int = 0  #: units of the budget that were spent
+    cut: bool = False  #: did the budget or a limit cut the search?
+    details: Mapping[str, Any] = field(default_factory=dict)  #: JSON values only
+
+
+class Policy(Protocol):
+    """A placement algorithm picked by name. Pure: same input, same allocation."""
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch."""
+        ...

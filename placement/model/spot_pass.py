@@ -1,0 +1,356 @@
+"""Spot VMs beside a round: which end for those whom it left out, and where new ones go.
+
+The policy decides as if nobody asked for spot VMs. If it leaves requests out, it is asked what
+it would do for them if the spot VMs were not there: whom it would place then, spot VMs end for.
+Only then requests for spot VMs are placed, on what is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.model.priorities import in_order_of_priority
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+from placement.model.spot import Spot
+
+#: Reasons that more room would end.
+_FOR_ROOM: Final = frozenset(
+    {Reason.NO_ROOM, Reason.GANG_NOT_WHOLE, Reason.ABOVE_OVERLOAD, Reason.NO_SLOTS}
+)
+#: So many of the youngest spot VMs of each host may end, first, then, ...; at last all.
+_LEVELS: Final = (1, 2, 4, 16)
+
+_Rows = Counter[tuple[int, int]]  #: VMs by request and host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """How spot VMs are decided beside a round."""
+
+    policy: Policy  #: places spot VMs, and says for whom others end
+    #: returns what is to stay free on each host, (H, R), once rows (P, 3) are placed
+    kept: Callable[[IntArray], IntArray] | None = None
+
+
+def decide_spot(
+    snapshot: Snapshot,
+    allocation: Allocation,
+    beside: Beside,
+    *,
+    seed: int,
+    budget_units: int | None,
+) -> Allocation:
+    """Return the allocation with spot VMs placed beside it, and told who ends for whom.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        With ``spot``; what no round could place has a count of 0.
+    allocation : Allocation
+        Of the same, but for the requests for spot VMs: it places none of these.
+    beside : Beside
+    seed, budget_units
+        As for the policy itself, which is asked at most seven times more.
+
+    Returns
+    -------
+    Allocation
+        ``details["spot"]`` has ``ends``, rows of spot VM and the request for which it ends, and
+        ``lets_in``, rows of request, host and count. Those let in, now or by rounds before, are
+        left out as `Reason.SPOT_ENDING`.
+
+    Notes
+    -----
+    Whom spot VMs end for is what the policy decides on all that they hold. Where, is decided
+    by several further looks, in which the youngest spot VM of each host may end, then the two
+    youngest, and so on: few end. Members of hard groups, and of spreads, stay where the first
+    look has them, as their places depend on each other. On each host none ends that is not
+    needed.
+    """
+    spot = snapshot.spot
+    assert spot is not None  # noqa: S101 - the caller looked
+    rest = dataclasses.replace(snapshot.after(allocation.placed), spot=None)
+    free = rest.free
+    if beside.kept is not None:
+        free = np.maximum(free - beside.kept(allocation.placed), 0)
+    rest = dataclasses.replace(rest, free=free - _promised(rest, spot, free))
+    look = _Look(beside.policy, seed, budget_units)
+    ends, lets_in = _ending(rest, spot, allocation, look)
+    after = rest.after(_array(lets_in)) if lets_in else rest
+    placed = _placed(rest, spot, after, _closed(spot, allocation, lets_in), look)
+    return dataclasses.replace(
+        allocation,
+        placed=_sorted(np.concatenate([allocation.placed, placed.placed])),
+        left_out=(*_told(allocation.left_out, spot, lets_in), *placed.left_out),
+        work=allocation.work + look.work,
+        cut=allocation.cut or look.cut,
+        details={
+            **allocation.details,
+            "spot": {
+                "ends": [list(each) for each in ends],
+                "lets_in": [[*where, count] for where, count in sorted(lets_in.items())],
+            },
+        },
+    )
+
+
+class _Look:
+    """Asks the policy, and adds up what that costs."""
+
+    def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
+        self._policy, self._seed, self._units = policy, seed, budget_units
+        self.work, self.cut = 0, False
+
+    def at(self, snapshot: Snapshot) -> Allocation:
+        plain = dataclasses.replace(snapshot, priority=None)
+        rng = np.random.default_rng(self._seed)
+        found = self._policy.place(plain, rng, Budget(self._units))
+        self.work += found.work
+        self.cut = self.cut or found.cut
+        if snapshot.priority is None:
+            return found
+        return in_order_of_priority(snapshot, snapshot.priority, found)
+
+
+def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
+    """Return what of the free room, (H, R), is for those whom rounds before let in.
+
+    What spot VMs that end still hold there is theirs, too, and comes to them later.
+    """
+    promised = np.zeros_like(free)
+    for request, host, count in spot.kept:
+        promised[host] += min(count, int(rest.count[request])) * rest.demand[request]
+    np.subtract.at(promised, spot.host[~spot.may_end], spot.amounts[~spot.may_end])
+    return np.clip(promised, 0, free)
+
+
+def _ending(
+    rest: Snapshot, spot: Spot, allocation: Allocation, look: _Look
+) -> tuple[list[tuple[int, int]], _Rows]:
+    """Return which spot VMs end for which requests, and whom that lets in where."""
+    wanted = _wanted(rest, spot, allocation)
+    if not spot.may_end.any() or not wanted.any():
+        return [], Counter()
+    asked = dataclasses.replace(rest, count=wanted)
+    first = look.at(_with_room(asked, spot, len(spot.host)))
+    ruled = _ruled(rest)
+    whole: _Rows = Counter()
+    for request, host, count in first.placed.tolist():
+        whole[request, host] += count
+    few: _Rows = Counter({row: count for row, count in whole.items() if row[0] in ruled})
+    may = np.zeros_like(wanted)
+    for (request, _), count in whole.items():
+        may[request] += count
+    may[list(ruled)] = 0
+    most = int(np.bincount(spot.host[spot.may_end]).max())
+    for level in (*(each for each in _LEVELS if each < most), most):
+        if not may.any():
+            break
+        # A gang that does not fit whole at one level may at another.
+        least = np.where(_given(few, len(may)) > 0, 1, rest.min_count)
+        may_be = np.where(may >= least, may, 0)
+        if not may_be.any():
+            continue
+        there = dataclasses.replace(rest, count=may_be, min_count=least)
+        found = look.at(_without(_with_room(there, spot, level), rest, few)).placed
+        for request, host, count in found.tolist():
+            few[request, host] += count
+            may[request] -= count
+    choices = []
+    for rows in (few, whole):
+        ends = _needed(rest, spot, rows)
+        hosts = {int(spot.host[each]) for each, _ in ends}
+        # Of a gang all places are kept: it takes them together, or none.
+        lets_in = Counter(
+            {
+                (request, host): count
+                for (request, host), count in rows.items()
+                if host in hosts or (ends and rest.min_count[request] > 1)
+            }
+        )
+        choices.append((-sum(lets_in.values()), len(ends), ends, lets_in))
+    best = min(choices, key=lambda choice: choice[:2])
+    return best[2], best[3]
+
+
+def _wanted(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
+    """Return how many VMs of each request spot VMs might end for, (Q,)."""
+    wanted = np.zeros(len(rest.count), dtype=np.int64)
+    for left in allocation.left_out:
+        if left.reason in _FOR_ROOM and not spot.asks[left.request]:
+            wanted[left.request] += left.count
+    for request, _, count in spot.kept:  # some end, or ended, for these
+        wanted[request] = max(0, wanted[request] - count)
+    wanted[wanted < rest.min_count] = 0
+    if rest.constraints is not None:
+        placed = set(allocation.placed[:, 0].tolist())
+        for group in rest.constraints.groups:
+            if group.hard and placed & set(group.requests):
+                wanted[[*group.requests]] = 0  # where they may go is known in the next round
+        wanted[[each.request for each in rest.constraints.spreads if each.request in placed]] = 0
+    return wanted
+
+
+def _ruled(snapshot: Snapshot) -> set[int]:
+    """Return the requests whose places depend on each other."""
+    rules = snapshot.constraints
+    if rules is None:
+        return set()
+    ruled = {request for group in rules.groups if group.hard for request in group.requests}
+    return ruled | {each.request for each in rules.spreads}
+
+
+def _with_room(snapshot: Snapshot, spot: Spot, most: int) -> Snapshot:
+    """Return the snapshot if the youngest spot VMs of each host, at most so many, were gone."""
+    free = snapshot.free.copy()
+    for host, vms in _by_host(spot):
+        free[host] += spot.amounts[vms[:most]].sum(axis=0)
+    return dataclasses.replace(snapshot, free=free)
+
+
+def _by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
+    """Yield hosts with the spot VMs that may end there, the youngest first."""
+    of_host: defaultdict[int, list[int]] = defaultdict(list)
+    for vm in np.flatnonzero(spot.may_end)[::-1].tolist():
+        of_host[int(spot.host[vm])].append(vm)
+    yield from sorted(of_host.items())
+
+
+def _without(there: Snapshot, rest: Snapshot, rows: _Rows) -> Snapshot:
+    """Return a snapshot less what rows take of its hosts and of the allowances of ``rest``."""
+    if not rows:
+        return there
+    placed = _array(rows)
+    free = there.free.copy()
+    np.subtract.at(free, placed[:, 1], placed[:, 2:] * rest.demand[placed[:, 0]])
+    after = rest.after(placed)
+    # Rows may need more than may end at this level: nothing is left there.
+    return dataclasses.replace(
+        there, free=np.maximum(free, 0), held=after.held, allowances=after.allowances
+    )
+
+
+def _needed(rest: Snapshot, spot: Spot, rows: _Rows) -> list[tuple[int, int]]:
+    """Return which spot VMs end for rows, and for which request each, in order of the VMs."""
+    on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (request, host), count in sorted(rows.items()):
+        on_host[host].append((request, count))
+    ends: list[tuple[int, int]] = []
+    for host, vms in _by_host(spot):
+        if host not in on_host:
+            continue
+        takes = [count * rest.demand[request] for request, count in on_host[host]]
+        short = np.sum(takes, axis=0) - rest.free[host]
+        ending: list[int] = []
+        for vm in vms:
+            if (short <= 0).all():
+                break
+            if (spot.amounts[vm][short > 0] > 0).any():
+                ending.append(vm)
+                short = short - spot.amounts[vm]
+        for vm in reversed(ending.copy()):  # the oldest first: it has most to lose
+            if (short + spot.amounts[vm] <= 0).all():
+                ending.remove(vm)
+                short = short + spot.amounts[vm]
+        ends += _each_for(rest, spot, on_host[host], rest.free[host], ending)
+    return sorted(ends)
+
+
+def _each_for(
+    rest: Snapshot,
+    spot: Spot,
+    lets_in: Sequence[tuple[int, int]],
+    free: IntArray,
+    ending: Sequence[int],
+) -> Iterator[tuple[int, int]]:
+    """Yield each spot VM that ends on a host, and the first request that needs it."""
+    room, vms, taken = free, list(ending), np.zeros_like(free)
+    for request, count in lets_in:
+        taken = taken + count * rest.demand[request]
+        while vms and (taken > room).any():
+            room = room + spot.amounts[vms[0]]
+            yield vms.pop(0), request
+
+
+def _closed(spot: Spot, allocation: Allocation, lets_in: _Rows) -> list[int]:
+    """Return the hosts that take no new spot VMs: what is free there is for others."""
+    waits = {left.request for left in allocation.left_out}
+    kept_for = [
+        *allocation.details.get("freed", ()),
+        *allocation.details.get("holding", ()),
+        *((request, host) for request, host, _ in spot.kept),
+    ]
+    return sorted(
+        {host for request, host in kept_for if request in waits} | {host for _, host in lets_in}
+    )
+
+
+def _placed(
+    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _Look
+) -> Allocation:
+    """Return where spot VMs go that are asked for: on what nobody else wants."""
+    free = rest.free.copy()
+    free[closed] = 0
+    free -= _margin(free, rest.pool, spot.margin)
+    snapshot = dataclasses.replace(
+        rest,
+        free=free,
+        count=np.where(spot.asks, rest.count, 0),
+        held=spot.held(len(rest.weight)),
+        age=np.zeros_like(rest.age),
+        allowances=after.allowances,
+    )
+    if not snapshot.count.any():
+        return Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=())
+    return look.at(snapshot)
+
+
+def _margin(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
+    """Return what of the free room, (H, R), stays free, on the hosts that have most of it."""
+    part = (free / np.maximum(pool, 1))[:, pool > 0].min(axis=1, initial=np.inf)
+    order = np.argsort(-part, kind="stable")
+    before = np.cumsum(free[order], axis=0) - free[order]
+    kept = np.zeros_like(free)
+    kept[order] = np.clip(-(-pool * thousandths // 1000) - before, 0, free[order])
+    return kept
+
+
+def _told(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Rows) -> Iterator[LeftOut]:
+    """Yield what is left out, for another reason where spot VMs make room for it."""
+    coming = Counter({request: 0 for request, _ in lets_in})
+    for (request, _), count in lets_in.items():
+        coming[request] += count
+    for request, _, count in spot.kept:
+        coming[request] += count
+    for left in left_out:
+        count = min(left.count, coming[left.request]) if left.reason in _FOR_ROOM else 0
+        coming[left.request] -= count
+        for reason, number in ((Reason.SPOT_ENDING, count), (left.reason, left.count - count)):
+            if number:
+                yield dataclasses.replace(left, count=number, reason=reason)
+
+
+def _given(rows: _Rows, requests: int) -> IntArray:
+    given = np.zeros(requests, dtype=np.int64)
+    for (request, _), count in rows.items():
+        given[request] += count
+    return given
+
+
+def _array(rows: _Rows) -> IntArray:
+    return np.array([(*row, count) for row, count in sorted(rows.items())], dtype=np.int64).reshape(
+        -1, 3
+    )
+
+
+def _sorted(placed: IntArray) -> IntArray:
+    order: IntArray = placed[np.lexsort((placed[:, 1], placed[:, 0]))]
+    return order

@@ -1,0 +1,55 @@
+"""Requests that are alike: one demand vector, the same hosts open to them.
+
+A vm_type as the game knows it. Two named types of equal size are one kind; one
+named type asked for with two different constraints is two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.model.alike import alike
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VmKinds:
+    """The T kinds among the requests of a snapshot, in order of first appearance."""
+
+    demand: IntArray  #: (T, R)
+    eligible: BoolArray  #: (T, C)
+    of_request: IntArray  #: (Q,) kind of each request
+
+    def __len__(self) -> int:
+        return len(self.demand)
+
+    def requests(self, kind: int) -> IntArray:
+        """Return the requests of a kind in order, shape (X,)."""
+        return np.flatnonzero(self.of_request == kind).astype(np.int64)
+
+
+def vm_kinds(snapshot: Snapshot) -> VmKinds:
+    """Group the requests of ``snapshot`` by demand vector and eligibility."""
+    kinds = alike(snapshot.demand, snapshot.eligible)
+    first = kinds.first
+    return VmKinds(snapshot.demand[first], snapshot.eligible[first], kinds.of_row)
+
+
+def hosts_for(snapshot: Snapshot, kinds: VmKinds) -> BoolArray:
+    """Return which hosts each kind may use, shape (T, H)."""
+    return kinds.eligible[:, snapshot.host_class]
+
+
+def vms_that_fit(free: IntArray, demand: IntArray) -> IntArray:
+    """Return how many VMs of ``demand`` (R,) each free vector (H, R) holds, shape (H,).
+
+    A demand of nothing fits nowhere: who demands nothing gets nothing.
+    """
+    asked = demand > 0
+    if not asked.any():
+        return np.zeros(len(free), dtype=np.int64)
+    fits: IntArray = (free[:, asked] // demand[asked]).min(axis=1)
+    return fits

@@ -1,0 +1,108 @@
+"""An allocation in the making: what has been put where, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from placement.model.alike import joined
+from placement.model.arrays import IntArray
+from placement.model.reasons import left_out
+from placement.model.snapshot import Allocation, Snapshot
+
+
+class Draft:
+    """Keeps free vectors and remaining counts in step with what was put where.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    room : ndarray of int64, shape (H, R), optional
+        What may be filled on each host; default its free vector. Smaller under
+        an overload threshold.
+
+    Notes
+    -----
+    A gang, a request of more than one VM or none, has nothing ``remaining``
+    until `placement.packing.gangs` has begun it: a policy that knows nothing of gangs
+    leaves them out, and never places a part of one.
+    """
+
+    def __init__(self, snapshot: Snapshot, room: IntArray | None = None) -> None:
+        self.snapshot = snapshot
+        self.free = snapshot.free.copy()
+        self.room = snapshot.free.copy() if room is None else room.copy()
+        #: (Q,) VMs of each gang that has not begun, 0 for everybody else
+        self.not_begun = np.where(snapshot.min_count > 1, snapshot.count, 0)
+        self.remaining = snapshot.count - self.not_begun
+        self.held = snapshot.held.copy()
+        self._rows = np.zeros((0, 3), dtype=np.int64)
+        self._moves: list[IntArray] = []
+
+    def put(self, request: int, host: int, count: int = 1) -> None:
+        """Place VMs of a request on a host that has the room."""
+        self.put_all(np.array([[request, host, count]], dtype=np.int64))
+
+    def take_back(self, request: int, host: int, count: int = 1) -> None:
+        """Undo the placement of VMs."""
+        self.put_all(np.array([[request, host, -count]], dtype=np.int64))
+
+    def put_all(self, rows: IntArray) -> None:
+        """Place many VMs at once.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (P, 3)
+            Request, host and count; a pair may stand in several rows. Counts
+            below zero undo a placement.
+        """
+        requests, hosts, counts = rows.T
+        amounts = counts[:, None] * self.snapshot.demand[requests]
+        np.subtract.at(self.free, hosts, amounts)
+        np.subtract.at(self.room, hosts, amounts)
+        np.subtract.at(self.remaining, requests, counts)
+        np.add.at(self.held, self.snapshot.tenant[requests], amounts)
+        self._moves.append(rows)
+
+    @property
+    def rows(self) -> IntArray:
+        """Request, host and VMs placed, as `Allocation.placed` has them, shape (P, 3)."""
+        if self._moves:
+            self._rows, self._moves = joined([self._rows, *self._moves]), []
+        return self._rows
+
+    def begin(self, request: int) -> None:
+        """Let VMs of a gang be placed; the caller sees to it that they are enough."""
+        self.remaining[request] += self.not_begun[request]
+        self.not_begun[request] = 0
+
+    @property
+    def missing(self) -> IntArray:
+        """VMs of each request that are not placed, shape (Q,)."""
+        missing: IntArray = self.remaining + self.not_begun
+        return missing
+
+    @property
+    def given(self) -> IntArray:
+        """VMs of each request that are placed, shape (Q,)."""
+        given: IntArray = self.snapshot.count - self.missing
+        return given
+
+    @property
+    def placed(self) -> Mapping[tuple[int, int], int]:
+        """VMs by (request, host), counts above zero."""
+        return {(request, host): count for request, host, count in self.rows.tolist()}
+
+    def allocation(
+        self, *, work: int = 0, cut: bool = False, details: Mapping[str, Any] | None = None
+    ) -> Allocation:
+        """Return the outcome, each part that was not placed with its reason."""
+        return Allocation(
+            placed=self.rows,
+            left_out=left_out(self.snapshot, self.missing, self.free),
+            work=work,
+            cut=cut,
+            details=details or {},
+        )

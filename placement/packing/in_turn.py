@@ -1,0 +1,28 @@
+"""The poorest tenant's VM is next: on the host of best shape, or on the first."""
+
+from __future__ import annotations
+
+from placement.model.vm_kinds import VmKinds
+from placement.packing.buckets import FreeBuckets
+from placement.packing.draft import Draft
+from placement.packing.first_hosts import FirstHosts
+from placement.packing.progressive import fill_in_turn
+
+
+def fill_by_best_fit(draft: Draft, kinds: VmKinds) -> None:
+    """Place what remains in ``draft`` by Best-Fit DRFH, within the room of the draft.
+
+    Cost is O(log n + log V) per VM for V distinct free vectors and n tenants.
+    """
+    snapshot = draft.snapshot
+    fill_in_turn(
+        draft,
+        kinds,
+        lambda: FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds),
+    )
+
+
+def fill_by_first_fit(draft: Draft, kinds: VmKinds) -> None:
+    """Place what remains in ``draft`` by First-Fit DRFH, within the room of the draft."""
+    host_class = draft.snapshot.host_class
+    fill_in_turn(draft, kinds, lambda: FirstHosts(draft.room, host_class, kinds))

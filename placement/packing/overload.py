@@ -1,0 +1,35 @@
+"""The overload threshold: no policy that knows it fills a host beyond."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
+
+
+def as_fraction(overload: float) -> Fraction:
+    """Return the threshold as it was written: 0.29 is 29/100, not the nearest double."""
+    return Fraction(str(overload))
+
+
+def room_below(snapshot: Snapshot, overload: float) -> IntArray:
+    """Return the part of each host's free vector below the threshold, shape (H, R).
+
+    ``(capacity - free + chosen) / capacity`` may not exceed ``overload`` in any
+    resource. A threshold of 1 leaves the whole free vector; limits know none.
+    """
+    threshold = as_fraction(overload)
+    if threshold >= 1:
+        return snapshot.free.copy()
+    ceiling = [
+        [int(amount) * threshold.numerator // threshold.denominator for amount in row]
+        for row in snapshot.capacity
+    ]
+    running = snapshot.capacity - snapshot.free
+    below = np.array(ceiling, dtype=np.int64).reshape(snapshot.capacity.shape) - running
+    room: IntArray = np.clip(below, 0, snapshot.free)
+    room[:, snapshot.counted :] = snapshot.free[:, snapshot.counted :]
+    return room

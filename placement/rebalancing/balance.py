@@ -1,0 +1,159 @@
+"""Balance: level the load of hosts by moves that are worth their price.
+
+Hosts play FUGA's game with another private term: the utility of a host is
+``v(A) - cost(m)``, with `placement.rebalancing.local_search.private_terms.Level` as the cost. Moves
+change nothing that a tenant holds, so shares, quotas and v(A) stand still, and what a move of a VM
+from one host to another does to the potential ``v(A) - sum_m cost(m)`` is what the costs of
+these two hosts fall by. A move counts only if that is at least the price of what it carries
+and a least gain. The potential is at most v(A), so balancing ends, also over many plans,
+and no VM can go to and fro: each time, the potential would have risen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.parameters import Reader, number, read, whole_number
+from placement.rebalancing.local_search.better_responses import BetterResponses, Response
+from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
+from placement.rebalancing.local_search.private_terms import Level
+from placement.rebalancing.local_search.weighing import Weighing
+from placement.rebalancing.model import MoveLimits, Plan, Running, Why
+
+#: What balancing asks of a move where nothing is said. Between two hosts of 256 GiB, a VM of
+#: 1 GiB and as great a part of the CPUs moves where their loads differ by 2 points, one of
+#: 16 GiB where they differ by 7.
+BALANCE_WORTH: Final = Worth(price_per_gib=1e-4, least_gain=1e-4)
+
+#: A weight of skewness whose game leads another way, and until how much work it is followed too:
+#: of many hosts, both ways lead about as high.
+_OTHER_WEIGHT: Final = 0.1
+_FEW_UNITS: Final = 50_000
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "skewness": number("a number, 0 or more", lambda value: 0 <= value < np.inf),
+    "reconsiderations": whole_number(0, 100),
+}
+
+
+def balance(
+    running: Running,
+    worth: Worth = BALANCE_WORTH,
+    *,
+    skewness: float = 0.01,
+    reconsiderations: int = 2,
+    limits: MoveLimits | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Plan:
+    """Plan moves that bring the load of hosts closer to that of the whole pool.
+
+    Again and again the move is made that raises the potential most beyond its price, until
+    none is worth its price. VMs that rest or cannot move stay, each VM moves once at
+    most, and every move keeps eligibility, room, groups and spreads, soft ones too.
+
+    Parameters
+    ----------
+    running : Running
+    worth : Worth
+        Price, least gain, and the most moves and gibibytes of the plan.
+    skewness : float
+        Weight of FUGA's skewness beside the level of load, 0 or more.
+    reconsiderations : int
+        How often each move is undone and the best one made instead, all others being
+        what they are; 0 or more.
+    limits : MoveLimits, optional
+        How many moves may go on at once.
+    seed : int
+        Stored with the plan. Nothing is drawn: equals go by the lowest index.
+    budget_units : int or None
+        Kinds of VM weighed on hosts: at first each on every host, then, for each move,
+        each on two. None for as many as it takes.
+
+    Returns
+    -------
+    Plan
+        See `placement.rebalancing.local_search.plans.plan_of` for its ``details``.
+
+    Raises
+    ------
+    ParameterError
+        For a ranking resource that the snapshot does not have, or a number beyond its bounds.
+    """
+    limits, budget = limits or MoveLimits(), Budget(budget_units)
+    read(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
+    term = Level.of_pool(running, worth.ranking_of(running.snapshot), skewness=skewness)
+    responses, cut_by = _responses(running, term, worth, reconsiderations, budget)
+    return plan_of(
+        running,
+        term,
+        responses,
+        why=Why.BALANCES,
+        parameters={
+            **worth.document(),
+            "skewness": skewness,
+            "reconsiderations": reconsiderations,
+            "budget_units": budget_units,
+        },
+        seed=seed,
+        limits=limits,
+        work=budget.spent,
+        cut_by=cut_by,
+    )
+
+
+def _responses(
+    running: Running, term: Level, worth: Worth, reconsiderations: int, budget: Budget
+) -> tuple[list[Response], str | None]:
+    """Return the responses and what kept them from going on.
+
+    The steepest responses are one way up among many. What they become once each was
+    reconsidered is followed too, as far as it pays, steepest first; on small clusters so are
+    those of the game with another weight of skewness. The way that leads highest is taken.
+    """
+    vms = movable_for_gain(running)
+    kinds: IntArray = np.unique(running.kind[vms])
+    units = len(kinds) * len(running.receives)
+
+    def begun(of: Level) -> BetterResponses:
+        weighing = Weighing(running, of, kinds, running.receives)
+        return BetterResponses(
+            running, weighing, Company(running), kinds, vms, worth=worth, budget=budget
+        )
+
+    if not budget.spend(units):
+        return [], "work"
+    best = begun(term)
+    best.go_on()
+    if not best.made or not reconsiderations:
+        return best.made, best.cut_by
+    for skewness in (term.skewness, _OTHER_WEIGHT):
+        if skewness != term.skewness and budget.spent > _FEW_UNITS:
+            break
+        if not budget.spend(2 * units):
+            break
+        guide = begun(dataclasses.replace(term, skewness=skewness))
+        guide.go_on()
+        _reconsider(guide, reconsiderations)
+        guide.go_on()
+        way = begun(term)
+        way.follow(guide.made)
+        way.go_on()
+        if way.worth > best.worth:
+            best = way
+    return best.made, best.cut_by
+
+
+def _reconsider(responses: BetterResponses, times: int) -> None:
+    """Reconsider all responses until none changes."""
+    for _ in range(times):
+        if not responses.reconsider():
+            return

@@ -1,0 +1,248 @@
+"""A place for each of many units at once."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from placement.fairness.levels import relative_weights
+from placement.fairness.shares import fractions_of_pool
+from placement.model.budget import Budget
+from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.integer_program import most_places, pairs_of
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.units import Unit
+
+#: Pairs of unit and host beyond which the solver is not asked.
+MOST_PAIRS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Search:
+    """How hard to search."""
+
+    tries: int = 30  #: orders tried, as long as some unit has no place
+    pairs: int = MOST_PAIRS  #: of unit and host: on larger cases the solver is not asked
+    ranking: tuple[int, ...] = (0, 1)  #: indices of R that skewness runs over
+    partly: bool = True  #: where not all fit, is it asked who goes first?
+
+
+@dataclass(slots=True, eq=False)
+class Places:
+    """Where units go; those without a place are not in ``hosts``."""
+
+    hosts: dict[int, int]  #: unit to host, in the order in which they were placed
+    tries: int = 0
+    cut: bool = False
+    #: "not asked", "too large", "all placed", "proven" (not all fit), "cut" (nothing proven)
+    solver: str = "not asked"
+    hopeless: set[int] = field(default_factory=set)  #: units that no order helps
+
+
+def find_places(
+    where: Whereabouts,
+    units: Sequence[Unit],
+    *,
+    rng: np.random.Generator,
+    budget: Budget,
+    search: Search,
+    by: Mapping[Choice, Destinations] | None = None,
+) -> Places:
+    """Return a place for every unit, or, where not all fit, for those most in need.
+
+    ``where`` is left as it was; ``by`` are its destinations, where they are known.
+
+    The first try takes those with the fewest hosts first, of equals the largest, and
+    gives each the host of most utility (`Choice.UTILITY`). As long as one has no
+    place, further tries pack as tightly as they can and take those first that had
+    none; then, on small cases, an integer program is asked. If still not all fit,
+    the tenant goes first that would be left with the least dominant share per
+    weight.
+    """
+    return _Finding(where, units, rng, budget, search, by=by).places()
+
+
+class _Finding:
+    def __init__(
+        self,
+        where: Whereabouts,
+        units: Sequence[Unit],
+        rng: np.random.Generator,
+        budget: Budget,
+        search: Search,
+        *,
+        by: Mapping[Choice, Destinations] | None,
+    ) -> None:
+        self._where = where
+        self._units = units
+        self._homes = [where.host[unit.vms[0]] for unit in units]
+        self._rng = rng
+        self._budget = budget
+        self._search = search
+        self._cut = False
+        self._by = by or {each: Destinations(where, each, search.ranking) for each in Choice}
+
+    def places(self) -> Places:
+        hardest_first = self._hardest_first()
+        found = Places(hosts=self._try(hardest_first, Choice.UTILITY), tries=1, cut=self._cut)
+        if self._cut or len(found.hosts) == len(self._units):
+            return found
+        found.hopeless = {
+            number
+            for number in hardest_first
+            if number not in found.hosts and not self._fits_anywhere(self._units[number])
+        }
+        if found.hopeless and not self._search.partly:
+            return found
+        possible = [number for number in hardest_first if number not in found.hopeless]
+        if len(possible) > len(found.hosts):
+            hosts = self._try_again(possible, found)
+            if hosts is None and not self._cut:
+                hosts = self._solve(possible, found)
+            if hosts is None and not self._cut and self._search.partly:
+                hosts = self._try_in_need(possible)
+            if hosts is not None and not self._cut:
+                found.hosts = hosts
+        found.cut = self._cut
+        return found
+
+    def _hardest_first(self) -> list[int]:
+        """Return the units with the fewest hosts first, of equals the largest."""
+        capacity = self._where.running.snapshot.capacity
+        largest = np.maximum(capacity.max(axis=0, initial=0), 1)
+        keys = []
+        for number, unit in enumerate(self._units):
+            hosts = int(self._where.open_to(unit.eligible).sum())
+            if unit.hosts is not None:
+                hosts = min(hosts, len(unit.hosts))
+            free = not any(map(self._where.is_ruled, unit.vms))
+            size = float((unit.demand / largest).max())
+            # A few hosts more or less matter where there are few.
+            keys.append((hosts.bit_length(), free, -size, number))
+        return [key[-1] for key in sorted(keys)]
+
+    def _fits_anywhere(self, unit: Unit) -> bool:
+        asked = unit.demand > 0
+        open_to = self._where.open_to(unit.eligible)
+        if unit.hosts is not None:
+            open_to = open_to & np.isin(np.arange(len(open_to)), unit.hosts)
+        room = self._where.room[open_to][:, asked]
+        return bool((room >= unit.demand[asked]).all(axis=1).any())
+
+    def _try(self, order: Sequence[int], choice: Choice) -> dict[int, int]:
+        """Place units one after the other, and take them all back; return their places."""
+        hosts: dict[int, int] = {}
+        for number in order:
+            self._place(number, choice, hosts)
+        self._take_back(hosts)
+        return hosts
+
+    def _place(self, number: int, choice: Choice, hosts: dict[int, int]) -> bool:
+        if self._cut:
+            return False
+        by, unit = self._by[choice], self._units[number]
+        before = by.weighed
+        host = by.best(unit)
+        if not self._budget.spend(by.weighed - before):
+            self._cut = True
+            return False
+        if host is None:
+            return False
+        hosts[number] = host
+        self._where.move(unit.vms, host)
+        return True
+
+    def _take_back(self, hosts: Mapping[int, int]) -> None:
+        for number in reversed(list(hosts)):
+            self._where.move(self._units[number].vms, self._homes[number])
+
+    def _try_again(self, possible: Sequence[int], found: Places) -> dict[int, int] | None:
+        """Try orders in which those go first that had no place, until all have one.
+
+        Notes
+        -----
+        "Squeaky wheel" optimisation (Joslin and Clements, 1999): whoever complains
+        moves forward. Every other order is besides drawn at random.
+        """
+        order = list(possible)
+        missed = {number for number in possible if number not in found.hosts}
+        while found.tries < self._search.tries:
+            order = [n for n in order if n in missed] + [n for n in order if n not in missed]
+            found.tries += 1
+            hosts = self._try(order, Choice.TIGHTEST)
+            if self._cut or len(hosts) == len(possible):
+                return None if self._cut else hosts
+            new = {number for number in possible if number not in hosts}
+            if new == missed or found.tries % 2 == 0:
+                order = [order[place] for place in self._shaken(len(order))]
+            missed = new
+        return None
+
+    def _shaken(self, number: int) -> list[int]:
+        """Return places in an order in which each is at most about a third away."""
+        keys = np.arange(number) + self._rng.random(number) * (number / 3 + 1)
+        shaken: list[int] = np.argsort(keys, kind="stable").tolist()
+        return shaken
+
+    def _solve(self, possible: Sequence[int], found: Places) -> dict[int, int] | None:
+        """Ask the solver on a small case; None: it does not know a place for all."""
+        units = [self._units[number] for number in possible]
+        hosts = len(self._where.room)
+        if len(units) * hosts > self._search.pairs:
+            found.solver = "too large"
+            return None
+        if not self._budget.spend(len(units) * hosts):
+            self._cut = True
+            return None
+        solved = most_places(self._where, units, pairs_of(self._where, units))
+        if solved is None or not (solved.proven or len(solved.hosts) == len(units)):
+            found.solver = "cut"
+            return None
+        if len(solved.hosts) < len(units):
+            found.solver = "proven"
+            return None
+        found.solver = "all placed"
+        return {possible[number]: host for number, host in solved.hosts.items()}
+
+    def _try_in_need(self, possible: Sequence[int]) -> dict[int, int]:
+        """Place units of the tenant that is left with least first, as far as there is room.
+
+        Progressive filling as of DRF: a tenant's level is the dominant share per
+        weight of what it holds, without what has no place yet.
+        """
+        running = self._where.running
+        snapshot = running.snapshot
+        kept = snapshot.held.copy()
+        queues: dict[int, deque[int]] = {}
+        for number in possible:
+            queues.setdefault(int(running.tenant[self._units[number].vms[0]]), deque()).append(
+                number
+            )
+        for unit in self._units:
+            kept[running.tenant[unit.vms[0]]] -= unit.demand
+        weight = relative_weights(snapshot.weight)
+
+        def level(tenant: int) -> float:
+            parts = fractions_of_pool(kept[tenant], snapshot.pool)
+            return float(parts.max(initial=0.0)) / float(weight[tenant])
+
+        line = [(level(tenant), tenant) for tenant in queues]
+        heapq.heapify(line)
+        hosts: dict[int, int] = {}
+        while line:
+            _, tenant = heapq.heappop(line)
+            queue = queues[tenant]
+            while queue:
+                number = queue.popleft()
+                if self._place(number, Choice.TIGHTEST, hosts):
+                    kept[tenant] += self._units[number].demand
+                    break
+            if queue:
+                heapq.heappush(line, (level(tenant), tenant))
+        self._take_back(hosts)
+        return hosts

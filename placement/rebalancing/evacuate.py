@@ -1,0 +1,103 @@
+"""Evacuate: every VM of some hosts to a host of its own choosing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from placement.model.budget import Budget
+from placement.rebalancing.destination_search import Places, Search, find_places
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.measures import measured
+from placement.rebalancing.model import MoveLimits, Plan, Running, Stays, Why, WhyStays
+from placement.rebalancing.obstacles import Explaining
+from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.waves import Wanted, in_waves
+
+
+def evacuate(
+    running: Running,
+    hosts: Sequence[int],
+    *,
+    limits: MoveLimits | None = None,
+    search: Search | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Plan:
+    """Plan the moves that empty some hosts, all at once.
+
+    Parameters
+    ----------
+    hosts : sequence of int
+        Indices of H. They take nothing while the plan is carried out.
+    budget_units : int or None
+        Hosts weighed for a VM; None for as many as it takes.
+
+    Returns
+    -------
+    Plan
+        Each VM goes to the host of most utility in the FUGA game, chosen VM by VM
+        from the whole cluster (`placement.rebalancing.destination_search.find_places`); whoever has
+        no place is named with the reason and with what lacks on the host that lacks
+        least. ``details`` tell how many orders were tried and what the solver said.
+    """
+    limits, search = limits or MoveLimits(), search or Search()
+    closed = tuple(sorted(set(hosts)))
+    running = running.closing(closed)
+    budget = Budget(budget_units)
+    where = Whereabouts(running)
+    units, stays = Units(running, limits).of(running.vms_on(closed).tolist())
+    rng = np.random.default_rng(seed)
+    places = find_places(where, units, rng=rng, budget=budget, search=search)
+    wanted = [
+        Wanted(unit=units[number], destination=host, why=Why.EVACUATES)
+        for number, host in places.hosts.items()
+    ]
+    order = in_waves(running, wanted, limits)
+    stays += [Stays(vm=vm, why=WhyStays.NO_ORDER) for each in order.left for vm in each.unit.vms]
+    stays += why_not(where, units, places)
+    return Plan(
+        policy="evacuate",
+        parameters=parameters_of(search, budget_units, hosts=list(closed)),
+        seed=seed,
+        limits=limits,
+        moves=order.moves,
+        measures=measured(running, order.moves, search.ranking),
+        closed=closed,
+        stays=tuple(sorted(stays, key=lambda each: each.vm)),
+        work=budget.spent,
+        cut=places.cut,
+        details={"tries": places.tries, "solver": places.solver},
+    )
+
+
+def why_not(where: Whereabouts, units: Sequence[Unit], places: Places) -> list[Stays]:
+    """Return why units without a place stay, once all others are where they go.
+
+    Then ``where`` is as it was.
+    """
+    missed = [number for number in range(len(units)) if number not in places.hosts]
+    if not missed:
+        return []
+    if places.cut and places.tries == 1:
+        return [Stays(vm=vm, why=WhyStays.CUT) for number in missed for vm in units[number].vms]
+    for number, host in places.hosts.items():
+        where.move(units[number].vms, host)
+    explaining = Explaining(where)
+    stays = [each for number in missed for each in explaining.stays(units[number])]
+    for number in places.hosts:
+        where.move(units[number].vms, int(where.running.host[units[number].vms[0]]))
+    return stays
+
+
+def parameters_of(search: Search, budget_units: int | None, **more: object) -> Mapping[str, Any]:
+    """Return the parameters of a plan as JSON values: with them it is decided again."""
+    return {
+        **more,
+        "tries": search.tries,
+        "pairs": search.pairs,
+        "ranking": list(search.ranking),
+        "budget_units": budget_units,
+    }

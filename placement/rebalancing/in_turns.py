@@ -1,0 +1,57 @@
+"""In turns: what becomes of hosts that are emptied some at once, one turn after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from placement.rebalancing.evacuate import evacuate
+from placement.rebalancing.model import MoveLimits, Plan, Running
+
+
+def evacuate_in_turns(
+    running: Running,
+    turns: Sequence[Sequence[int]],
+    *,
+    limits: MoveLimits | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Iterator[Plan]:
+    """Yield the plan that empties the hosts of each turn, after the plans of all before it.
+
+    Once a turn is over its hosts take VMs again, if they did before.
+
+    Parameters
+    ----------
+    turns : sequence of sequence of int
+        Indices of H; each turn is emptied at once.
+    budget_units : int or None
+        Of each plan; see `placement.rebalancing.evacuate.evacuate`.
+    """
+    for number, hosts in enumerate(turns):
+        later = {host for turn in turns[number + 1 :] for host in turn}
+        plan = evacuate_before(
+            running, hosts, later, limits=limits, seed=seed, budget_units=budget_units
+        )
+        yield plan
+        running = running.after(plan.moves)
+
+
+def evacuate_before(
+    running: Running,
+    hosts: Sequence[int],
+    later: set[int],
+    *,
+    limits: MoveLimits | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Plan:
+    """Empty hosts, onto hosts that are not emptied later if there is room for all on those.
+
+    Without that, VMs would go before the roll from host to host, and move again with each turn.
+    """
+    if later:
+        ahead = running.closing(sorted(later))
+        plan = evacuate(ahead, hosts, limits=limits, seed=seed, budget_units=budget_units)
+        if not plan.stays:
+            return plan
+    return evacuate(running, hosts, limits=limits, seed=seed, budget_units=budget_units)

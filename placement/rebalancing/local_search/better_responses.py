@@ -1,0 +1,297 @@
+"""VMs that go where the potential rises most, one after the other, as long as it pays.
+
+`placement.rebalancing.balance` says what the game is and why it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.budget import Budget
+from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.local_search.objective import MIB_PER_GIB, Worth
+from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
+from placement.rebalancing.model import Running
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One VM to another host, and how much the potential rises by it."""
+
+    vm: int
+    source: int
+    destination: int
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Items:
+    """VMs that weigh the same: of one kind, on one host, that carry as much; or one alone."""
+
+    first: IntArray  #: (I,) place of the first in `vms`
+    end: IntArray  #: (I,) place after the last
+    vms: IntArray  #: VMs item by item, ascending within each
+    host: IntArray  #: (I,)
+    kind: IntArray  #: (I,) an index of the weighed kinds
+    carried_mib: IntArray  #: (I,)
+    alone: BoolArray  #: (I,) one VM that groups or spreads bind to others
+
+    @classmethod
+    def of(cls, running: Running, kinds: IntArray, vms: IntArray, bound: BoolArray) -> _Items:
+        """Gather some VMs, in order of host, kind and what they carry."""
+        kind = np.searchsorted(kinds, running.kind[vms])
+        alone = np.where(bound[vms], vms, -1)
+        keys = (running.host[vms], kind, running.carried_mib[vms], alone)
+        order = np.lexsort((vms, *reversed(keys)))
+        sorted_keys = np.stack([key[order] for key in keys])
+        starts = np.flatnonzero(
+            np.append(True, (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0))[: len(vms)]
+        )
+        host, kind, carried, alone = sorted_keys[:, starts]
+        ends = np.append(starts[1:], len(vms))[: len(starts)]
+        return cls(starts, ends, vms[order], host, kind, carried, alone >= 0)
+
+
+class BetterResponses:
+    """The steepest better response, again and again, until none pays; then each anew.
+
+    Of all moves of one VM that keep the rules, the one whose gain less its price is
+    largest is made. Equals go by source, kind, memory carried and VM, lowest first,
+    then by destination. Nobody moves twice.
+
+    Parameters
+    ----------
+    vms : ndarray of int64, shape (X,)
+        Those that may move.
+    worth : Worth
+        What the potential must rise by, and the most moves and gibibytes.
+    budget : Budget
+        A unit is a kind of VM weighed on a host.
+
+    Notes
+    -----
+    What an item, VMs alike on one host, can gain at most is what its host gains without
+    one, less the price, plus the lesser of what its kind gains on its best host and the
+    cap that was found when it was weighed on each host, because its own host was the
+    best or a rule closed some. A cap holds until a host that was worse becomes better or
+    the rules of the VM change. So only an item that seems best is weighed by itself.
+    """
+
+    def __init__(
+        self,
+        running: Running,
+        weighing: Weighing,
+        company: Company,
+        kinds: IntArray,
+        vms: IntArray,
+        *,
+        worth: Worth,
+        budget: Budget,
+    ) -> None:
+        self._weighing, self._company, self._budget = weighing, company, budget
+        self._worth = worth
+        self._items = items = _Items.of(running, kinds, vms, company.bound)
+        self._first = items.first.copy()
+        self._vms = items.vms.copy()  # of each item those that moved, then those that did not
+        self._item_of = np.full(len(running), -1, dtype=np.int64)
+        self._item_of[items.vms] = np.repeat(np.arange(len(items.host)), items.end - items.first)
+        self._price = items.carried_mib * (worth.price_per_gib / MIB_PER_GIB)
+        self._leaving = weighing.leaving(items.host, items.kind) - self._price
+        self._cap = np.full(len(items.host), np.inf)
+        # Items of a host stand together.
+        self._of_host = np.searchsorted(items.host, np.arange(len(running.receives) + 1))
+        self._made: dict[int, Response] = {}  # by VM, in their order
+        self._carried_mib = 0
+        self._units = 2 * len(kinds)  # of a move: each kind on two hosts
+        self._out_of_work = False
+        self._too_large: list[int] = []  # items that would carry more than the plan may
+        self.cut_by: str | None = None  #: what kept it from going on: moves, gib or work
+
+    @property
+    def made(self) -> list[Response]:
+        """The responses that stand, in the order in which they were made."""
+        return list(self._made.values())
+
+    @property
+    def worth(self) -> float:
+        """What the responses gain beyond their prices."""
+        return sum(
+            each.gain - float(self._price[self._item_of[each.vm]]) for each in self._made.values()
+        )
+
+    def go_on(self) -> None:
+        """Make responses until none pays or a bound is reached, which `cut_by` tells then."""
+        self.cut_by = None
+        most = self._worth.most_moves
+        while (found := self._best()) is not None:
+            if most is not None and len(self._made) >= most:
+                self.cut_by = "moves"
+            elif not self._budget.spend(self._units):
+                self.cut_by = "work"
+            else:
+                self._respond(*found)
+            if self.cut_by is not None:
+                return
+        if self._out_of_work:
+            self.cut_by = "work"
+        elif self._too_large:
+            self.cut_by = "gib"
+
+    def reconsider(self) -> bool:
+        """Undo each response and make the best one instead, all others being what they are.
+
+        The sum of gains less prices rises, or nothing changes, but where a response no
+        longer pays. The order of the responses is then none in which they could be made.
+
+        Returns
+        -------
+        bool
+            Did any change?
+        """
+        changed = False
+        for response in self.made:
+            if self._may_go_back(response):
+                if not self._budget.spend(2 * self._units):
+                    break
+                self._undo(response)
+                item = int(self._item_of[response.vm])
+                found = self._best()
+                if found is None and self._out_of_work:
+                    self._respond(item, response.destination, response.gain)
+                    break
+                changed |= found is None or found[:2] != (item, response.destination)
+                if found is not None:
+                    self._respond(*found)
+        return changed
+
+    def follow(self, responses: Sequence[Response]) -> None:
+        """Make the given responses, or like ones of VMs alike, steepest first.
+
+        What does not pay when its turn comes, or breaks a rule still, is not made.
+        """
+        items = self._items
+        item = self._item_of[[each.vm for each in responses]]
+        there = np.array([each.destination for each in responses], dtype=np.int64)
+        kind, source = items.kind[item], items.host[item]
+        touching: dict[int, list[int]] = {}
+        for row, hosts in enumerate(zip(source.tolist(), there.tolist(), strict=True)):
+            for host in hosts:
+                touching.setdefault(host, []).append(row)
+        entering = self._weighing.entering
+        waits = np.ones(len(responses), dtype=np.bool_)
+        gain = self._leaving[item] + entering[kind, there]
+        while len(gain):
+            row = int(gain.argmax())
+            if not gain[row] >= self._worth.least_gain or not self._budget.spend(self._units):
+                return
+            best, destination = int(item[row]), int(there[row])
+            if items.alone[best] and not self._company.allowed(self._next(best))[destination]:
+                gain[row] = NOWHERE  # until one of those moves to which it is bound
+                continue
+            self._respond(best, destination, float(gain[row] + self._price[best]))
+            waits[row] = False
+            rows = np.array([*touching[int(source[row])], *touching[destination]])
+            if items.alone[best]:
+                rows = np.concatenate([rows, np.flatnonzero(items.alone[item])])
+            gain[rows] = np.where(
+                waits[rows], self._leaving[item[rows]] + entering[kind[rows], there[rows]], NOWHERE
+            )
+
+    def _best(self) -> tuple[int, int, float] | None:
+        """Return the item of the steepest response, its destination and gain, if one pays."""
+        items, weighing = self._items, self._weighing
+        if not len(items.host):
+            return None
+        bound = weighing.best[items.kind]
+        np.minimum(bound, self._cap, out=bound)
+        bound += self._leaving
+        while True:
+            item = int(bound.argmax())
+            if not bound[item] >= self._worth.least_gain:
+                return None
+            if not self._may_carry(item):
+                bound[item] = self._leaving[item] = NOWHERE
+                continue
+            kind = int(items.kind[item])
+            destination = weighing.best_host(kind)
+            if items.alone[item] or destination == items.host[item]:
+                if not self._budget.spend(len(weighing.cost)):
+                    self._out_of_work = True
+                    return None
+                destination, exact = self._weighed_alone(item, kind)
+                self._cap[item] = exact
+                exact += self._leaving[item]
+                if exact < bound[item]:
+                    bound[item] = exact
+                    continue
+            return item, destination, float(bound[item] + self._price[item])
+
+    def _may_carry(self, item: int) -> bool:
+        """Return whether the plan may carry one VM more; what carries less may still go."""
+        most = self._worth.most_mib
+        if most is None or self._carried_mib + int(self._items.carried_mib[item]) <= most:
+            return True
+        self._too_large.append(item)
+        return False
+
+    def _weighed_alone(self, item: int, kind: int) -> tuple[int, float]:
+        """Return the best host for one item and what that gains."""
+        gains = self._weighing.entering[kind].copy()
+        if self._items.alone[item]:
+            gains[~self._company.allowed(self._next(item))] = NOWHERE
+        gains[self._items.host[item]] = NOWHERE
+        best = int(gains.argmax())
+        return best, float(gains[best])
+
+    def _next(self, item: int) -> int:
+        """Return the VM of an item whose turn it is."""
+        return int(self._vms[self._first[item]])
+
+    def _respond(self, item: int, destination: int, gain: float) -> None:
+        vm, source = self._next(item), int(self._items.host[item])
+        self._first[item] += 1
+        self._made[vm] = Response(vm, source, destination, gain)
+        self._carried_mib += int(self._items.carried_mib[item])
+        self._take(vm, item, source, destination)
+
+    def _may_go_back(self, response: Response) -> bool:
+        kind = self._items.kind[self._item_of[response.vm]]
+        if self._weighing.entering[kind, response.source] == NOWHERE:
+            return False
+        bound = self._items.alone[self._item_of[response.vm]]
+        return not bound or bool(self._company.allowed(response.vm)[response.source])
+
+    def _undo(self, response: Response) -> None:
+        vm, item = response.vm, int(self._item_of[response.vm])
+        del self._made[vm]
+        self._carried_mib -= int(self._items.carried_mib[item])
+        # Among those that have not moved, it is the first again.
+        self._first[item] -= 1
+        first = self._first[item]
+        moved = self._vms[self._items.first[item] : first + 1]
+        moved[moved == vm] = self._vms[first]
+        self._vms[first] = vm
+        self._take(vm, item, response.destination, response.source)
+        again, self._too_large = np.array(self._too_large, dtype=np.int64), []
+        self._leave_anew(again)
+
+    def _take(self, vm: int, item: int, source: int, destination: int) -> None:
+        """Take a VM from one host to another, and keep everything up."""
+        items = self._items
+        rose = self._weighing.move(int(items.kind[item]), source, destination)
+        capped = np.flatnonzero(self._cap < np.inf)
+        self._cap[capped] = np.maximum(self._cap[capped], rose[items.kind[capped]])
+        on = [np.arange(*self._of_host[host : host + 2]) for host in (source, destination)]
+        self._leave_anew(np.concatenate(on))
+        others = self._item_of[self._company.move(vm, destination)]
+        self._cap[others[others >= 0]] = np.inf
+
+    def _leave_anew(self, of: IntArray) -> None:
+        """Weigh anew what hosts gain without some items."""
+        items = self._items
+        leaving = self._weighing.leaving(items.host[of], items.kind[of]) - self._price[of]
+        self._leaving[of] = np.where(self._first[of] < items.end[of], leaving, NOWHERE)

@@ -1,0 +1,89 @@
+"""Which hosts the groups and spreads of running VMs leave open to a move for its gain.
+
+Soft rules count like hard ones here: who moves a VM for a better balance has no need that
+would excuse breaking one. VMs that are together already do not move apart, and one move
+takes one VM, so of such a group nothing moves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, IntArray
+from placement.rebalancing.model import Running
+
+
+class Company:
+    """Where the members of groups and spreads are, kept up as they move."""
+
+    def __init__(self, running: Running) -> None:
+        self.host = running.host.copy()  #: (V,) where each VM is now
+        self._hosts = len(running.receives)
+        self._zones = running.zones
+        self._number_of_zones = int(running.zones.max(initial=-1)) + 1
+        self._groups = running.groups
+        self._spreads = running.spreads
+        self._group_vms = [np.array(each.vms, dtype=np.int64) for each in running.groups]
+        self._spread_vms = [np.array(each.vms, dtype=np.int64) for each in running.spreads]
+        self._groups_of = _rows_of(self._group_vms)
+        self._spreads_of = _rows_of(self._spread_vms)
+        self.bound: BoolArray = np.zeros(len(running), dtype=np.bool_)  #: (V,) is it in any?
+        for vms in (*self._group_vms, *self._spread_vms):
+            self.bound[vms] = True
+
+    def allowed(self, vm: int) -> BoolArray:
+        """Return the hosts that no rule closes to a VM where all others are, shape (H,).
+
+        Of a group that keeps apart, none that holds another member; of one that
+        keeps together, those alone that hold another member, if any does; of a spread,
+        none outside of zones, and none in another zone that has its part already.
+        """
+        open_to, own = np.ones(self._hosts, dtype=np.bool_), int(self.host[vm])
+        for number in self._groups_of.get(vm, ()):
+            group, others = self._groups[number], self._group_vms[number]
+            hosts = [*self.host[others[others != vm]].tolist(), *group.hosts]
+            if group.apart:
+                open_to[hosts] = False
+            elif hosts:
+                together = np.zeros_like(open_to)
+                together[hosts] = True
+                open_to &= together
+        for number in self._spreads_of.get(vm, ()):
+            spread = self._spreads[number]
+            held = self.in_zones(number)
+            full = np.append(held >= spread.most, True)  # the last place: hosts of no zone
+            if self._zones[own] >= 0:
+                full[self._zones[own]] = False
+            open_to &= ~full[self._zones]
+        return open_to
+
+    def in_zones(self, spread: int) -> IntArray:
+        """Return how many VMs of a spread each zone holds, shape (Z,)."""
+        zones = self._zones[self.host[self._spread_vms[spread]]]
+        held: IntArray = np.bincount(zones[zones >= 0], minlength=self._number_of_zones)
+        others = self._spreads[spread].others
+        if others:
+            held += np.array(others, dtype=np.int64)[: len(held)]
+        return held
+
+    def move(self, vm: int, destination: int) -> IntArray:
+        """Note a VM's new host; return the VMs to which other hosts may be open now, (X,)."""
+        self.host[vm] = destination
+        members = [
+            *(self._group_vms[number] for number in self._groups_of.get(vm, ())),
+            *(self._spread_vms[number] for number in self._spreads_of.get(vm, ())),
+        ]
+        return np.concatenate(members) if members else np.zeros(0, dtype=np.int64)
+
+    def rules_of(self, vm: int) -> tuple[tuple[str, int], ...]:
+        """Return names of the rules that bind a VM to others."""
+        groups = (("group", number) for number in self._groups_of.get(vm, ()))
+        return (*groups, *(("spread", number) for number in self._spreads_of.get(vm, ())))
+
+
+def _rows_of(members: list[IntArray]) -> dict[int, list[int]]:
+    rows: dict[int, list[int]] = {}
+    for number, vms in enumerate(members):
+        for vm in vms.tolist():
+            rows.setdefault(vm, []).append(number)
+    return rows

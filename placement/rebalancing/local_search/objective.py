@@ -1,0 +1,100 @@
+"""When a move for a better cluster is worth what it costs, and how many there may be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement.errors import ParameterError
+from placement.model.arrays import IntArray
+from placement.model.snapshot import Snapshot
+from placement.parameters import Reader, allowing, number, or_null, read, whole_number
+from placement.rebalancing.measures import RANKING
+
+MIB_PER_GIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What the potential must rise by, and the bounds of one plan.
+
+    A step (in balancing a move, in packing all moves that empty a host) is made only
+    if the potential rises by at least ``price_per_gib`` for each gibibyte that it
+    carries and ``least_gain`` beyond.
+    """
+
+    price_per_gib: float  #: of memory that a move carries; 0 or more
+    least_gain: float  #: above 0, so that moving ends
+    most_moves: int | None = None  #: of one plan
+    most_gib: float | None = None  #: that all moves of one plan carry
+    ranking: tuple[str, ...] | None = None  #: resources that count; None: the first two
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            _READERS[name](name, value)
+
+    def with_given(self, given: Mapping[str, Any]) -> Worth:
+        """Return the same with what is given, JSON values.
+
+        Raises
+        ------
+        ParameterError
+            Naming the parameter, what was found and what is allowed.
+        """
+        return dataclasses.replace(self, **read(_READERS, given))
+
+    @property
+    def most_mib(self) -> int | None:
+        """What one plan carries at most."""
+        return None if self.most_gib is None else int(self.most_gib * MIB_PER_GIB)
+
+    def price(self, carried_mib: int) -> float:
+        """Return what the potential must rise by for moves that carry so much."""
+        return self.price_per_gib * carried_mib / MIB_PER_GIB + self.least_gain
+
+    def ranking_of(self, snapshot: Snapshot) -> IntArray:
+        """Return the resources that count, indices of R, shape (J,).
+
+        Raises
+        ------
+        ParameterError
+            For a name that the snapshot does not have.
+        """
+        if self.ranking is None:
+            return np.array([each for each in RANKING if each < snapshot.counted], dtype=np.int64)
+        for name in self.ranking:
+            if name not in snapshot.resources:
+                raise ParameterError("ranking", name, f"one of {', '.join(snapshot.resources)}")
+        return np.array([snapshot.resources.index(name) for name in self.ranking], dtype=np.int64)
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, which `with_given` reads."""
+        ranking = None if self.ranking is None else list(self.ranking)
+        return {**dataclasses.asdict(self), "ranking": ranking}
+
+
+def _are_names(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) > 0
+        and all(isinstance(each, str) for each in value)
+        and len(set(value)) == len(value)
+    )
+
+
+def _ranking(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(allowing("a list of different names of resources", _are_names)(name, value))
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "price_per_gib": number("a number, 0 or more", lambda value: 0 <= value < np.inf),
+    "least_gain": number("a number above 0", lambda value: 0 < value < np.inf),
+    "most_moves": or_null(whole_number(0, 10**9)),
+    "most_gib": or_null(number("a number, 0 or more", lambda value: 0 <= value < np.inf)),
+    "ranking": or_null(_ranking),
+}

@@ -1,0 +1,90 @@
+"""Plans of moves that are made for what the cluster gains by them, not for need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from placement.model.arrays import IntArray
+from placement.rebalancing.local_search.better_responses import Response
+from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.local_search.private_terms import PrivateTerm
+from placement.rebalancing.local_search.waves_in_order import waves_in_order
+from placement.rebalancing.measures import measured
+from placement.rebalancing.model import Mobility, Move, MoveLimits, Plan, Running, Why
+
+_POLICY: Final = {Why.BALANCES: "balance", Why.PACKS: "pack"}
+
+
+def movable_for_gain(running: Running) -> IntArray:
+    """Return the VMs that may move without need: they can move, and do not rest; (X,)."""
+    return np.flatnonzero(running.movable & ~running.rests).astype(np.int64)
+
+
+def plan_of(
+    running: Running,
+    term: PrivateTerm,
+    responses: Sequence[Response],
+    *,
+    why: Why,
+    parameters: Mapping[str, Any],
+    seed: int,
+    limits: MoveLimits,
+    work: int,
+    cut_by: str | None,
+) -> Plan:
+    """Return the plan of some responses, in the order of waves, with what they gain.
+
+    Parameters
+    ----------
+    responses : sequence of Response
+        Feasible in this order.
+    cut_by : str or None
+        What kept the search from going on: ``moves``, ``gib`` or ``work``.
+
+    Returns
+    -------
+    Plan
+        ``details`` has ``outcome`` (``no_useful_move`` if nothing was useful from the
+        beginning, ``settled`` if nothing is afterwards, or ``cut_by``), the ``potential``
+        before and after without v(A), which stands still, and the ``gains`` of the
+        moves in their order.
+    """
+    gains = {each.vm: each.gain for each in responses}
+    moves = waves_in_order(
+        running,
+        Company(running),
+        [
+            Move(
+                vm=each.vm,
+                source=each.source,
+                destination=each.destination,
+                wave=0,
+                why=why,
+                live=bool(running.mobility[each.vm] == Mobility.LIVE),
+                carried_mib=int(running.carried_mib[each.vm]),
+            )
+            for each in responses
+        ],
+        limits,
+    )
+    capacity = running.snapshot.capacity
+    before = 0.0 - float(term.of(capacity - running.room, capacity).sum())
+    settled = "settled" if moves else "no_useful_move"
+    return Plan(
+        policy=_POLICY[why],
+        parameters=dict(parameters),
+        seed=seed,
+        limits=limits,
+        moves=moves,
+        measures=measured(running, moves, term.ranking.tolist()),
+        work=work,
+        cut=cut_by is not None,
+        details={
+            "outcome": cut_by or settled,
+            "potential": [before, before + sum(gains[move.vm] for move in moves)],
+            "gains": [gains[move.vm] for move in moves],
+        },
+    )

@@ -1,0 +1,134 @@
+"""A sequence of moves in waves, so that every host sees its moves in their order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.model import Move, MoveLimits, Running
+
+
+def waves_in_order(
+    running: Running, company: Company, moves: Sequence[Move], limits: MoveLimits
+) -> tuple[Move, ...]:
+    """Return moves with the earliest waves that they can go in, in the order of waves.
+
+    Parameters
+    ----------
+    company : Company
+        Tells which VMs are bound to others; where they are plays no part.
+    moves : sequence of Move
+        One VM after the other, each once; feasible in this order. Their waves are
+        not looked at.
+
+    Returns
+    -------
+    tuple of Move
+        The same. Moves of one host, to it or away, keep their order (within a wave,
+        their order in the answer), so each changes the costs of its hosts by what it did
+        in the sequence. Moves of VMs that a group or a spread binds to one another go in
+        waves of their own, in order, so a rule sees what it saw in the sequence. A
+        destination never needs what the same wave frees.
+
+    Notes
+    -----
+    `placement.rebalancing.waves.in_waves` looks for any order that leads to given places, with
+    detours. Here the order is known, and what each move gains hangs on it.
+    """
+    return tuple(
+        sorted(_Scheduler(running, company, limits).waves_of(moves), key=lambda move: move.wave)
+    )
+
+
+class _Scheduler:
+    """Finds the wave of one move after the other."""
+
+    def __init__(self, running: Running, company: Company, limits: MoveLimits) -> None:
+        self._running, self._company, self._limits = running, company, limits
+        self._room: dict[int, list[int]] = {}  # with all departures that are over already
+        self._leaves: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
+        self._last_of_host: dict[int, int] = {}
+        self._last_of_rule: dict[tuple[str, int], int] = {}
+        self._away: dict[tuple[int, int], int] = defaultdict(int)
+        self._there: dict[tuple[int, int], int] = defaultdict(int)
+        self._at_once: list[int] = []
+        self._next_open: list[int] = []  # of a full wave, one that may not be
+
+    def waves_of(self, moves: Sequence[Move]) -> list[Move]:
+        return [dataclasses.replace(move, wave=self._wave_of(move)) for move in moves]
+
+    def _wave_of(self, move: Move) -> int:
+        source, destination = move.source, move.destination
+        rules = self._company.rules_of(move.vm)
+        wave = max(
+            self._last_of_host.get(source, 0),
+            self._last_of_host.get(destination, 0),
+            *(self._last_of_rule.get(rule, -1) + 1 for rule in rules),
+        )
+        demand = self._running.demand[self._running.kind[move.vm]].tolist()
+        wave = max(wave, self._when_it_fits(destination, demand))
+        wave = self._open_wave(wave)
+        while (
+            self._away[source, wave] >= self._limits.per_source
+            or self._there[destination, wave] >= self._limits.per_destination
+        ):
+            wave = self._open_wave(wave + 1)
+        self._note(move, wave, demand)
+        for rule in rules:
+            self._last_of_rule[rule] = wave
+        return wave
+
+    def _when_it_fits(self, host: int, demand: list[int]) -> int:
+        """Return the first wave in which what left before it makes room enough.
+
+        Every move to the host that comes earlier in the sequence goes in that wave or
+        earlier, so its room counts as taken.
+        """
+        room = list(self._room_of(host))
+        wave, leaves = 0, self._leaves[host]
+        for when, amounts in leaves:  # in order of waves
+            if _holds(room, demand):
+                break
+            room = [left + amount for left, amount in zip(room, amounts, strict=True)]
+            wave = when + 1
+        return wave
+
+    def _note(self, move: Move, wave: int, demand: list[int]) -> None:
+        room = self._room_of(move.destination)
+        for resource, amount in enumerate(demand):
+            room[resource] -= amount
+        self._leaves[move.source].append((wave, demand))
+        for host in (move.source, move.destination):
+            self._last_of_host[host] = wave
+        self._away[move.source, wave] += 1
+        self._there[move.destination, wave] += 1
+        self._at_once[wave] += 1
+        if self._at_once[wave] >= self._limits.at_once:
+            self._next_open[wave] = wave + 1
+
+    def _room_of(self, host: int) -> list[int]:
+        if host not in self._room:
+            self._room[host] = self._running.room[host].tolist()
+        return self._room[host]
+
+    def _open_wave(self, wave: int) -> int:
+        """Return the first wave from ``wave`` on in which the site moves fewer than it may."""
+        while True:
+            while len(self._at_once) <= wave:
+                self._next_open.append(len(self._at_once))
+                self._at_once.append(0)
+            after = self._next_open[wave]
+            if after == wave:
+                return wave
+            # Those who ask again find the way shorter.
+            while len(self._at_once) <= after:
+                self._next_open.append(len(self._at_once))
+                self._at_once.append(0)
+            self._next_open[wave] = self._next_open[after]
+            wave = after
+
+
+def _holds(room: list[int], demand: list[int]) -> bool:
+    return all(amount <= left for left, amount in zip(room, demand, strict=True) if amount)

@@ -1,0 +1,125 @@
+"""What every kind of VM would add to the potential on every host, kept up as VMs move.
+
+A move's gain is what the destination gains by the VM plus what the source gains without
+it. Neither part depends on the other host, so the best destination of a kind is the same
+for its VMs on all hosts, and a move changes the numbers of two hosts only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.rebalancing.local_search.private_terms import PrivateTerm
+from placement.rebalancing.model import Running
+
+#: The gain where a VM may not go, or is not.
+NOWHERE: Final = -math.inf
+
+
+class Weighing:
+    """The gain of one VM more, of every kind on every host.
+
+    Hosts stand in blocks of about the root of their number with the best of each, so
+    that a change of one costs a look at its block and one at the blocks.
+
+    Parameters
+    ----------
+    running : Running
+        Where it begins.
+    term : PrivateTerm
+        Of the game that is played.
+    kinds : ndarray of int64, shape (K,)
+        The kinds of VM that are weighed, indices of those of ``running``.
+    takes : ndarray of bool, shape (H,)
+        Hosts that take VMs.
+    """
+
+    def __init__(
+        self, running: Running, term: PrivateTerm, kinds: IntArray, takes: BoolArray
+    ) -> None:
+        self._term = term
+        self._capacity = running.snapshot.capacity
+        self.room = running.room
+        self._demand = running.demand[kinds]
+        self._open: BoolArray = running.eligible[kinds][:, running.snapshot.host_class] & takes
+        hosts = len(self._capacity)
+        self.cost = term.of(self._capacity - self.room, self._capacity)  #: (H,) as it is now
+        self._size = max(1, math.isqrt(hosts))
+        blocks = -(-hosts // self._size)
+        padded = np.full((len(kinds), blocks * self._size), NOWHERE)
+        #: (K, H) gain of one VM more, `NOWHERE` where it may not be or has no room
+        self.entering = padded[:, :hosts]
+        self._blocks = padded.reshape(len(kinds), blocks, self._size)
+        for kind in range(len(kinds)):
+            self.entering[kind] = self._of_entering(np.arange(hosts), slice(kind, kind + 1))[:, 0]
+        self._best_of_block = self._blocks.max(axis=2, initial=NOWHERE)
+        #: (K,) gain of one VM more on the best host
+        self.best = self._best_of_block.max(axis=1, initial=NOWHERE)
+
+    def best_host(self, kind: int) -> int:
+        """Return the first host that gains most by a VM of a kind."""
+        block = int(self._best_of_block[kind].argmax())
+        return block * self._size + int(self._blocks[kind, block].argmax())
+
+    def leaving(self, hosts: IntArray, kinds: IntArray) -> FloatArray:
+        """Return what each host gains without a VM of each kind, both of shape (X,)."""
+        without = self._capacity[hosts] - self.room[hosts] - self._demand[kinds]
+        gain: FloatArray = self.cost[hosts] - self._term.of(without, self._capacity[hosts])
+        return gain
+
+    def move(self, kind: int, source: int, destination: int) -> FloatArray:
+        """Take a VM from one host to another.
+
+        Returns
+        -------
+        ndarray of float64, shape (K,)
+            The best of what rose: of each kind the higher gain of the two hosts among
+            those that are higher than before, else `NOWHERE`.
+        """
+        both = np.array([source, destination])
+        before = self.entering[:, both]
+        self.room[source] += self._demand[kind]
+        self.room[destination] -= self._demand[kind]
+        self.cost[both] = self._term.of(
+            self._capacity[both] - self.room[both], self._capacity[both]
+        )
+        now = self._of_entering(both, slice(None)).T
+        self.entering[:, both] = now
+        for block in {source // self._size, destination // self._size}:
+            self._best_of_block[:, block] = self._blocks[:, block].max(axis=1)
+        self.best = self._best_of_block.max(axis=1)
+        rose: FloatArray = np.where(now > before, now, NOWHERE).max(axis=1)
+        return rose
+
+    def close(self, host: int) -> None:
+        """Let nothing more onto a host."""
+        self._open[:, host] = False
+        self._weigh_anew(host)
+
+    def open_again(self, host: int, kinds: BoolArray) -> None:
+        """Let kinds, shape (K,), onto a host that was closed."""
+        self._open[:, host] = kinds
+        self._weigh_anew(host)
+
+    def open_to(self, host: int) -> BoolArray:
+        """Return the kinds that may be on a host, shape (K,)."""
+        return self._open[:, host].copy()
+
+    def _weigh_anew(self, host: int) -> None:
+        self.entering[:, host] = self._of_entering(np.array([host]), slice(None))[0]
+        block = host // self._size
+        self._best_of_block[:, block] = self._blocks[:, block].max(axis=1)
+        self.best = self._best_of_block.max(axis=1)
+
+    def _of_entering(self, hosts: IntArray, kinds: slice) -> FloatArray:
+        """Return the gain of one VM more, (X hosts, K)."""
+        demand, room = self._demand[kinds], self.room[hosts][:, None]
+        capacity = self._capacity[hosts][:, None]
+        gain = self.cost[hosts][:, None] - self._term.of(capacity - room + demand, capacity)
+        fits = ((room >= demand) | (demand == 0)).all(axis=2) & self._open[kinds, hosts].T
+        weighed: FloatArray = np.where(fits, gain, NOWHERE)
+        return weighed

@@ -1,0 +1,189 @@
+"""Where VMs are while a plan is made, and what room and rules that leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement.model.arrays import BoolArray
+from placement.rebalancing.model import Running
+
+
+class Whereabouts:
+    """A cluster from which VMs move, one by one or several at once.
+
+    A VM that was let in (`arrive`) and has not left (`leave`) holds both hosts.
+
+    Attributes
+    ----------
+    room : ndarray of int64, shape (H, R)
+        What is left, below 0 where more is committed than there is.
+    host : list of int
+        Where each VM is; the old host until it has left that.
+    changed : list of int
+        Hosts in the order in which their room changed.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.room = running.room
+        self.host: list[int] = running.host.tolist()
+        self.changed: list[int] = []
+        self._zones: list[int] = running.zones.tolist()
+        self._open: dict[bytes, BoolArray] = {}
+        #: groups that keep apart, by VM: those that must, and those that would rather
+        self._apart: dict[int, list[int]] = {}
+        self._rather: dict[int, list[int]] = {}
+        self._on: dict[int, dict[int, int]] = {}
+        for number, group in enumerate(running.groups):
+            if group.apart:
+                on = self._on[number] = dict.fromkeys(group.hosts, 1)
+                members = self._apart if group.hard else self._rather
+                for vm in group.vms:
+                    members.setdefault(vm, []).append(number)
+                    on[self.host[vm]] = on.get(self.host[vm], 0) + 1
+        #: the same of requests that wait, by request; spreads that they are the rest of
+        self._apart_waiting: dict[int, list[int]] = {}
+        self._spread_waiting: dict[int, list[int]] = {}
+        for number, group in enumerate(running.groups):
+            for request in group.requests if group.apart and group.hard else ():
+                self._apart_waiting.setdefault(request, []).append(number)
+        for number, spread in enumerate(running.spreads):
+            if spread.request is not None:
+                self._spread_waiting.setdefault(spread.request, []).append(number)
+        self._spread: dict[int, list[int]] = {}
+        self._in_zone: list[list[int]] = []
+        zones = max(self._zones, default=-1) + 1
+        for number, spread in enumerate(running.spreads):
+            in_zone = [*spread.others] or [0] * zones
+            for vm in spread.vms:
+                self._spread.setdefault(vm, []).append(number)
+                if (zone := self._zones[self.host[vm]]) >= 0:
+                    in_zone[zone] += 1
+            self._in_zone.append(in_zone)
+
+    def is_ruled(self, vm: int) -> bool:
+        """Do groups that keep apart, or spreads, say anything of a VM?"""
+        return vm in self._apart or vm in self._rather or vm in self._spread
+
+    def is_spread(self, vm: int) -> bool:
+        """Is a VM spread over zones?"""
+        return vm in self._spread
+
+    def apart(self, vm: int) -> Sequence[int]:
+        """Return the groups in which a VM must keep apart."""
+        return self._apart.get(vm, ())
+
+    def open_to(self, eligible: BoolArray) -> BoolArray:
+        """Return which hosts take VMs that may use these classes, (C,); shape (H,)."""
+        key = eligible.tobytes()
+        if key not in self._open:
+            snapshot = self.running.snapshot
+            self._open[key] = eligible[snapshot.host_class] & self.running.receives
+        return self._open[key]
+
+    def zones_open_to(self, vms: Sequence[int]) -> list[int] | None:
+        """Return the zones that take all of some VMs; None: zones do not matter to them."""
+        needs = self._entering(vms)
+        if not needs:
+            return None
+        zones = range(max(self._zones, default=-1) + 1)
+        return [zone for zone in zones if self._zone_takes(needs, vms, zone)]
+
+    def is_kept_apart(self, vms: Sequence[int], host: int, *, soft: bool = False) -> bool:
+        """Would groups that keep apart refuse some of these VMs on a host?"""
+        for vm in vms:
+            for group in self._apart.get(vm, ()):
+                if self._on[group].get(host):
+                    return True
+            for group in self._rather.get(vm, ()) if soft else ():
+                if self._on[group].get(host):
+                    return True
+        return False
+
+    def allows(self, vms: Sequence[int], host: int, *, soft: bool = False) -> bool:
+        """Do groups that keep apart, and spreads, allow these VMs on another host?"""
+        if self.is_kept_apart(vms, host, soft=soft):
+            return False
+        needs = self._entering(vms)
+        return not needs or self._zone_takes(needs, vms, self._zones[host])
+
+    def fits(self, vms: Sequence[int], host: int) -> bool:
+        """Has a host room for these VMs?"""
+        room: list[int] = self.room[host].tolist()
+        for vm in vms:
+            demand = self.running.demand[self.running.kind[vm]].tolist()
+            for resource, amount in enumerate(demand):
+                if amount:
+                    room[resource] -= amount
+                    if room[resource] < 0:
+                        return False
+        return True
+
+    def arrive(self, vm: int, host: int) -> None:
+        """Let a VM hold a host to which it moves."""
+        self.room[host] -= self.running.demand[self.running.kind[vm]]
+        self.changed.append(host)
+        self._count(vm, host, 1)
+        self._count_zone(vm, host, self.host[vm], 1)
+
+    def leave(self, vm: int, host: int) -> None:
+        """Let a VM that holds another host leave the one where it was."""
+        old = self.host[vm]
+        self.room[old] += self.running.demand[self.running.kind[vm]]
+        self.changed.append(old)
+        self._count(vm, old, -1)
+        self._count_zone(vm, old, host, -1)
+        self.host[vm] = host
+
+    def move(self, vms: Sequence[int], host: int) -> None:
+        """Move VMs to a host, one after the other."""
+        for vm in vms:
+            self.arrive(vm, host)
+            self.leave(vm, host)
+
+    def lets_in(self, request: int, host: int) -> bool:
+        """Do groups that keep apart, and spreads, allow one more VM of a request on a host?"""
+        if any(self._on[group].get(host) for group in self._apart_waiting.get(request, ())):
+            return False
+        spreads = self._spread_waiting.get(request, ())
+        zone = self._zones[host] if spreads else 0
+        return zone >= 0 and all(
+            self._in_zone[number][zone] < self.running.spreads[number].most for number in spreads
+        )
+
+    def let_in(self, request: int, host: int, count: int = 1) -> None:
+        """Let VMs of a request hold a host; a negative count takes them back."""
+        self.room[host] -= count * self.running.snapshot.demand[request]
+        self.changed.append(host)
+        for group in self._apart_waiting.get(request, ()):
+            on = self._on[group]
+            on[host] = on.get(host, 0) + count
+        for number in self._spread_waiting.get(request, ()):
+            self._in_zone[number][self._zones[host]] += count
+
+    def _entering(self, vms: Sequence[int]) -> list[int]:
+        return sorted({spread for vm in vms for spread in self._spread.get(vm, ())})
+
+    def _zone_takes(self, spreads: Sequence[int], vms: Sequence[int], zone: int) -> bool:
+        if zone < 0:
+            return False
+        for number in spreads:
+            entering = sum(
+                number in self._spread.get(vm, ()) and self._zones[self.host[vm]] != zone
+                for vm in vms
+            )
+            most = self.running.spreads[number].most
+            if entering and self._in_zone[number][zone] + entering > most:
+                return False
+        return True
+
+    def _count(self, vm: int, host: int, change: int) -> None:
+        for group in (*self._apart.get(vm, ()), *self._rather.get(vm, ())):
+            on = self._on[group]
+            on[host] = on.get(host, 0) + change
+
+    def _count_zone(self, vm: int, host: int, other: int, change: int) -> None:
+        spreads = self._spread.get(vm, ())
+        if spreads and (zone := self._zones[host]) >= 0 and zone != self._zones[other]:
+            for number in spreads:
+                self._in_zone[number][zone] += change

@@ -1,0 +1,484 @@
+"""What plans of moves are decided on, and what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Final
+
+import numpy as np
+
+from placement.errors import RunningError, ShapeMismatchError
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.snapshot import Reason, Snapshot
+
+
+class Mobility(IntEnum):
+    """How a VM can move."""
+
+    LIVE = 0  #: while its guest runs
+    COLD = 1  #: while it is off
+    NEVER = 2  #: not at all: see its obstacle
+
+
+class Obstacle(StrEnum):
+    """Why a VM cannot move."""
+
+    LABEL = "label"  #: its label says `moves=never`
+    HOST_DEVICE = "host_device"  #: it uses a device of its host
+    LOCAL_POOL = "local_pool"  #: its pool is local, on a hypervisor that copies no storage
+    MOVING = "moving"  #: it moves already
+    UNSETTLED = "unsettled"  #: it is being built, switched or deleted
+    HOST_SILENT = "host_silent"  #: its host does not answer
+
+
+#: `Running.obstacle` holds places in this.
+OBSTACLES: Final = tuple(Obstacle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningGroup:
+    """VMs that keep apart, or keep together."""
+
+    apart: bool  #: True: one VM of the group on a host at most; False: all on one host
+    hard: bool  #: False: only as far as there is room for it
+    vms: tuple[int, ...]  #: its members, indices of V
+    requests: tuple[int, ...] = ()  #: its members that wait, indices of Q
+    #: hosts that hold VMs of it which are not in V, or hold them too: what moves already
+    hosts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSpread:
+    """VMs of one request, which are spread over zones."""
+
+    most: int  #: VMs of it in one zone, at most
+    vms: tuple[int, ...]  #: indices of V
+    request: int | None = None  #: the rest of it that waits, an index of Q
+    others: tuple[int, ...] = ()  #: VMs of it in each zone that are not in V; empty for none
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Running:
+    """A snapshot and the VMs that run on its hosts. Whoever plans owns these arrays.
+
+    Axes: V VMs, K kinds of VM (alike in demand and eligibility), and those of the
+    snapshot: H hosts, C host classes, N tenants, R resources, Q requests that wait.
+    The snapshot's constraints speak of its requests; those of VMs stand here.
+    """
+
+    snapshot: Snapshot
+    kind: IntArray  #: (V,) an index of K
+    host: IntArray  #: (V,) where it is, an index of H
+    tenant: IntArray  #: (V,) whose it is, an index of N
+    carried_mib: IntArray  #: (V,) memory that a move of it carries; 0 where it carries none
+    mobility: IntArray  #: (V,) values of `Mobility`
+    obstacle: IntArray  #: (V,) a place in `OBSTACLES` of who never moves, else -1
+    rests: BoolArray  #: (V,) did it move lately, or was that refused? Then it moves for need alone
+    demand: IntArray  #: (K, R)
+    #: (K, C) may it be on hosts of that class, whether or not they take VMs now?
+    eligible: BoolArray
+    receives: BoolArray  #: (H,) does it take VMs? Not if it drains or is down
+    #: (H, R) what is committed above the capacity; nothing is free of that resource then
+    over: IntArray
+    groups: tuple[RunningGroup, ...] = ()
+    spreads: tuple[RunningSpread, ...] = ()
+    #: (H,) zone of each host, -1 for none; empty where nothing is spread
+    zones: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        hosts, resources = self.snapshot.capacity.shape
+        vms, kinds = len(self.kind), len(self.demand)
+        expected = {
+            "host": (vms,),
+            "tenant": (vms,),
+            "carried_mib": (vms,),
+            "mobility": (vms,),
+            "obstacle": (vms,),
+            "rests": (vms,),
+            "demand": (kinds, resources),
+            "eligible": (kinds, self.snapshot.eligible.shape[1]),
+            "receives": (hosts,),
+            "over": (hosts, resources),
+            "zones": (hosts,) if self.spreads or len(self.zones) else (0,),
+        }
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ShapeMismatchError(name, found, shape)
+        self._check_indices(
+            kind=kinds,
+            host=hosts,
+            tenant=len(self.snapshot.weight),
+            mobility=len(Mobility),
+        )
+        never = self.mobility == Mobility.NEVER
+        if ((self.obstacle >= 0) != never).any() or (self.obstacle >= len(OBSTACLES)).any():
+            raise RunningError("obstacle", "another", "one for each VM that never moves, else -1")
+        if (self.carried_mib < 0).any() or (self.over < 0).any() or (self.demand < 0).any():
+            raise RunningError("carried_mib, over, demand", "below 0", "at least 0")
+        if ((self.over > 0) & (self.snapshot.free > 0)).any():
+            raise RunningError("over", "above 0 where something is free", "0 there")
+        self._check_committed()
+        self._check_rules(vms, hosts)
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def room(self) -> IntArray:
+        """What each host has left, below 0 where more is committed than it has; (H, R)."""
+        room: IntArray = self.snapshot.free - self.over
+        return room
+
+    @property
+    def movable(self) -> BoolArray:
+        """Whether each VM can move at all, (V,)."""
+        movable: BoolArray = self.mobility != Mobility.NEVER
+        return movable
+
+    def vms_on(self, hosts: Sequence[int] | IntArray) -> IntArray:
+        """Return the VMs on some hosts, (X,), ascending."""
+        there = np.zeros(len(self.receives), dtype=np.bool_)
+        there[np.asarray(hosts, dtype=np.int64)] = True
+        return np.flatnonzero(there[self.host]).astype(np.int64)
+
+    def closing(self, hosts: Sequence[int] | IntArray) -> Running:
+        """Return the same with hosts, (X,), that take nothing more."""
+        receives = self.receives.copy()
+        receives[np.asarray(hosts, dtype=np.int64)] = False
+        return dataclasses.replace(self, receives=receives)
+
+    def after(self, moves: Sequence[Move]) -> Running:
+        """Return what runs where once all moves are over; who moved rests."""
+        host, rests, room = self.host.copy(), self.rests.copy(), self.room.copy()
+        for move in moves:
+            demand = self.demand[self.kind[move.vm]]
+            room[move.source] += demand
+            room[move.destination] -= demand
+            host[move.vm], rests[move.vm] = move.destination, True
+        snapshot = dataclasses.replace(self.snapshot, free=np.maximum(room, 0))
+        return dataclasses.replace(
+            self, snapshot=snapshot, host=host, rests=rests, over=np.maximum(-room, 0)
+        )
+
+    def _check_indices(self, **sizes: int) -> None:
+        for name, size in sizes.items():
+            values: IntArray = getattr(self, name)
+            if len(values) and not 0 <= int(values.min()) <= int(values.max()) < size:
+                raise RunningError(name, f"{values.min()} to {values.max()}", f"0 to {size - 1}")
+
+    def _check_committed(self) -> None:
+        committed = self.snapshot.capacity - self.room
+        on_host = np.zeros_like(committed)
+        # Column by column numpy adds ten times as fast.
+        for resource in range(on_host.shape[1]):
+            column = np.zeros(len(on_host), dtype=np.int64)
+            np.add.at(column, self.host, self.demand[self.kind, resource])
+            on_host[:, resource] = column
+        short = np.flatnonzero((on_host > committed).any(axis=1))
+        if len(short):
+            host = int(short[0])
+            raise RunningError(
+                f"host {host}",
+                f"VMs of {on_host[host].tolist()}",
+                f"what is committed there, {committed[host].tolist()}",
+            )
+
+    def _check_rules(self, vms: int, hosts: int) -> None:
+        requests = len(self.snapshot.count)
+        for group in self.groups:
+            _check("groups.vms", group.vms, vms)
+            _check("groups.requests", group.requests, requests)
+            _check("groups.hosts", group.hosts, hosts)
+        zones = int(self.zones.max(initial=-1)) + 1
+        if len(self.zones) and int(self.zones.min()) < -1:
+            raise RunningError("zones", int(self.zones.min()), "at least -1")
+        for spread in self.spreads:
+            _check("spreads.vms", spread.vms, vms)
+            _check("spreads.request", () if spread.request is None else (spread.request,), requests)
+            if spread.others and len(spread.others) < zones:
+                raise RunningError("spreads.others", len(spread.others), f"0 or {zones}, of zones")
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values for everything but the snapshot; see `of_document`."""
+        arrays = {name: getattr(self, name).tolist() for name in _DTYPES}
+        groups = [
+            [each.apart, each.hard, list(each.vms), list(each.requests), list(each.hosts)]
+            for each in self.groups
+        ]
+        spreads = [
+            [each.most, list(each.vms), each.request, list(each.others)] for each in self.spreads
+        ]
+        return {**arrays, "groups": groups, "spreads": spreads}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Running:
+        """Read back what `document` returned."""
+        arrays: dict[str, Any] = {
+            name: np.array(document[name], dtype=dtype) for name, dtype in _DTYPES.items()
+        }
+        # JSON loses the shape of an array in which one axis is empty.
+        resources, classes = len(snapshot.resources), snapshot.eligible.shape[1]
+        arrays["demand"] = arrays["demand"].reshape(-1, resources)
+        arrays["eligible"] = arrays["eligible"].reshape(len(arrays["demand"]), classes)
+        arrays["over"] = arrays["over"].reshape(-1, resources)
+        return cls(
+            snapshot=snapshot,
+            groups=tuple(
+                RunningGroup(
+                    apart=apart,
+                    hard=hard,
+                    vms=tuple(vms),
+                    requests=tuple(requests),
+                    hosts=tuple(hosts),
+                )
+                for apart, hard, vms, requests, hosts in document["groups"]
+            ),
+            spreads=tuple(
+                RunningSpread(most=most, vms=tuple(vms), request=request, others=tuple(others))
+                for most, vms, request, others in document["spreads"]
+            ),
+            **arrays,
+        )
+
+
+_DTYPES: Final[Mapping[str, Any]] = {
+    "kind": np.int64,
+    "host": np.int64,
+    "tenant": np.int64,
+    "carried_mib": np.int64,
+    "mobility": np.int64,
+    "obstacle": np.int64,
+    "rests": np.bool_,
+    "demand": np.int64,
+    "eligible": np.bool_,
+    "receives": np.bool_,
+    "over": np.int64,
+    "zones": np.int64,
+}
+
+
+def _check(name: str, found: tuple[int, ...], size: int) -> None:
+    for index in found:
+        if not 0 <= index < size:
+            raise RunningError(name, index, f"0 to {size - 1}")
+    if len(set(found)) < len(found):
+        raise RunningError(name, list(found), "each once")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLimits:
+    """How many moves may go on at once; each at least 1."""
+
+    per_source: int = 2  #: away from one host
+    per_destination: int = 2  #: to one host
+    at_once: int = 20  #: in the whole site
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            if getattr(self, each.name) < 1:
+                raise RunningError(f"limits.{each.name}", getattr(self, each.name), "at least 1")
+
+
+class Why(StrEnum):
+    """What a move is for."""
+
+    EVACUATES = "evacuates"  #: its host is to be empty
+    MENDS_CAPACITY = "mends_capacity"  #: its host has more committed than it has
+    MENDS_RULE = "mends_rule"  #: where it is, it breaks a hard rule
+    MAKES_ROOM = "makes_room"  #: for what waits
+    BALANCES = "balances"  #: the potential rises by more than the move costs
+    PACKS = "packs"  #: empties a host
+    DETOUR = "detour"  #: to a third host, since in a cycle nobody can go first; it goes on later
+
+
+class WhyStays(StrEnum):
+    """Why a VM that should move has no place."""
+
+    OBSTACLE = "obstacle"  #: it cannot move: see `Stays.obstacle`
+    NO_ELIGIBLE_HOST = "no_eligible_host"  #: no other host that it may use takes VMs now
+    NO_HOST_LARGE_ENOUGH = "no_host_large_enough"  #: not even an empty one
+    ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group
+    AFFINITY = "affinity"  #: no host has room for its whole group, or some of it cannot move
+    ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs
+    NO_ROOM = "no_room"  #: eligible hosts are too full
+    LIMITS = "limits"  #: what must move with it is more than may move at once
+    NO_ORDER = "no_order"  #: it has a place, but no order of moves leads there
+    CUT = "cut"  #: the budget was spent before its turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What would have to be free on a host that lacks least."""
+
+    host: int
+    amounts: tuple[int, ...]  #: (R,) beyond what is free there once all moves are over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stays:
+    """A VM that should move and has no place."""
+
+    vm: int
+    why: WhyStays
+    obstacle: Obstacle | None = None
+    missing: Missing | None = None  #: None where room would not help
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillWaits:
+    """VMs of a request that no moves let in."""
+
+    request: int
+    count: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One VM from the host where it is to another."""
+
+    vm: int
+    source: int
+    destination: int
+    wave: int  #: from 0; moves of one wave go on at once, the next begins when all are over
+    why: Why
+    live: bool  #: while its guest runs
+    carried_mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """A state of the cluster in numbers."""
+
+    potential: float  #: v(A) minus the sum of skewness, as in FUGA
+    fairness_distance: float | None  #: see `placement.fairness.shares.fair_distance`
+    mean_skewness: float  #: over hosts in use, 0.0 without any
+    hosts_in_use: int  #: on which anything is committed
+    moved_gib: float  #: that the moves so far carried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Moves in the order of their waves, why each, and what all of them gain.
+
+    ``measures`` holds one more than there are moves: before the first, and after
+    each.
+    """
+
+    policy: str  #: what decided it: evacuate, mend, room, balance, pack
+    parameters: Mapping[str, Any]  #: JSON values
+    seed: int
+    limits: MoveLimits
+    moves: tuple[Move, ...]
+    measures: tuple[Measures, ...]
+    closed: tuple[int, ...] = ()  #: hosts that the plan itself lets nothing onto
+    stays: tuple[Stays, ...] = ()  #: ascending by VM
+    #: rows of (request, host, count) for which room is once all moves are over
+    let_in: tuple[tuple[int, int, int], ...] = ()
+    still_waits: tuple[StillWaits, ...] = ()
+    work: int = 0  #: units of the budget that were spent
+    cut: bool = False  #: did the budget cut the search?
+    details: Mapping[str, Any] = field(default_factory=dict)  #: JSON values only
+
+    @property
+    def before(self) -> Measures:
+        """The cluster as it is."""
+        return self.measures[0]
+
+    @property
+    def after(self) -> Measures:
+        """The cluster once all moves are over."""
+        return self.measures[-1]
+
+    @property
+    def waves(self) -> tuple[tuple[Move, ...], ...]:
+        """The moves of each wave."""
+        waves: list[list[Move]] = [
+            [] for _ in range(max((m.wave for m in self.moves), default=-1) + 1)
+        ]
+        for move in self.moves:
+            waves[move.wave].append(move)
+        return tuple(tuple(wave) for wave in waves)
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, from which `of_document` makes the same again."""
+        return {
+            "policy": self.policy,
+            "parameters": dict(self.parameters),
+            "seed": self.seed,
+            "limits": dataclasses.asdict(self.limits),
+            "moves": [
+                [m.vm, m.source, m.destination, m.wave, m.why.value, m.live, m.carried_mib]
+                for m in self.moves
+            ],
+            "measures": [list(dataclasses.astuple(each)) for each in self.measures],
+            "closed": list(self.closed),
+            "stays": [
+                [
+                    each.vm,
+                    each.why.value,
+                    each.obstacle and each.obstacle.value,
+                    each.missing and [each.missing.host, list(each.missing.amounts)],
+                ]
+                for each in self.stays
+            ],
+            "let_in": [list(row) for row in self.let_in],
+            "still_waits": [[w.request, w.count, w.reason.value] for w in self.still_waits],
+            "work": self.work,
+            "cut": self.cut,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Plan:
+        """Read back what `document` returned."""
+        return cls(
+            policy=document["policy"],
+            parameters=document["parameters"],
+            seed=document["seed"],
+            limits=MoveLimits(**document["limits"]),
+            moves=tuple(
+                Move(
+                    vm=vm,
+                    source=source,
+                    destination=destination,
+                    wave=wave,
+                    why=Why(why),
+                    live=live,
+                    carried_mib=carried_mib,
+                )
+                for vm, source, destination, wave, why, live, carried_mib in document["moves"]
+            ),
+            measures=tuple(
+                Measures(**dict(zip(_MEASURES, each, strict=True))) for each in document["measures"]
+            ),
+            closed=tuple(document["closed"]),
+            stays=tuple(
+                Stays(
+                    vm=vm,
+                    why=WhyStays(why),
+                    obstacle=None if obstacle is None else Obstacle(obstacle),
+                    missing=missing and Missing(host=missing[0], amounts=tuple(missing[1])),
+                )
+                for vm, why, obstacle, missing in document["stays"]
+            ),
+            let_in=tuple((request, host, count) for request, host, count in document["let_in"]),
+            still_waits=tuple(
+                StillWaits(request=request, count=count, reason=Reason(reason))
+                for request, count, reason in document["still_waits"]
+            ),
+            work=document["work"],
+            cut=document["cut"],
+            details=document["details"],
+        )
+
+
+_MEASURES: Final = tuple(each.name for each in dataclasses.fields(Measures))

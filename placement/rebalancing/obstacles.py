@@ -1,0 +1,78 @@
+"""Why a unit has no place, and what would have to be free."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, FloatArray
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.model import Missing, Stays, WhyStays
+from placement.rebalancing.units import Unit
+
+
+class Explaining:
+    """Tells of a state why units have no place in it; units alike are looked at once."""
+
+    def __init__(self, where: Whereabouts) -> None:
+        self._where = where
+        self._known: dict[tuple[object, ...], tuple[WhyStays, Missing | None]] = {}
+
+    def stays(self, unit: Unit) -> list[Stays]:
+        """Return why each VM of a unit stays."""
+        ruled = any(map(self._where.is_ruled, unit.vms))
+        source = self._where.host[unit.vms[0]]
+        # Where units alike are matters only if they could stay there.
+        home = source if self._where.running.receives[source] else -1
+        vms = unit.vms if ruled else None
+        key = (*unit.key, unit.hosts, len(unit.vms) > 1, vms, home)
+        if key not in self._known:
+            self._known[key] = self._why(unit, source)
+        why, missing = self._known[key]
+        return [Stays(vm=vm, why=why, missing=missing) for vm in unit.vms]
+
+    def _why(self, unit: Unit, source: int) -> tuple[WhyStays, Missing | None]:
+        where = self._where
+        open_to = where.open_to(unit.eligible).copy()
+        open_to[source] = False
+        if not open_to.any():
+            return WhyStays.NO_ELIGIBLE_HOST, None
+        if unit.hosts is not None:
+            among = np.zeros(len(open_to), dtype=np.bool_)
+            among[list(unit.hosts)] = True
+            open_to &= among
+            if not open_to.any():
+                return WhyStays.AFFINITY, None
+        capacity = where.running.snapshot.capacity
+        asked = unit.demand > 0
+        large = open_to & (capacity[:, asked] >= unit.demand[asked]).all(axis=1)
+        together = len(unit.vms) > 1 or unit.hosts is not None
+        if not large.any():
+            return (WhyStays.AFFINITY if together else WhyStays.NO_HOST_LARGE_ENOUGH), None
+        room = large & (where.room[:, asked] >= unit.demand[asked]).all(axis=1)
+        allowed = self._allowed(unit, large)
+        missing = self._missing(unit, allowed) if allowed.any() else None
+        if room.any():
+            apart = [h for h in np.flatnonzero(room).tolist() if where.is_kept_apart(unit.vms, h)]
+            return (WhyStays.ANTI_AFFINITY if apart else WhyStays.ZONE_FULL), missing
+        return (WhyStays.AFFINITY if together else WhyStays.NO_ROOM), missing
+
+    def _allowed(self, unit: Unit, hosts: BoolArray) -> BoolArray:
+        if not any(map(self._where.is_ruled, unit.vms)):
+            return hosts
+        allowed = hosts.copy()
+        for host in np.flatnonzero(hosts).tolist():
+            allowed[host] = self._where.allows(unit.vms, host)
+        return allowed
+
+    def _missing(self, unit: Unit, hosts: BoolArray) -> Missing | None:
+        """Return what the host lacks that lacks least, in parts of its capacity."""
+        lacks = np.maximum(unit.demand - self._where.room, 0) * (unit.demand > 0)
+        capacity = self._where.running.snapshot.capacity
+        parts: FloatArray = np.divide(
+            lacks, capacity, out=np.zeros(lacks.shape), where=capacity > 0
+        )
+        total = np.where(hosts, parts.sum(axis=1), np.inf)
+        host = int(np.argmin(total))
+        if not lacks[host].any():
+            return None
+        return Missing(host=host, amounts=tuple(lacks[host].tolist()))

@@ -1,0 +1,194 @@
+"""Pack: empty hosts by moves that are worth their price, so that they can be switched off.
+
+The game of `placement.rebalancing.balance` with another private term,
+`placement.rebalancing.local_search.private_terms.Emptiness`. A host half emptied saves nothing, so
+a step here is all VMs of one host: it counts only if the potential rises by at least the price of
+all that it carries and a least gain, or no VM of the host moves. Each step lowers the
+number of hosts in use by one, so packing ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.budget import Budget
+from placement.rebalancing.local_search.better_responses import Response
+from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
+from placement.rebalancing.local_search.private_terms import Emptiness
+from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
+from placement.rebalancing.model import MoveLimits, Plan, Running, Why
+
+#: What packing asks of a step where nothing is said: a host in use costs about 1, so 1 TiB.
+PACK_WORTH: Final = Worth(price_per_gib=1e-3, least_gain=1e-3)
+
+
+def pack(
+    running: Running,
+    worth: Worth = PACK_WORTH,
+    *,
+    limits: MoveLimits | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Plan:
+    """Plan moves that leave hosts empty.
+
+    Hosts are tried in turn, those that carry least first, again until none can be emptied
+    in a whole turn. The VMs of one go, largest first, each to the host in use that gains
+    most by it: the fullest that has room. A host stays as it is if one of its VMs rests,
+    cannot move or finds no place, if anything else is committed there, or if the step is not
+    worth its price. Nothing moves to a host that is empty or was emptied, or from one that
+    received a VM in this plan. Every move keeps eligibility, room, groups and spreads,
+    soft ones too.
+
+    Parameters, what is returned and raised are as with `placement.rebalancing.balance.balance`,
+    without skewness and reconsiderations.
+    """
+    limits, budget = limits or MoveLimits(), Budget(budget_units)
+    term = Emptiness(ranking=worth.ranking_of(running.snapshot))
+    kinds: IntArray = np.unique(running.kind[movable_for_gain(running)])
+    made: list[Response] = []
+    cut_by: str | None = "work"
+    if budget.spend(len(kinds) * len(running.receives)):
+        emptying = _Emptying(running, term, kinds, worth, budget)
+        while emptying.one_turn():
+            pass
+        made, cut_by = emptying.made, emptying.cut_by
+    return plan_of(
+        running,
+        term,
+        made,
+        why=Why.PACKS,
+        parameters={**worth.document(), "budget_units": budget_units},
+        seed=seed,
+        limits=limits,
+        work=budget.spent,
+        cut_by=cut_by,
+    )
+
+
+class _Emptying:
+    """Empties one host after the other."""
+
+    def __init__(
+        self, running: Running, term: Emptiness, kinds: IntArray, worth: Worth, budget: Budget
+    ) -> None:
+        self._running, self._worth, self._budget = running, worth, budget
+        self._in_use: BoolArray = np.any(running.snapshot.capacity > running.room, axis=1)
+        self._weighing = Weighing(running, term, kinds, running.receives & self._in_use)
+        self._company = Company(running)
+        self._kind = np.searchsorted(kinds, running.kind)  # of VMs that may move
+        self._vms = _largest_first(running)
+        self._of_host = np.searchsorted(
+            running.host[self._vms], np.arange(len(running.receives) + 1)
+        )
+        self._waiting = self._candidates()
+        self._carried_mib = 0
+        self.made: list[Response] = []
+        self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
+
+    def one_turn(self) -> bool:
+        """Try each host that may be emptied; return whether any was, and more may be."""
+        before = len(self.made)
+        self.cut_by = None
+        received = {each.destination for each in self.made}
+        still: list[int] = []
+        for host in self._waiting:
+            if host in received:
+                continue
+            step = self._step(host)
+            if step is None:
+                if self.cut_by == "work":
+                    return False
+                still.append(host)
+                continue
+            self.made += step
+            received.update(each.destination for each in step)
+        self._waiting = [host for host in still if host not in received]
+        return len(self.made) > before
+
+    def _step(self, host: int) -> list[Response] | None:
+        """Empty a host; None, and all as it was, if that cannot be or is not worth it."""
+        vms = self._on(host)
+        carried = int(self._running.carried_mib[vms].sum())
+        if not self._within_bounds(len(vms), carried):
+            return None
+        weighing = self._weighing
+        open_to = weighing.open_to(host)
+        weighing.close(host)
+        step: list[Response] = []
+        for vm in vms.tolist():
+            response = self._response(vm)
+            if response is None:
+                break
+            step.append(response)
+        worth_it = sum(each.gain for each in step) >= self._worth.price(carried)
+        if len(step) == len(vms) and worth_it:
+            self._carried_mib += carried
+            return step
+        for each in reversed(step):
+            weighing.move(int(self._kind[each.vm]), each.destination, host)
+            self._company.move(each.vm, host)
+        weighing.open_again(host, open_to)
+        return None
+
+    def _response(self, vm: int) -> Response | None:
+        weighing, kind = self._weighing, int(self._kind[vm])
+        alone = bool(self._company.bound[vm])
+        units = len(weighing.best) * 2 + len(weighing.cost) * alone
+        if weighing.best[kind] == NOWHERE:
+            return None
+        if not self._budget.spend(units):
+            self.cut_by = "work"
+            return None
+        destination = weighing.best_host(kind)
+        if alone:
+            gains = np.where(self._company.allowed(vm), weighing.entering[kind], NOWHERE)
+            destination = int(gains.argmax())
+            if gains[destination] == NOWHERE:
+                return None
+        source = int(self._company.host[vm])
+        before = weighing.cost[[source, destination]].sum()
+        weighing.move(kind, source, destination)
+        self._company.move(vm, destination)
+        gain = float(before - weighing.cost[[source, destination]].sum())
+        return Response(vm, source, destination, gain)
+
+    def _within_bounds(self, moves: int, carried_mib: int) -> bool:
+        most_moves, most_mib = self._worth.most_moves, self._worth.most_mib
+        if most_moves is not None and len(self.made) + moves > most_moves:
+            self.cut_by = self.cut_by or "moves"
+            return False
+        if most_mib is not None and self._carried_mib + carried_mib > most_mib:
+            self.cut_by = self.cut_by or "gib"
+            return False
+        return True
+
+    def _on(self, host: int) -> IntArray:
+        return self._vms[self._of_host[host] : self._of_host[host + 1]]
+
+    def _candidates(self) -> list[int]:
+        """Return the hosts that their VMs can leave empty, those that carry least first."""
+        running = self._running
+        left = running.snapshot.capacity - running.room
+        np.subtract.at(left, running.host[self._vms], running.demand[running.kind[self._vms]])
+        carried = np.zeros(len(running.receives), dtype=np.int64)
+        np.add.at(carried, running.host, running.carried_mib)
+        stays = np.zeros(len(running.receives), dtype=np.bool_)
+        stays[running.host[running.rests | ~running.movable]] = True
+        hosts = np.flatnonzero(self._in_use & ~left.any(axis=1) & ~stays)
+        ordered: list[int] = hosts[np.argsort(carried[hosts], kind="stable")].tolist()
+        return ordered
+
+
+def _largest_first(running: Running) -> IntArray:
+    """Return the VMs that may move, host by host, those that demand most of any resource first."""
+    vms = movable_for_gain(running)
+    pool = np.maximum(running.snapshot.capacity.sum(axis=0), 1)
+    largest = (running.demand / pool).max(axis=1, initial=0.0)[running.kind[vms]]
+    ordered: IntArray = vms[np.lexsort((vms, -largest, running.host[vms]))]
+    return ordered

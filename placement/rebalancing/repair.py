@@ -1,0 +1,255 @@
+"""Mend: VMs that sit where they may not, or where there is too little, move first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from placement.model.arrays import IntArray
+from placement.model.budget import Budget
+from placement.rebalancing.destination_search import Search
+from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.evacuate import parameters_of
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.measures import measured
+from placement.rebalancing.model import MoveLimits, Plan, Running, Stays, Why, WhyStays
+from placement.rebalancing.obstacles import Explaining
+from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.waves import Wanted, in_waves
+
+
+def mend(
+    running: Running,
+    *,
+    limits: MoveLimits | None = None,
+    search: Search | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Plan:
+    """Plan the moves after which hosts hold no more than they have and hard rules are kept.
+
+    From a host over its capacity one VM moves if one is enough, the one that
+    carries least; else those that carry least for what they free. Of VMs that must
+    keep apart the one stays that carries most, and a group that is to be together
+    gathers where most of it is.
+
+    Parameters
+    ----------
+    budget_units : int or None
+        Hosts weighed for a VM; None for as many as it takes.
+
+    Returns
+    -------
+    Plan
+        Without moves where nothing is broken. A VM that should move and has no
+        place is named; the seed changes nothing and is kept with the plan.
+    """
+    limits, search = limits or MoveLimits(), search or Search()
+    mending = _Mending(running, limits, search, Budget(budget_units))
+    mending.mend()
+    order = in_waves(running, mending.wanted, limits)
+    stays = {each.vm: each for each in mending.stays}
+    for each in order.left:
+        stays |= {vm: Stays(vm=vm, why=WhyStays.NO_ORDER) for vm in each.unit.vms}
+    moved = {move.vm for move in order.moves}
+    return Plan(
+        policy="mend",
+        parameters=parameters_of(search, budget_units),
+        seed=seed,
+        limits=limits,
+        moves=order.moves,
+        measures=measured(running, order.moves, search.ranking),
+        stays=tuple(stays[vm] for vm in sorted(stays) if vm not in moved),
+        work=mending.budget.spent,
+        cut=mending.cut,
+    )
+
+
+def misplaced(where: Whereabouts) -> dict[int, set[int]]:
+    """Return the VMs that break a hard rule where they are, with the zones they must leave.
+
+    But for groups that are to be together.
+
+    Of several that break one together those are left out that may stay: who cannot
+    move, then who carries most.
+    """
+    running = where.running
+    host = np.array(where.host, dtype=np.int64)
+    at = running.snapshot.host_class[host]
+    found: dict[int, set[int]] = {
+        vm: set() for vm in np.flatnonzero(~running.eligible[running.kind, at]).tolist()
+    }
+    for group in running.groups:
+        if group.hard and group.apart:
+            for vm in _too_close(where, group.vms, group.hosts):
+                found.setdefault(vm, set())
+    for spread in running.spreads:
+        for vm in _crowded(where, spread.vms, spread.most, spread.others):
+            found.setdefault(vm, set()).add(int(running.zones[where.host[vm]]))
+    return found
+
+
+def _stay_first(running: Running, vms: Sequence[int]) -> list[int]:
+    """Return VMs in the order in which they may stay."""
+    return sorted(vms, key=lambda vm: (bool(running.movable[vm]), -running.carried_mib[vm], vm))
+
+
+def _by_host(where: Whereabouts, vms: Sequence[int]) -> dict[int, list[int]]:
+    on: dict[int, list[int]] = {}
+    for vm in vms:
+        on.setdefault(where.host[vm], []).append(vm)
+    return on
+
+
+def _too_close(where: Whereabouts, vms: Sequence[int], hosts: Sequence[int]) -> Iterator[int]:
+    for host, there in sorted(_by_host(where, vms).items()):
+        yield from _stay_first(where.running, there)[0 if host in hosts else 1 :]
+
+
+def _crowded(
+    where: Whereabouts, vms: Sequence[int], most: int, others: Sequence[int]
+) -> Iterator[int]:
+    zones = where.running.zones
+    in_zone: dict[int, list[int]] = {}
+    for vm in vms:
+        in_zone.setdefault(int(zones[where.host[vm]]), []).append(vm)
+    for zone, there in sorted(in_zone.items()):
+        stay = 0 if zone < 0 else max(0, most - (others[zone] if others else 0))
+        yield from _stay_first(where.running, there)[stay:]
+
+
+class _Mending:
+    def __init__(
+        self, running: Running, limits: MoveLimits, search: Search, budget: Budget
+    ) -> None:
+        self.budget = budget
+        self.cut = False
+        self.stays: list[Stays] = []
+        self._why: dict[tuple[int, ...], Why] = {}
+        self._units: dict[tuple[int, ...], Unit] = {}
+        self._running = running
+        self._all_units = Units(running, limits)
+        self._where = Whereabouts(running)
+        self._by = [Destinations(self._where, choice, search.ranking) for choice in Choice]
+        self._explaining: list[Unit] = []
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        return [
+            Wanted(unit=unit, destination=self._where.host[vms[0]], why=self._why[vms])
+            for vms, unit in self._units.items()
+        ]
+
+    def mend(self) -> None:
+        for host in np.flatnonzero((self._where.room < 0).any(axis=1)).tolist():
+            self._unload(host)
+        for number, group in enumerate(self._running.groups):
+            if group.hard and not group.apart:
+                self._gather(number)
+        tried: set[int] = set()
+        for vm, zones in misplaced(self._where).items():
+            if vm in tried:
+                continue
+            # Another host of a zone that is too full would mend nothing.
+            leaves = np.isin(self._running.zones, list(zones)) if zones else np.zeros(0)
+            without = frozenset(np.flatnonzero(leaves).tolist())
+            units, stays = self._all_units.of([vm])
+            self.stays += stays
+            for unit in units:
+                tried.update(unit.vms)
+                if not self._moved(unit) and not self._go(unit, Why.MENDS_RULE, without):
+                    self._explaining.append(unit)
+        explaining = Explaining(self._where)
+        for unit in self._explaining:
+            if self.cut:
+                self.stays += [Stays(vm=vm, why=WhyStays.CUT) for vm in unit.vms]
+            else:
+                self.stays += explaining.stays(unit)
+
+    def _moved(self, unit: Unit) -> bool:
+        return any(self._where.host[vm] != self._running.host[vm] for vm in unit.vms)
+
+    def _go(self, unit: Unit, why: Why, without: frozenset[int] = frozenset()) -> bool:
+        """Move a unit to its best host; False: it has none."""
+        for by in self._by:
+            before = by.weighed
+            host = None if self.cut else by.best(unit, without)
+            if not self.budget.spend(by.weighed - before):
+                self.cut = True
+            elif host is not None:
+                self._where.move(unit.vms, host)
+                self._units[unit.vms], self._why[unit.vms] = unit, why
+                return True
+        return False
+
+    def _unload(self, host: int) -> None:
+        """Move VMs away from a host until it holds no more than it has."""
+        room = self._where.room
+        units, stays = self._all_units.of(self._running.vms_on([host]).tolist())
+        waiting = [unit for unit in units if not self._moved(unit)]
+        missed: list[Unit] = []
+        gone: list[Unit] = []
+        while (room[host] < 0).any():
+            lacks = np.maximum(-room[host], 0)
+            useful = [unit for unit in waiting if (np.minimum(unit.demand, lacks) > 0).any()]
+            if not useful:
+                break
+            unit = min(useful, key=lambda each: _price(each, lacks))
+            waiting.remove(unit)
+            (gone if self._go(unit, Why.MENDS_CAPACITY) else missed).append(unit)
+        for unit in sorted(gone, key=lambda each: -each.carried_mib):
+            asked = unit.demand > 0
+            if (room[host][asked] >= unit.demand[asked]).all():
+                self._where.move(unit.vms, host)
+                del self._units[unit.vms], self._why[unit.vms]
+        if (room[host] < 0).any():
+            lacks = room[host] < 0
+            self._explaining += missed
+            kinds = self._running.kind
+            self.stays += [
+                each for each in stays if self._running.demand[kinds[each.vm]][lacks].any()
+            ]
+
+    def _gather(self, number: int) -> None:
+        """Bring a group together where most of it is and the rest fits."""
+        group = self._running.groups[number]
+        on = _by_host(self._where, group.vms)
+        if len(on.keys() | set(group.hosts)) < 2:
+            return
+        heavy = {
+            host: sum(int(self._running.carried_mib[vm]) for vm in vms) for host, vms in on.items()
+        }
+        homes = sorted({*on, *group.hosts}, key=lambda host: (-heavy.get(host, 0), host))
+        if group.hosts:
+            homes = [host for host in homes if {host} == set(group.hosts)]
+        for home in homes:
+            rest = [vm for vm in group.vms if self._where.host[vm] != home]
+            units, stays = self._all_units.of(rest)
+            if stays or any(self._moved(unit) for unit in units):
+                continue
+            done: list[Unit] = []
+            for unit in units:
+                there = dataclasses.replace(unit, hosts=(home,))
+                if not self._go(there, Why.MENDS_RULE):
+                    break
+                done.append(there)
+            if len(done) == len(units):
+                return
+            for unit in done:
+                self._where.move(unit.vms, int(self._running.host[unit.vms[0]]))
+                del self._units[unit.vms], self._why[unit.vms]
+        most = homes[0] if homes else -1
+        self.stays += [
+            Stays(vm=vm, why=WhyStays.AFFINITY) for vm in group.vms if self._where.host[vm] != most
+        ]
+
+
+def _price(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
+    """Return what ranks a unit that leaves a host on which so much lacks, (R,)."""
+    freed = np.minimum(unit.demand, lacks)
+    enough = bool((freed == lacks).all())
+    part = float(np.divide(freed, lacks, out=np.zeros(len(lacks)), where=lacks > 0).sum())
+    cost = float(unit.carried_mib)
+    return not enough, cost if enough else cost / part, unit.vms[0]

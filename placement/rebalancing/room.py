@@ -1,0 +1,434 @@
+"""Room: the fewest gibibytes moved that let a request in."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.reasons import never_fits
+from placement.model.snapshot import Reason
+from placement.rebalancing.destination_search import Search, find_places
+from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.evacuate import parameters_of
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.measures import measured
+from placement.rebalancing.model import (
+    OBSTACLES,
+    MoveLimits,
+    Plan,
+    Running,
+    StillWaits,
+    Why,
+    WhyStays,
+)
+from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.waves import Wanted, in_waves
+
+#: Sets of VMs that are looked at on one host, the cheapest first.
+_MOST_SETS: Final = 300
+#: Hosts on which sets are looked at for one VM.
+_MOST_HOSTS: Final = 200
+
+
+def make_room(
+    running: Running,
+    request: int,
+    *,
+    count: int | None = None,
+    limits: MoveLimits | None = None,
+    search: Search | None = None,
+    seed: int = 0,
+    budget_units: int | None = None,
+) -> Plan:
+    """Plan the moves that let VMs of a request in: those that carry least.
+
+    Parameters
+    ----------
+    request : int
+        An index of Q: one that starves, a gang, or a type that fits nowhere.
+    count : int, optional
+        VMs to let in; all that it waits for.
+    budget_units : int or None
+        Hosts weighed for a VM and sets of VMs weighed for a host.
+
+    Returns
+    -------
+    Plan
+        ``let_in`` says where the VMs are to go; without moves if there is room already.
+        Fewer than ``min_count`` are none, and then nothing moves: ``still_waits`` tells.
+        Quotas are not asked: the round that places the request keeps them.
+
+    Notes
+    -----
+    VM by VM: where one fits nobody moves. Else hosts are taken in the order of a bound
+    on what must leave them, as if VMs could be cut into pieces, and of each the sets of
+    VMs that are enough in the order of what they carry (A*), until the bound is above the
+    best found. VMs that leave go to hosts with room for them: nobody moves for their
+    sake. For one VM that is the least, unless more than `_MOST_HOSTS` hosts or
+    `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
+    after the other (derived).
+    """
+    limits, search = limits or MoveLimits(), search or Search()
+    wanted = int(running.snapshot.count[request]) if count is None else count
+    room = _Room(running, request, limits, search, Budget(budget_units))
+    missing = wanted - room.make(wanted)
+    order = in_waves(running, room.wanted, limits)
+    let_in = room.let_in
+    if order.left:  # without its moves the room is not there
+        order, let_in, missing = in_waves(running, (), limits), (), wanted
+    still_waits = [StillWaits(request=request, count=missing, reason=room.reason)]
+    return Plan(
+        policy="room",
+        parameters=parameters_of(search, budget_units, request=request, count=wanted),
+        seed=seed,
+        limits=limits,
+        moves=order.moves,
+        measures=measured(running, order.moves, search.ranking),
+        let_in=let_in,
+        still_waits=tuple(still_waits if missing else ()),
+        work=room.budget.spent,
+        cut=room.cut or room.limited,
+    )
+
+
+def in_the_way(running: Running, request: int) -> Mapping[str, int]:
+    """Return how many VMs hold the hosts on which a request could be, by what keeps them there.
+
+    Parameters
+    ----------
+    request : int
+        An index of Q that no moves let in.
+
+    Returns
+    -------
+    Mapping
+        Values of `Obstacle`, of VMs that cannot move at all, and of `WhyStays`: no other
+        host that takes VMs is eligible, or large enough, or those that are have no room.
+        For each VM alone: rules of groups are not looked at.
+    """
+    snapshot = running.snapshot
+    large = (snapshot.capacity >= snapshot.demand[request]).all(axis=1)
+    could = snapshot.eligible[request][snapshot.host_class] & running.receives & large
+    found: Counter[str] = Counter()
+    alike = np.stack([running.kind, running.host, running.obstacle], axis=1)[could[running.host]]
+    rows, counts = np.unique(alike, axis=0, return_counts=True)
+    for (kind, host, obstacle), count in zip(rows.tolist(), counts.tolist(), strict=True):
+        if obstacle >= 0:
+            found[OBSTACLES[obstacle].value] += count
+            continue
+        others = running.eligible[kind][snapshot.host_class] & running.receives
+        others[host] = False
+        fits = others & (snapshot.capacity >= running.demand[kind]).all(axis=1)
+        if not others.any():
+            why = WhyStays.NO_ELIGIBLE_HOST
+        else:
+            why = WhyStays.NO_ROOM if fits.any() else WhyStays.NO_HOST_LARGE_ENOUGH
+        found[why.value] += count
+    return dict(sorted(found.items()))
+
+
+class _Room:
+    def __init__(
+        self, running: Running, request: int, limits: MoveLimits, search: Search, budget: Budget
+    ) -> None:
+        snapshot = running.snapshot
+        self.budget = budget
+        self.cut = False
+        self.limited = False  #: was a host or a set not looked at that might have been better?
+        self.reason = Reason.NO_ROOM
+        self._running = running
+        self._request = request
+        self._demand: IntArray = snapshot.demand[request]
+        self._asked = self._demand > 0
+        self._where = Whereabouts(running)
+        self._search = dataclasses.replace(search, tries=min(search.tries, 6))
+        self._by = {each: Destinations(self._where, each, search.ranking) for each in Choice}
+        self._moved: set[int] = set()
+        by_host = np.argsort(running.host, kind="stable")
+        ends = np.searchsorted(running.host[by_host], np.arange(len(running.receives) + 1))
+        self._by_host = by_host, ends
+        self._all_units = Units(running, limits)
+        self._on: dict[int, int] = {}
+        self._open_to: BoolArray = (
+            snapshot.eligible[request][snapshot.host_class] & running.receives
+        )
+        self._large: BoolArray = self._open_to & (snapshot.capacity >= self._demand).all(axis=1)
+        self._open = self._large
+        self._together = [
+            group
+            for group in running.groups
+            if group.hard and not group.apart and request in group.requests
+        ]
+        #: VMs beside which the request is to be: they do not leave
+        self._fixed = {vm for group in self._together for vm in group.vms}
+        for group in self._together:
+            homes = {int(running.host[vm]) for vm in group.vms} | set(group.hosts)
+            if homes:
+                self._open = self._open & np.isin(np.arange(len(self._open)), sorted(homes))
+
+    @property
+    def let_in(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple((self._request, host, self._on[host]) for host in sorted(self._on))
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        where, running = self._where, self._running
+        now = np.array(where.host, dtype=np.int64)
+        moved = np.flatnonzero(now != running.host).tolist()
+        units, _ = self._all_units.of(moved)
+        return [
+            Wanted(unit=unit, destination=where.host[unit.vms[0]], why=Why.MAKES_ROOM)
+            for unit in units
+        ]
+
+    def make(self, wanted: int) -> int:
+        """Make room for so many VMs, and return for how many there is."""
+        if not self._open.any():
+            self.reason = self._why_none()
+            return 0
+        if not self._asked.any():
+            self.reason = Reason.NOTHING_ASKED
+            return 0
+        done = 0
+        while done < wanted and self._one_more():
+            done += 1
+        if done < int(self._running.snapshot.min_count[self._request]):
+            self.reason = Reason.GANG_NOT_WHOLE if done else Reason.NO_ROOM
+            for vm in np.flatnonzero(np.array(self._where.host) != self._running.host).tolist():
+                self._where.move((vm,), int(self._running.host[vm]))
+            self._on.clear()
+            return 0
+        return done
+
+    def _why_none(self) -> Reason:
+        """Return why no host could hold a VM whoever moved, as a round would say it."""
+        if self._large.any():  # but not beside the VMs of its group
+            return Reason.AFFINITY
+        if self._open_to.any():
+            return Reason.NO_HOST_LARGE_ENOUGH
+        never = never_fits(self._running.snapshot, self._request)
+        return Reason.NO_ELIGIBLE_HOST if never is None else never
+
+    def _one_more(self) -> bool:
+        hosts = self._hosts_for_one()
+        room = self._where.room[hosts][:, self._asked]
+        fits = hosts[(room >= self._demand[self._asked]).all(axis=1)]
+        if len(fits):
+            self._let_in(self._tightest(fits))
+            return True
+        best: tuple[int, int, int] | None = None
+        moves: list[tuple[Unit, int]] = []
+        for looked, (bound, host) in enumerate(self._in_order_of_bound(hosts)):
+            if best is not None and bound > best[0]:
+                break
+            if looked == _MOST_HOSTS:
+                self.limited = True
+                break
+            if self.cut:
+                break
+            found = self._cheapest(host, best[0] if best else None)
+            if found is not None and (best is None or (*found[0], host) < best):
+                best, moves = (*found[0], host), found[1]
+        if best is None:
+            return False
+        for unit, destination in moves:
+            self._where.move(unit.vms, destination)
+            self._moved.update(unit.vms)
+        self._let_in(best[2])
+        return True
+
+    def _spend(self, units: int) -> bool:
+        self.cut |= not self.budget.spend(units)
+        return not self.cut
+
+    def _let_in(self, host: int) -> None:
+        self._where.let_in(self._request, host)
+        self._on[host] = self._on.get(host, 0) + 1
+
+    def _hosts_for_one(self) -> IntArray:
+        hosts = np.flatnonzero(self._open).tolist()
+        if self._together and self._on and not self._fixed:
+            hosts = [host for host in hosts if host in self._on]
+        allowed = [host for host in hosts if self._where.lets_in(self._request, host)]
+        return np.array(allowed, dtype=np.int64)
+
+    def _tightest(self, hosts: IntArray) -> int:
+        capacity = np.maximum(self._running.snapshot.capacity[hosts], 1)
+        left = ((self._where.room[hosts] - self._demand) / capacity).sum(axis=1)
+        return int(hosts[np.argmin(left)])
+
+    def _in_order_of_bound(self, hosts: IntArray) -> Iterator[tuple[float, int]]:
+        """Yield hosts with the least that must be carried away from each, least first."""
+        running, room = self._running, self._where.room
+        number, width = room.shape
+        now = np.array(self._where.host, dtype=np.int64)
+        able = np.flatnonzero(running.movable)
+        demand = running.demand[running.kind[able]]
+        carried = running.carried_mib[able][:, None]
+        rates: FloatArray = np.divide(
+            carried, demand, out=np.full(demand.shape, np.inf), where=demand > 0
+        )
+        least, most = np.full((number, width), np.inf), np.zeros((number, width), dtype=np.int64)
+        np.minimum.at(least, now[able], rates)
+        np.add.at(most, now[able], demand)
+        lacks = np.maximum(self._demand - room, 0) * self._asked
+        enough = (most[hosts] >= lacks[hosts]).all(axis=1)
+        hosts = hosts[enough]
+        needs = lacks[hosts] > 0
+        costs = np.where(needs, lacks[hosts] * np.where(needs, least[hosts], 0.0), 0.0)
+        bound = costs.max(axis=1, initial=0.0)
+        order = np.lexsort((hosts, bound))
+        # A tighter bound is found of hosts whose turn has come, and they wait for theirs.
+        waiting: list[tuple[float, int]] = []
+        for place in order.tolist():
+            while waiting and waiting[0][0] <= bound[place]:
+                yield heapq.heappop(waiting)
+            if not self._spend(1):
+                return
+            host = int(hosts[place])
+            tighter = _least(self._units_on(host), lacks[host])
+            if tighter < np.inf:
+                heapq.heappush(waiting, (tighter, host))
+        while waiting:
+            yield heapq.heappop(waiting)
+
+    def _units_on(self, host: int) -> list[Unit]:
+        """Return the units that could leave a host."""
+        where = self._where
+        by_host, ends = self._by_host
+        at_first = by_host[ends[host] : ends[host + 1]].tolist()
+        there = {*at_first, *self._moved} - self._fixed
+        units, _ = self._all_units.of(vm for vm in sorted(there) if where.host[vm] == host)
+        return [
+            unit
+            for unit in units
+            if not self._fixed & set(unit.vms) and where.host[unit.vms[0]] == host
+        ]
+
+    def _cheapest(
+        self, host: int, below: int | None
+    ) -> tuple[tuple[int, int], list[tuple[Unit, int]]] | None:
+        """Return MiB and number of the cheapest VMs that can leave a host, and where they go.
+
+        ``below`` is the most that they may carry.
+        """
+        units = self._units_on(host)
+        lacks = np.maximum(self._demand - self._where.room[host], 0) * self._asked
+        for cost, chosen, exact in _covers(units, lacks):
+            if below is not None and cost > below:
+                return None
+            if not self._spend(_MOST_SETS):
+                return None
+            self.limited |= not exact
+            moves = self._elsewhere(host, [units[each] for each in chosen])
+            if moves is not None:
+                return (cost, sum(len(unit.vms) for unit, _ in moves)), moves
+        return None
+
+    def _elsewhere(self, host: int, units: Sequence[Unit]) -> list[tuple[Unit, int]] | None:
+        """Return hosts for units beside what is let in; None: not all have one."""
+        where = self._where
+        # The room is taken before anybody looks for a place.
+        if not where.lets_in(self._request, host):
+            return None
+        where.let_in(self._request, host)
+        places = find_places(
+            where,
+            units,
+            rng=np.random.default_rng(0),
+            budget=self.budget,
+            search=self._search,
+            by=self._by,
+        )
+        self.cut |= places.cut
+        where.let_in(self._request, host, -1)
+        if len(places.hosts) < len(units):
+            return None
+        return [(units[number], to) for number, to in places.hosts.items()]
+
+
+def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple[int, ...], bool]]:
+    """Yield sets of units that free what lacks, (R,), those that carry least first.
+
+    With each what it carries, and whether none that is not told carries less.
+
+    A* over sets in order of index: what a set still lacks costs at least its largest
+    part times the least that a unit carries for so much. Of units alike the first go
+    first.
+    """
+    useful = [
+        place for place, unit in enumerate(units) if (np.minimum(unit.demand, lacks) > 0).any()
+    ]
+    useful.sort(key=lambda place: (units[place].carried_mib, units[place].key, place))
+    if not useful:
+        return
+    demands = np.array([units[place].demand for place in useful])
+    carried = np.array([units[place].carried_mib for place in useful])
+    like_last = [False] + [
+        units[one].key == units[two].key and units[one].carried_mib == units[two].carried_mib
+        for one, two in pairwise(useful)
+    ]
+    rate = np.divide(
+        carried[:, None], demands, out=np.full(demands.shape, np.inf), where=demands > 0
+    ).min(axis=0)
+
+    def least(freed: IntArray) -> float:
+        missing = lacks - freed
+        return float(max((missing[r] * rate[r] for r in np.flatnonzero(missing > 0)), default=0.0))
+
+    start = np.zeros_like(lacks)
+    heap: list[tuple[float, int, tuple[int, ...]]] = [(least(start), 0, ())]
+    looked = 0
+    if (demands.sum(axis=0) < lacks).any():
+        return
+    while heap and looked < _MOST_SETS:
+        _, cost, chosen = heapq.heappop(heap)
+        looked += 1
+        freed = demands[list(chosen)].sum(axis=0) if chosen else start
+        if (freed >= lacks).all():
+            yield cost, tuple(useful[each] for each in chosen), True
+            continue
+        begin = chosen[-1] + 1 if chosen else 0
+        for following in range(begin, len(useful)):
+            if like_last[following] and following > begin:
+                continue
+            more = cost + int(carried[following])
+            bound = least(freed + demands[following])
+            if bound < np.inf:
+                heapq.heappush(heap, (more + bound, more, (*chosen, following)))
+    if heap:
+        # Too many sets: from all, those go back that carry most and are not needed.
+        kept = list(range(len(useful)))
+        freed = demands.sum(axis=0)
+        for each in sorted(kept, key=lambda place: (-int(carried[place]), place)):
+            if (freed - demands[each] >= lacks).all():
+                freed = freed - demands[each]
+                kept.remove(each)
+        yield int(carried[kept].sum()), tuple(useful[each] for each in kept), False
+
+
+def _least(units: Sequence[Unit], lacks: IntArray) -> float:
+    """Return a bound on what must be carried to free what lacks: as if VMs could be cut."""
+    bound = 0.0
+    for resource in np.flatnonzero(lacks).tolist():
+        missing, cost = int(lacks[resource]), 0.0
+        rates = sorted(
+            (unit.carried_mib / amount, amount)
+            for unit in units
+            if (amount := int(unit.demand[resource])) > 0
+        )
+        for rate, amount in rates:
+            taken = min(amount, missing)
+            missing, cost = missing - taken, cost + taken * rate
+            if not missing:
+                break
+        bound = max(bound, cost if not missing else np.inf)
+    return bound

@@ -1,0 +1,396 @@
+"""Spare: if a failure domain fails, do all its movable VMs find room on the others?
+
+A domain is a host, a zone, or all hosts of a label. Most domains are answered at once:
+of every kind of VM as many as any one of them has are placed together, and whose VMs
+find such places outside itself needs no answer of its own. The rest is asked one by
+one, as an evacuation would place them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.model.budget import Budget
+from placement.model.vm_kinds import vms_that_fit
+from placement.rebalancing.destination_search import Places, Search, find_places
+from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.evacuate import why_not
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.model import MoveLimits, Running, Stays
+from placement.rebalancing.units import Unit, Units
+
+#: Halves of halves of domains that are asked about together, before each is asked alone.
+_MOST_SPLITS: Final = 5
+#: Times that domains whose own hosts were taken as places are asked about again.
+_MOST_AGAIN: Final = 3
+#: Hosts on which a group that keeps together is looked for a place.
+_EMPTIEST: Final = 64
+#: Hosts in whose room places are looked for before all others.
+_FIRST: Final = 1_000
+#: Domains of which is told who lacks room, and how much.
+_MOST_TOLD: Final = 50
+#: A failure is no move: no limit of moves holds.
+_NO_LIMITS: Final = MoveLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Spare:
+    """Whether the VMs of each of D failure domains find room elsewhere."""
+
+    holds: BoolArray  #: (D,)
+    known: BoolArray  #: (D,) False: it does not hold as far as was asked when the budget was spent
+    #: of the first domains that do not hold the VMs without a place, and what is missing
+    lacking: dict[int, tuple[Stays, ...]]
+    #: (H, R) what must stay free so that what holds goes on to hold; at most the room
+    kept: IntArray
+    work: int  #: hosts weighed for a VM
+    cut: bool  #: the budget was spent
+
+
+def spare(
+    running: Running,
+    domain: IntArray,
+    *,
+    search: Search | None = None,
+    budget_units: int | None = None,
+    only: Sequence[int] | None = None,
+    told: int = _MOST_TOLD,
+) -> Spare:
+    """Return which failure domains could fail without their movable VMs lacking room.
+
+    Parameters
+    ----------
+    domain : ndarray of int64, shape (H,)
+        The failure domain of each host, -1 for none: ``arange(H)`` where hosts fail one
+        by one, else zones or labels, numbered from 0.
+    only : sequence of int, optional
+        The domains asked about; the others are told to hold.
+    told : int
+        Of how many domains that do not hold ``lacking`` tells.
+
+    Notes
+    -----
+    Hosts of a domain fail together, and one domain at a time, so that what is kept
+    for one is kept for all: ``kept`` is the largest amount that any of them needs on
+    each host.
+    """
+    asking = _Asking(running, domain, search or Search(tries=5, pairs=2_000), budget_units, told)
+    domains = range(asking.number) if only is None else only
+    asking.ask(np.array(sorted(domains), dtype=np.int64))
+    return Spare(
+        holds=asking.holds,
+        known=asking.known,
+        lacking=asking.lacking,
+        kept=asking.kept,
+        work=asking.budget.spent,
+        cut=asking.cut,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slots:
+    """Places outside some hosts: of each kind the hosts and how many VMs each takes."""
+
+    hosts: list[IntArray]
+    counts: list[IntArray]
+    taken: IntArray  #: (H, R) what all places together take
+
+
+class _Asking:
+    def __init__(
+        self,
+        running: Running,
+        domain: IntArray,
+        search: Search,
+        budget_units: int | None,
+        told: int,
+    ) -> None:
+        self.number = int(domain.max(initial=-1)) + 1
+        self.holds = np.ones(self.number, dtype=np.bool_)
+        self.known = np.ones(self.number, dtype=np.bool_)
+        self.lacking: dict[int, tuple[Stays, ...]] = {}
+        self.kept = np.zeros_like(running.over)
+        self.budget = Budget(budget_units)
+        self.cut = False
+        self._running = running
+        self._domain = domain
+        self._search = search
+        self._told = told
+        kinds = len(running.demand)
+        self._of_vm = domain[running.host]
+        asked = (self._of_vm >= 0) & running.movable
+        pairs = self._of_vm[asked] * kinds + running.kind[asked]
+        #: (D, K) VMs of each kind in each domain
+        self._vms = np.bincount(pairs, minlength=self.number * kinds).reshape(self.number, kinds)
+        self._room = running.room
+        self._open: BoolArray = running.eligible[:, running.snapshot.host_class] & running.receives
+        #: kinds, the largest first
+        capacity = np.maximum(running.snapshot.capacity.max(axis=0, initial=0), 1)
+        self._largest_first = np.argsort(
+            -(running.demand / capacity).max(axis=1, initial=0.0), kind="stable"
+        ).tolist()
+        parts = self._room / np.maximum(running.snapshot.capacity, 1)
+        #: the emptiest hosts, for groups that keep together
+        self._emptiest: list[int] = np.argsort(-parts.min(axis=1), kind="stable")[
+            :_EMPTIEST
+        ].tolist()
+        self._could: BoolArray | None = None
+        self._all_units = Units(running, _NO_LIMITS)
+        self._where: Whereabouts | None = None
+        self._by: dict[Choice, Destinations] | None = None
+        self._ruled = self._ruled_vms()
+
+    def _ruled_vms(self) -> dict[int, list[int]]:
+        """Return the VMs of each domain of which groups or spreads say something."""
+        running = self._running
+        members = {vm for group in running.groups if group.hard for vm in group.vms}
+        members.update(vm for spread in running.spreads for vm in spread.vms)
+        ruled: dict[int, list[int]] = {}
+        movable = running.movable
+        for vm in sorted(members):
+            if self._of_vm[vm] >= 0 and movable[vm]:
+                ruled.setdefault(int(self._of_vm[vm]), []).append(vm)
+        return ruled
+
+    def ask(self, domains: IntArray) -> None:
+        """Answer for some domains, (X,)."""
+        domains = domains[self._vms[domains].any(axis=1)]
+        alone = sorted(self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
+        for each in alone:
+            self._ask_alone(each, dataclasses.replace(self._search, partly=False))
+        # Who lacks what is asked of a few: the search for it is the longest.
+        for each in domains[~self.holds[domains]].tolist()[: self._told]:
+            if not self.cut:
+                self._tell(each)
+
+    def _could_hold(self) -> BoolArray:
+        """Return which domains might hold, (D,): each kind by itself finds room elsewhere."""
+        if self._could is not None:
+            return self._could
+        inside = self._domain >= 0
+        self._could = could = np.ones(self.number, dtype=np.bool_)
+        for kind in np.flatnonzero(self._vms.any(axis=0)).tolist():
+            demand = self._running.demand[kind]
+            fits = _fits(self._room, demand) * self._open[kind]
+            self.budget.spend(len(fits))
+            # In a domain of many hosts sums may be large, but never beyond what fits in all.
+            own = np.zeros(self.number, dtype=np.int64)
+            np.add.at(own, self._domain[inside], fits[inside])
+            could &= self._vms[:, kind] <= int(fits.sum()) - own
+        return could
+
+    def _together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
+        """Answer for domains at once, and yield those that must be asked alone."""
+        if not len(domains):
+            return
+        if len(domains) == 1 and (splits == 0 or again == 0):
+            yield int(domains[0])
+            return
+        outside = np.ones(len(self._room), dtype=np.bool_)
+        if again < _MOST_AGAIN or len(domains) == 1:
+            outside = ~np.isin(self._domain, domains)
+        slots = self._slots(self._vms[domains].max(axis=0), outside)
+        if slots is None:
+            could = self._could_hold()[domains]
+            self.holds[domains[~could]] = False
+            domains = domains[could]
+            if splits == 0 or len(domains) == 1:
+                yield from domains.tolist()
+                return
+            size = (self._vms[domains] * self._running.demand[:, 0]).sum(axis=1)
+            by_size = domains[np.argsort(size, kind="stable")]
+            for half in np.array_split(by_size, 2):
+                yield from self._together(half, splits=splits - 1, again=again)
+            return
+        self.kept = np.maximum(self.kept, slots.taken)
+        enough = self._enough(domains, slots)
+        ruled = [each for each in domains[enough].tolist() if each in self._ruled]
+        stuck = [each for each in ruled if not self._rules_allow(each, slots)]
+        yield from stuck
+        # Whose own hosts were taken as places is asked about without these.
+        rest = domains[~enough]
+        if again:
+            yield from self._together(rest, splits=splits, again=again - 1)
+        else:
+            yield from rest.tolist()
+
+    def _slots(self, wanted: IntArray, outside: BoolArray) -> _Slots | None:
+        """Return places for VMs of each kind, (K,), on these hosts; None: not for all.
+
+        The largest kind first, onto the emptiest hosts, so that few hosts keep much; then
+        once more onto the fullest.
+        """
+        running = self._running
+        capacity = np.maximum(running.snapshot.capacity, 1)
+        left: FloatArray = (self._room / capacity).min(axis=1)
+        for order in (np.argsort(-left, kind="stable"), np.argsort(left, kind="stable")):
+            room = self._room.copy()
+            hosts: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(wanted)
+            counts = list(hosts)
+            for kind in self._largest_first:
+                if not wanted[kind]:
+                    continue
+                able = order[(self._open[kind] & outside)[order]]
+                fits = _fits(room[able[:_FIRST]], running.demand[kind])
+                if len(able) > _FIRST and int(fits.sum()) < wanted[kind]:
+                    fits = _fits(room[able], running.demand[kind])
+                able = able[: len(fits)]
+                self.budget.spend(len(able))
+                before = np.cumsum(fits) - fits
+                take = np.clip(wanted[kind] - before, 0, fits)
+                used = take > 0
+                hosts[kind], counts[kind] = able[used], take[used]
+                room[hosts[kind]] -= counts[kind][:, None] * running.demand[kind]
+                if int(counts[kind].sum()) < wanted[kind]:
+                    break
+            else:
+                return _Slots(hosts, counts, self._room - room)
+        return None
+
+    def _enough(self, domains: IntArray, slots: _Slots) -> BoolArray:
+        """Return whether each domain has enough places outside its own hosts, (X,)."""
+        outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
+        for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
+            outside[:, kind] = counts.sum()
+            inside = self._domain[hosts] >= 0
+            np.subtract.at(outside[:, kind], self._domain[hosts[inside]], counts[inside])
+        enough: BoolArray = np.all(self._vms[domains] <= outside[domains], axis=1)
+        return enough
+
+    def _rules_allow(self, domain: int, slots: _Slots) -> bool:
+        """Find places for VMs that groups and spreads speak of, one unit after the other.
+
+        A VM takes one of the slots of its kind; a group that keeps together takes an
+        emptiest host beside the slots, which is then kept as well.
+        """
+        where, running = self._shared(), self._running
+        units, stays = self._all_units.of(self._ruled[domain])
+        if stays or any(unit.hosts is not None for unit in units):
+            return False
+        left: dict[int, dict[int, int]] = {}
+        beside: dict[int, IntArray] = {}
+        done: list[Unit] = []
+        for unit in units:
+            if len(unit.vms) > 1:
+                host = self._host_beside(unit, domain, slots, beside)
+                if host is not None:
+                    beside[host] = beside.get(host, 0) + unit.demand
+            else:
+                kind = int(running.kind[unit.vms[0]])
+                if kind not in left:
+                    hosts, counts = slots.hosts[kind], slots.counts[kind]
+                    left[kind] = dict(zip(hosts.tolist(), counts.tolist(), strict=True))
+                host = self._host_among(left[kind], unit, domain)
+                if host is not None:
+                    left[kind][host] -= 1
+                    if not left[kind][host]:
+                        del left[kind][host]
+            if host is None or self.cut:
+                break
+            where.move(unit.vms, host)
+            done.append(unit)
+        for unit in reversed(done):
+            where.move(unit.vms, int(running.host[unit.vms[0]]))
+        if len(done) < len(units):
+            return False
+        for host, amounts in beside.items():
+            self.kept[host] = np.maximum(self.kept[host], slots.taken[host] + amounts)
+        return True
+
+    def _host_among(self, hosts: Mapping[int, int], unit: Unit, domain: int) -> int | None:
+        """Return the first host outside a domain that the rules of a unit allow; None: none."""
+        where = self._shared()
+        for host in hosts:
+            if not self.budget.spend(1):
+                self.cut = True
+                return None
+            if self._domain[host] != domain and where.allows(unit.vms, host):
+                return host
+        return None
+
+    def _host_beside(
+        self, unit: Unit, domain: int, slots: _Slots, beside: Mapping[int, IntArray]
+    ) -> int | None:
+        """Return one of the emptiest hosts that takes a unit beside all slots; None: none does."""
+        open_to = self._shared().open_to(unit.eligible)
+        asked = unit.demand > 0
+        for host in self._emptiest:
+            if not self.budget.spend(1):
+                self.cut = True
+                return None
+            room = self._room[host] - slots.taken[host] - beside.get(host, 0)
+            if (
+                open_to[host]
+                and self._domain[host] != domain
+                and (room[asked] >= unit.demand[asked]).all()
+                and self._shared().allows(unit.vms, host)
+            ):
+                return host
+        return None
+
+    def _shared(self) -> Whereabouts:
+        if self._where is None:
+            self._where = Whereabouts(self._running)
+        return self._where
+
+    def _ask_alone(self, domain: int, search: Search) -> None:
+        """Place the VMs of one domain as an evacuation would."""
+        if self.cut:
+            self.holds[domain] = self.known[domain] = False
+            return
+        _, units, stays, places = self._places(domain, search)
+        self.cut |= places.cut
+        if stays or len(places.hosts) < len(units):
+            self.holds[domain] = False
+            self.known[domain] = bool(stays) or not places.cut
+            return
+        taken = np.zeros_like(self.kept)
+        for number, host in places.hosts.items():
+            taken[host] += units[number].demand
+        self.kept = np.maximum(self.kept, taken)
+
+    def _tell(self, domain: int) -> None:
+        """Tell which VMs of a domain lack room, and how much."""
+        where, units, stays, places = self._places(domain, self._search)
+        self.cut |= places.cut
+        lacking = [*stays, *why_not(where, units, places)]
+        self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
+
+    def _places(
+        self, domain: int, search: Search
+    ) -> tuple[Whereabouts, list[Unit], list[Stays], Places]:
+        hosts = np.flatnonzero(self._domain == domain)
+        running, where = self._running, self._shared()
+        if len(hosts) > 1:
+            # The hosts of a domain must not take each other's VMs.
+            running = running.closing(hosts)
+            where, by = Whereabouts(running), None
+        else:
+            if self._by is None:
+                self._by = {each: Destinations(where, each) for each in Choice}
+            by = self._by
+        movable = running.vms_on(hosts)
+        movable = movable[running.movable[movable]]
+        units, stays = self._all_units.of(movable.tolist())
+        places = find_places(
+            where,
+            units,
+            rng=np.random.default_rng(0),
+            budget=self.budget,
+            search=search,
+            by=by,
+        )
+        return where, units, stays, places
+
+
+def _fits(room: IntArray, demand: IntArray) -> IntArray:
+    """Return how many VMs fit on each host, (X,); of a VM that demands nothing, any number."""
+    if not demand.any():
+        return np.full(len(room), 2**31, dtype=np.int64)
+    return np.maximum(vms_that_fit(room, demand), 0)

@@ -1,0 +1,256 @@
+"""A policy that keeps spare: what it places never takes the room of hosts that may fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from placement.model.alike import alike
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.budget import Budget
+from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+from placement.rebalancing.destination_search import Search
+from placement.rebalancing.model import Mobility, Running, RunningGroup, RunningSpread
+from placement.rebalancing.spare import Spare, spare
+
+#: What a domain is asked in a round: less than a plan asks.
+_IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
+#: Hosts weighed for VMs of domains that are asked alone: who is not asked is not kept for.
+_UNITS: Final = 1_000_000
+#: Reasons that more room would end.
+_FOR_ROOM = (
+    Reason.NO_ROOM,
+    Reason.GANG_NOT_WHOLE,
+    # Where every host that it may use is kept.
+    Reason.NO_ELIGIBLE_HOST,
+    Reason.NO_HOST_LARGE_ENOUGH,
+)
+
+
+class KeepingSpare:
+    """A policy whose rounds break no spare that held before them.
+
+    Before the policy decides, what the VMs of each failure domain would need
+    elsewhere is taken out of what is free (`placement.rebalancing.spare.Spare.kept`);
+    afterwards, of each domain that no longer holds because of what was placed on its
+    own hosts, or joined a group or a spread of its VMs, VMs wait, the last request
+    first, until it does. A domain that did not hold before keeps nobody waiting. It
+    goes around all other rules.
+
+    Parameters
+    ----------
+    policy : Policy
+        Its snapshots are of the same hosts, host classes and requests as ``running``.
+    running : Running
+        What runs as the round begins.
+    domain : ndarray of int64, shape (H,)
+        The failure domain of each host, -1 for none.
+
+    Notes
+    -----
+    Whether a domain could do without what is kept, on other hosts, is not asked for
+    each VM: near the end of the room VMs may wait that another choice of what is kept
+    would let in.
+    """
+
+    def __init__(self, policy: Policy, running: Running, domain: IntArray) -> None:
+        self._policy = policy
+        self._running = running
+        self._domain = domain
+
+    def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
+        """Decide the whole batch with what is spare left free.
+
+        ``details`` tell under ``spare`` of how many domains it held before, of how many
+        that is not known as the budget was spent, and how many VMs it keeps waiting.
+        """
+        before = spare(self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0)
+        free = np.maximum(snapshot.free - before.kept, 0)
+        within = dataclasses.replace(snapshot, free=free)
+        allocation = self._policy.place(within, rng, budget)
+        placed = self._kept_to(snapshot, allocation.placed, before)
+        left_out = left_out_but_for(Reason.KEPT_SPARE, snapshot, allocation, placed)
+        waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
+        told = {
+            "domains": len(before.holds),
+            "held": int(before.holds.sum()),
+            "unknown": int((~before.known).sum()),
+            "kept_for": waits,
+        }
+        return dataclasses.replace(
+            allocation,
+            placed=placed,
+            left_out=left_out,
+            details={**allocation.details, "spare": told},
+        )
+
+    def _kept_to(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
+        """Return what stays placed so that every domain that held still does."""
+        dropped: set[int] = set()
+        domains_of = self._domains_of_rules()
+        while True:
+            after = with_placed(self._running, snapshot, placed)
+            rows_of: dict[int, list[int]] = {}
+            for row, (request, host) in enumerate(placed[:, :2].tolist()):
+                for domain in {int(self._domain[host]), *domains_of.get(request, ())}:
+                    if domain >= 0 and before.holds[domain]:
+                        rows_of.setdefault(domain, []).append(row)
+            touched = np.array(sorted(rows_of), dtype=np.int64)
+            now = spare(
+                after,
+                self._domain,
+                search=_IN_A_ROUND,
+                budget_units=_UNITS,
+                only=touched.tolist(),
+                told=0,
+            )
+            failed = touched[~now.holds[touched]]
+            if not len(failed):
+                return placed
+            # The last request first: it stands behind all others in line.
+            counts = placed[:, 2].copy()
+            last = {domain: int(placed[rows_of[domain], 0].max()) for domain in failed.tolist()}
+            # Of those that fail half give way at a time: that may be room for the others.
+            giving = sorted(last, key=lambda domain: (-last[domain], -domain))
+            for domain in giving[: (len(giving) + 1) // 2]:
+                rows = np.array(rows_of[domain], dtype=np.int64)
+                rows = rows[np.argsort(-placed[rows, 0], kind="stable")]
+                # Half of what is left each time: a domain without new VMs holds as before.
+                drop = (int(counts[rows].sum()) + 1) // 2
+                for row in rows.tolist():
+                    taken = min(drop, int(counts[row]))
+                    counts[row] -= taken
+                    drop -= taken
+            sums = np.bincount(placed[:, 0], counts, minlength=len(snapshot.count))
+            begun = np.bincount(placed[:, 0], placed[:, 2], minlength=len(snapshot.count))
+            short = (sums < snapshot.min_count) & (begun > 0)
+            dropped.update(np.flatnonzero(short).tolist())
+            counts[np.isin(placed[:, 0], list(dropped))] = 0
+            placed = np.column_stack([placed[:, :2], counts])[counts > 0]
+
+    def _domains_of_rules(self) -> dict[int, set[int]]:
+        """Return the domains whose VMs share a hard group or a spread with each request."""
+        running = self._running
+        found: dict[int, set[int]] = {}
+        rules = [(group.vms, group.requests) for group in running.groups if group.hard]
+        rules += [
+            (spread.vms, (spread.request,))
+            for spread in running.spreads
+            if spread.request is not None
+        ]
+        for vms, requests in rules:
+            for request in requests:
+                domains = self._domain[running.host[list(vms)]]
+                found.setdefault(request, set()).update(domains.tolist())
+        return found
+
+
+def kept_spare(running: Running, domain: IntArray) -> IntArray:
+    """Return what rounds keep free on each host, (H, R), for VMs of domains, (H,), that fail."""
+    return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0).kept
+
+
+def without_spare(running: Running, domain: IntArray) -> Running:
+    """Return what runs with the room of what is kept spare taken, as rounds take it.
+
+    ``domain``, (H,), is the failure domain of each host, -1 for none.
+    """
+    free = np.maximum(running.snapshot.free - kept_spare(running, domain), 0)
+    return dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=free))
+
+
+def with_placed(running: Running, snapshot: Snapshot, placed: IntArray) -> Running:
+    """Return what runs once rows of (request, host, count), (P, 3), are placed.
+
+    New VMs can move live, carry nothing, and are members of the groups and spreads
+    that their requests wait in.
+    """
+    rows = np.repeat(np.arange(len(placed)), placed[:, 2])
+    request, host = placed[rows, 0], placed[rows, 1]
+    kinds = alike(snapshot.demand, snapshot.eligible)
+    first = kinds.first
+    new = len(rows)
+    of_request: dict[int, list[int]] = {}
+    ruled = {request for group in running.groups for request in group.requests}
+    ruled |= {spread.request for spread in running.spreads if spread.request is not None}
+    for place in np.flatnonzero(np.isin(request, list(ruled))).tolist():
+        of_request.setdefault(int(request[place]), []).append(len(running) + place)
+    room = running.room.copy()
+    np.subtract.at(room, placed[:, 1], placed[:, 2:] * snapshot.demand[placed[:, 0]])
+
+    def joined(old: IntArray, more: IntArray) -> IntArray:
+        return np.concatenate([old, more])
+
+    zeros = np.zeros(new, dtype=np.int64)
+    return dataclasses.replace(
+        running,
+        snapshot=dataclasses.replace(
+            running.snapshot, free=np.maximum(room, 0), host_class=snapshot.host_class
+        ),
+        kind=joined(running.kind, len(running.demand) + kinds.of_row[request]),
+        host=joined(running.host, host),
+        tenant=joined(running.tenant, snapshot.tenant[request]),
+        carried_mib=joined(running.carried_mib, zeros),
+        mobility=joined(running.mobility, zeros + Mobility.LIVE),
+        obstacle=joined(running.obstacle, zeros - 1),
+        rests=np.concatenate([running.rests, np.zeros(new, dtype=np.bool_)]),
+        demand=np.concatenate([running.demand, snapshot.demand[first]]),
+        eligible=np.concatenate([running.eligible, _eligible(snapshot, first)]),
+        over=np.maximum(-room, 0),
+        groups=tuple(_grown(group, of_request) for group in running.groups),
+        spreads=tuple(_spread_further(spread, of_request) for spread in running.spreads),
+    )
+
+
+def _eligible(snapshot: Snapshot, requests: IntArray) -> BoolArray:
+    eligible: BoolArray = snapshot.eligible[requests]
+    return eligible
+
+
+def _grown(group: RunningGroup, of_request: Mapping[int, list[int]]) -> RunningGroup:
+    more = [vm for request in group.requests for vm in of_request.get(request, ())]
+    return dataclasses.replace(group, vms=(*group.vms, *more)) if more else group
+
+
+def _spread_further(spread: RunningSpread, of_request: Mapping[int, list[int]]) -> RunningSpread:
+    more = () if spread.request is None else of_request.get(spread.request, ())
+    return dataclasses.replace(spread, vms=(*spread.vms, *more)) if more else spread
+
+
+def left_out_but_for(
+    kept: Reason, snapshot: Snapshot, allocation: Allocation, placed: IntArray
+) -> tuple[LeftOut, ...]:
+    """Return what was left out, for the reason ``kept`` where the snapshot has room for it.
+
+    ``allocation`` was decided on less than the snapshot has; of it ``placed``, (P, 3),
+    stays.
+    """
+    requests = len(snapshot.count)
+    given = np.bincount(placed[:, 0], placed[:, 2], minlength=requests).astype(np.int64)
+    first = np.bincount(
+        allocation.placed[:, 0], allocation.placed[:, 2], minlength=requests
+    ).astype(np.int64)
+    why: dict[tuple[int, Reason], int] = {}
+    for request in np.flatnonzero(first > given).tolist():
+        why[request, kept] = int(first[request] - given[request])
+    rest = snapshot.after(placed)
+    asked = np.array(
+        [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
+    )
+    fit = how_many_fit_of_each(snapshot, asked, rest.free)
+    needed = still_needed_of_each(snapshot, asked, (snapshot.count - given)[asked])
+    fit = np.where(fit >= needed, fit, 0) - (first - given)[asked]
+    room = dict(zip(asked.tolist(), np.maximum(fit, 0).tolist(), strict=True))
+    for left in allocation.left_out:
+        back = min(left.count, room.get(left.request, 0)) if left.reason in _FOR_ROOM else 0
+        for reason, count in ((kept, back), (left.reason, left.count - back)):
+            if count:
+                why[left.request, reason] = why.get((left.request, reason), 0) + count
+    return tuple(
+        LeftOut(request=request, count=count, reason=reason)
+        for (request, reason), count in sorted(why.items())
+    )

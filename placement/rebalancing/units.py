@@ -1,0 +1,112 @@
+"""What moves as one: a VM, or a hard group that keeps together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.model.arrays import BoolArray, IntArray
+from placement.rebalancing.model import OBSTACLES, MoveLimits, Running, Stays, WhyStays
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Unit:
+    """VMs of one host that move to one other host in one wave."""
+
+    vms: tuple[int, ...]
+    demand: IntArray  #: (R,) of all of them
+    eligible: BoolArray  #: (C,) classes that all of them may use
+    carried_mib: int
+    hosts: tuple[int, ...] | None = None  #: the only ones that will do; None: any
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """What units alike have in common."""
+        return self.demand.tobytes(), self.eligible.tobytes()
+
+
+class Units:
+    """Makes units of VMs of a cluster.
+
+    A group that keeps together and is on one host moves whole; of one that is on
+    several already, a VM may go where another is.
+    """
+
+    def __init__(self, running: Running, limits: MoveLimits) -> None:
+        self._running = running
+        self._most = min(limits.per_source, limits.per_destination, limits.at_once)
+        self._together: dict[int, list[int]] = {}
+        self._apart: dict[int, list[int]] = {}
+        for number, group in enumerate(running.groups):
+            if group.hard:
+                of_vm = self._apart if group.apart else self._together
+                for vm in group.vms:
+                    of_vm.setdefault(vm, []).append(number)
+
+    def of(self, vms: Iterable[int]) -> tuple[list[Unit], list[Stays]]:
+        """Return the units that some VMs are in, and the VMs of these that cannot move."""
+        units: list[Unit] = []
+        stays: list[Stays] = []
+        seen: set[int] = set()
+        for vm in vms:
+            if vm in seen:
+                continue
+            found = self._unit(vm) if vm in self._together else self._alone(vm)
+            if isinstance(found, Unit):
+                seen.update(found.vms)
+                units.append(found)
+            else:
+                seen.add(vm)
+                stays.append(found)
+        return units, stays
+
+    def _alone(self, vm: int) -> Unit | Stays:
+        running = self._running
+        if (obstacle := int(running.obstacle[vm])) >= 0:
+            return Stays(vm=vm, why=WhyStays.OBSTACLE, obstacle=OBSTACLES[obstacle])
+        kind = running.kind[vm]
+        return Unit(
+            vms=(vm,),
+            demand=running.demand[kind],
+            eligible=running.eligible[kind],
+            carried_mib=int(running.carried_mib[vm]),
+        )
+
+    def _unit(self, vm: int) -> Unit | Stays:
+        """Return the VM with all that must move with it, or why they stay."""
+        running, home = self._running, int(self._running.host[vm])
+        if (obstacle := int(running.obstacle[vm])) >= 0:
+            return Stays(vm=vm, why=WhyStays.OBSTACLE, obstacle=OBSTACLES[obstacle])
+        members, waiting = {vm}, [vm]
+        hosts: set[int] | None = None
+        while waiting:
+            for number in self._together.get(waiting.pop(), ()):
+                group = running.groups[number]
+                where = {int(running.host[each]) for each in group.vms} | set(group.hosts)
+                if where == {home} and not group.hosts:
+                    waiting += [each for each in group.vms if each not in members]
+                    members.update(group.vms)
+                else:
+                    elsewhere = where - {home}
+                    hosts = elsewhere if hosts is None else hosts & elsewhere
+        stuck = any(running.obstacle[each] >= 0 for each in members)
+        if stuck or self._keep_apart(members):
+            return Stays(vm=vm, why=WhyStays.AFFINITY)
+        if len(members) > self._most:
+            return Stays(vm=vm, why=WhyStays.LIMITS)
+        vms = tuple(sorted(members))
+        kinds = running.kind[list(vms)]
+        return Unit(
+            vms=vms,
+            demand=running.demand[kinds].sum(axis=0),
+            eligible=np.all(running.eligible[kinds], axis=0),
+            carried_mib=int(running.carried_mib[list(vms)].sum()),
+            hosts=None if hosts is None else tuple(sorted(hosts)),
+        )
+
+    def _keep_apart(self, members: set[int]) -> bool:
+        """Must two of them, which must be together, keep apart?"""
+        groups = [number for vm in members for number in self._apart.get(vm, ())]
+        return len(set(groups)) < len(groups)

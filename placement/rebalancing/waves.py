@@ -1,0 +1,170 @@
+"""In which order moves go on: waves, with every state between two of them feasible."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.model import Mobility, Move, MoveLimits, Running, Why
+from placement.rebalancing.units import Unit
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Wanted:
+    """A unit and the host to which it is to go."""
+
+    unit: Unit
+    destination: int
+    why: Why
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Order:
+    """Moves in waves, and what no order leads to."""
+
+    moves: tuple[Move, ...]
+    left: tuple[Wanted, ...]  #: stay where they are
+
+
+def in_waves(running: Running, wanted: Sequence[Wanted], limits: MoveLimits) -> Order:
+    """Return an order of moves in which no host ever holds more than it has.
+
+    A wave takes what it can in the order given: of each move both hosts hold the
+    VM until the wave is over. Where nothing can go, a cycle is broken: the VM that
+    carries least among those on a host where another wants to be goes to a third
+    host, once, and on from there when it can.
+
+    Notes
+    -----
+    Each wave looks at the sources in turn until it is full, so n moves that do not
+    block one another cost O(n).
+    """
+    return _Ordering(running, wanted, limits).order()
+
+
+class _Ordering:
+    def __init__(self, running: Running, wanted: Sequence[Wanted], limits: MoveLimits) -> None:
+        self._running = running
+        self._wanted = wanted
+        self._limits = limits
+        self._where = Whereabouts(running)
+        self._moves: list[Move] = []
+        self._wave = 0
+        self._detoured: set[int] = set()
+        self._third_hosts: Destinations | None = None
+        #: wanted moves by source, in order
+        self._from: dict[int, list[int]] = {}
+        for number, each in enumerate(wanted):
+            self._from.setdefault(self._source(each), []).append(number)
+
+    def order(self) -> Order:
+        while self._from:
+            taken = list(self._next_wave())
+            if not taken and not self._detour():
+                break
+            for number in taken:
+                each = self._wanted[number]
+                for vm in each.unit.vms:
+                    self._where.leave(vm, each.destination)
+            self._wave += 1
+        left = sorted(number for numbers in self._from.values() for number in numbers)
+        moves = self._moves
+        if self._detoured and left:
+            # Who made a detour in vain had better stayed.
+            vain = {vm for number in left for vm in self._wanted[number].unit.vms}
+            if vain & self._detoured:
+                kept = [w for w in self._wanted if not vain & set(w.unit.vms)]
+                again = in_waves(self._running, kept, self._limits)
+                gone = [w for w in self._wanted if vain & set(w.unit.vms)]
+                return Order(moves=again.moves, left=(*gone, *again.left))
+        return Order(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
+
+    def _source(self, wanted: Wanted) -> int:
+        return self._where.host[wanted.unit.vms[0]]
+
+    def _next_wave(self) -> Iterator[int]:
+        """Let arrive what can, and yield it."""
+        limits, there = self._limits, Counter[int]()
+        going = 0
+        for source in list(self._from):
+            if going >= limits.at_once:
+                return
+            away, waiting = 0, []
+            numbers = self._from[source]
+            for place, number in enumerate(numbers):
+                if away >= limits.per_source:
+                    waiting += numbers[place:]
+                    break
+                each = self._wanted[number]
+                vms, to = each.unit.vms, each.destination
+                size = len(vms)
+                if (
+                    away + size > limits.per_source
+                    or there[to] + size > limits.per_destination
+                    or going + size > limits.at_once
+                    or not self._where.fits(vms, to)
+                    or not self._where.allows(vms, to)
+                ):
+                    waiting.append(number)
+                    continue
+                away, going = away + size, going + size
+                there[to] += size
+                for vm in vms:
+                    self._where.arrive(vm, to)
+                    self._note(vm, source, to, each.why)
+                yield number
+            if waiting:
+                self._from[source] = waiting
+            else:
+                del self._from[source]
+
+    def _note(self, vm: int, source: int, destination: int, why: Why) -> None:
+        live = bool(self._running.mobility[vm] == Mobility.LIVE)
+        carried = int(self._running.carried_mib[vm])
+        self._moves.append(
+            Move(
+                vm=vm,
+                source=source,
+                destination=destination,
+                wave=self._wave,
+                why=why,
+                live=live,
+                carried_mib=carried,
+            )
+        )
+
+    def _detour(self) -> bool:
+        """Send one VM out of the way, to a third host; False: nobody can go."""
+        pending = [number for numbers in self._from.values() for number in numbers]
+        asked_for = {self._wanted[number].destination for number in pending}
+        able = [
+            number
+            for number in pending
+            if self._source(self._wanted[number]) in asked_for
+            and len(self._wanted[number].unit.vms) == 1
+            and self._wanted[number].unit.hosts is None
+            and self._wanted[number].unit.vms[0] not in self._detoured
+        ]
+        able.sort(key=lambda number: (self._wanted[number].unit.carried_mib, number))
+        if self._third_hosts is None:
+            self._third_hosts = Destinations(self._where, Choice.TIGHTEST)
+        for number in able:
+            each = self._wanted[number]
+            # A third host that nobody else waits for does not close another cycle.
+            third = self._third_hosts.best(each.unit, asked_for)
+            if third is None:
+                third = self._third_hosts.best(each.unit, (each.destination,))
+            if third is not None:
+                vm, source = each.unit.vms[0], self._source(each)
+                self._note(vm, source, third, Why.DETOUR)
+                self._where.move((vm,), third)
+                self._detoured.add(vm)
+                self._from[source].remove(number)
+                if not self._from[source]:
+                    del self._from[source]
+                self._from.setdefault(third, []).append(number)
+                return True
+        return False

@@ -1,0 +1,47 @@
+"""What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
+
+from registry.admin.clock_steps import Lengths
+from registry.admin.fleet import Fleet, FleetHost, FleetMoves
+from registry.admin.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
+from registry.admin.past_tenants import PastQuota, PastTenant, Standing
+from registry.admin.processes import BEAT_S, LATE_S, is_late
+from registry.admin.retention import Periods, Purged
+from registry.lifecycle import WhatIfEvent, WhatIfState
+from registry.records.operating import (
+    ClockStep,
+    HeardProcess,
+    HostsHeard,
+    Liveness,
+    ProcessSettings,
+)
+from registry.records.what_ifs import WhatIf, WhatIfDone
+
+__all__ = [
+    "BEAT_S",
+    "LATE_S",
+    "ClockStep",
+    "Fleet",
+    "FleetHost",
+    "FleetMoves",
+    "HeardProcess",
+    "HostChange",
+    "HostsHeard",
+    "Lengths",
+    "Liveness",
+    "Past",
+    "PastDecision",
+    "PastHost",
+    "PastQuota",
+    "PastRequest",
+    "PastTenant",
+    "PastVm",
+    "Periods",
+    "ProcessSettings",
+    "Purged",
+    "Standing",
+    "WhatIf",
+    "WhatIfDone",
+    "WhatIfEvent",
+    "WhatIfState",
+    "is_late",
+]

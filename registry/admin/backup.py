@@ -1,0 +1,298 @@
+"""Backups of the register center, made while it is in use, and put back into an empty place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy import URL, inspect
+
+from registry.admin.known_schema import differences_in
+from registry.audit.events import Events
+from registry.db.child_environ import child_environ
+from registry.db.engine import available, database_at, make_engine
+from registry.db.masking import masked
+from registry.db.private import private_folder
+from registry.errors import RegistryError, StrangersInSchemaError
+
+#: The kind of the event that tells of a backup.
+BACKED_UP: Final = "database_backed_up"
+_PART: Final = ".part"
+_PART_NAME: Final = re.compile(r"\.(?P<target>.+)\.(?P<pid>[0-9]+)\.part(-journal|-wal|-shm)?")
+_SQLITE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
+#: Of a copy: what may be said of the file that is written, by the lower byte of SQLite's code ...
+_OF_WRITING: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+)
+#: ... and the whole codes that are of the file that is read.
+_OF_READING: Final = frozenset(
+    {
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+        sqlite3.SQLITE_IOERR_SHMOPEN,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+        sqlite3.SQLITE_IOERR_SHMLOCK,
+        sqlite3.SQLITE_IOERR_SHMMAP,
+    }
+)
+#: The table of processes that run now: in a backup they would be dead ones, late for a day.
+_LEFT_OUT: Final = "processes"
+_HAS_TABLE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+_PACKAGE: Final = "PostgreSQL's client programs of the server's version or newer"
+
+
+class BackupError(RegistryError):
+    """A backup cannot be made or put back."""
+
+
+def backup(database_url: str, file: Path) -> None:
+    """Write all that is committed now into a file, for its owner alone to read.
+
+    Raises
+    ------
+    BackupError
+        If the file is there already, or cannot be written, or the database not be read.
+    """
+    url = database_at(database_url)
+    with _made_whole(file, f"{file} is there already: name another file") as beside:
+        if url.get_backend_name() == "sqlite":
+            _copy_sqlite(_sqlite_file(url, "no database is there"), beside, file)
+        else:
+            try:
+                options = ("--format=custom", "--no-owner", "--no-acl")
+                _run("pg_dump", url, *options, f"--exclude-table-data={_LEFT_OUT}", f"-f{beside}")
+            except BackupError as error:
+                raise BackupError(f"{file} is not made: {error}") from error
+
+
+def record(events: Events, file: Path) -> None:
+    """Record that the database was backed up, for the metric of the last backup's age."""
+    events.add(
+        actor="cli",
+        kind=BACKED_UP,
+        subject_type="database",
+        subject_id=BACKED_UP,
+        reason=f"into {file.absolute()}",
+    )
+
+
+def restore(database_url: str, file: Path) -> None:
+    """Put a backup into a database that is empty.
+
+    Raises
+    ------
+    BackupError
+        If something is there already, or the file is no backup of such a database.
+    StrangersInSchemaError
+        If the file holds triggers, views or tables that are none of fuga's.
+    """
+    url = database_at(database_url)
+    if not file.is_file():
+        raise BackupError(f"{file} is no file")
+    if url.get_backend_name() == "sqlite":
+        _restore_sqlite(url, file)
+        return
+    engine = make_engine(database_url, read_only=True)
+    try:
+        with available(), engine.connect() as connection:
+            tables = inspect(connection).get_table_names()
+    finally:
+        engine.dispose()
+    if tables:
+        raise BackupError(
+            f"the database has {len(tables)} tables already: restore into an empty one"
+            " (`createdb`), and let FUGA_DATABASE_URL name it"
+        )
+    _run("pg_restore", url, "--exit-on-error", "--single-transaction", "--no-owner", str(file))
+
+
+def _restore_sqlite(url: URL, file: Path) -> None:
+    target = Path(url.database or "")
+    otherwise = f"{target} is there already: stop fuga and move it away first"
+    if target.exists():
+        raise BackupError(otherwise)
+    try:
+        if not target.parent.exists():
+            private_folder(target.parent)
+    except OSError as error:
+        raise BackupError(_unwritable(target, error.strerror)) from error
+    with _made_whole(target, otherwise) as beside:
+        _copy_sqlite(file, beside, target)
+        with closing(sqlite3.connect(beside)) as copy:
+            if differences := differences_in(copy):
+                raise StrangersInSchemaError(differences, str(file))
+        for ending in ("-wal", "-shm"):  # of a database that was here and died
+            target.with_name(target.name + ending).unlink(missing_ok=True)
+
+
+@contextmanager
+def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
+    """Give a file to write to, which becomes the target at the end; nothing else stays of it.
+
+    The next attempt removes what one that was killed left. An error of the system is the
+    target's: what reads the source says so itself.
+    """
+    if target.exists() or target.is_symlink():
+        raise BackupError(otherwise)
+    beside = target.with_name(f".{target.name}.{os.getpid()}{_PART}")
+    try:
+        _remove_parts(target)
+        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield beside
+        _sync(beside)
+        _put_in_place(beside, target)
+        _sync(target.absolute().parent)
+    except FileExistsError:
+        raise BackupError(otherwise) from None
+    except OSError as error:
+        raise BackupError(_unwritable(target, error.strerror)) from error
+    finally:
+        for ending in _SQLITE_ENDINGS:
+            with suppress(OSError):
+                beside.with_name(beside.name + ending).unlink(missing_ok=True)
+
+
+def _put_in_place(beside: Path, target: Path) -> None:
+    """Give a file its name, unless another file has it by now."""
+    try:
+        os.link(beside, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP):
+            raise
+        beside.rename(target)  # a file system without links
+
+
+def _remove_parts(target: Path) -> None:
+    """Remove what backups that were killed left beside this target."""
+    for part in parts_left(target.parent, target.name):
+        part.unlink(missing_ok=True)
+
+
+def parts_left(folder: Path, target: str | None = None) -> list[Path]:
+    """Return what backups that were killed left in a folder: of one target, or of all.
+
+    Whether their processes run is known of this machine alone.
+    """
+    found = []
+    for part in sorted(folder.glob(f".*{_PART}*")):
+        name = _PART_NAME.fullmatch(part.name)
+        if name is None or target not in {None, name["target"]}:
+            continue
+        if not Path(f"/proc/{name['pid']}").exists():
+            found.append(part)
+    return found
+
+
+def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:
+    """Copy what is committed, whoever writes meanwhile, and look whether it is whole.
+
+    SQLite does not say which of two files an error is about: the target is written to and the
+    source read before anything is copied, and of a copy the code of the error tells.
+    """
+    with _errors_of(source), closing(sqlite3.connect(_read_only(source), uri=True)) as given:
+        given.execute("PRAGMA trusted_schema = OFF")
+        given.execute("SELECT version_num FROM alembic_version").fetchall()
+        with closing(_opened_to_fill(beside, target)) as taken:
+            try:
+                given.backup(taken)
+                if taken.execute(_HAS_TABLE, (_LEFT_OUT,)).fetchone():
+                    taken.execute(f"DELETE FROM {_LEFT_OUT}")  # noqa: S608 - a constant
+                    taken.commit()
+                taken.execute("PRAGMA journal_mode = DELETE")
+                (found,) = taken.execute("PRAGMA integrity_check").fetchone()
+            except sqlite3.Error as error:
+                code = getattr(error, "sqlite_errorcode", 0)
+                if code & 0xFF not in _OF_WRITING or code in _OF_READING:
+                    raise
+                raise BackupError(_unwritable(target, _reason(error))) from error
+    if found != "ok":
+        raise BackupError(f"{source} is damaged: {found}")
+
+
+def _opened_to_fill(beside: Path, target: Path) -> sqlite3.Connection:
+    try:
+        taken = sqlite3.connect(beside)
+        # Its journal is of no use: a copy that fails is removed.
+        taken.execute("PRAGMA journal_mode = OFF")
+    except sqlite3.Error as error:
+        raise BackupError(_unwritable(target, _reason(error))) from error
+    return taken
+
+
+@contextmanager
+def _errors_of(source: Path) -> Iterator[None]:
+    try:
+        with source.open("rb") as file:
+            file.read(1)
+        yield
+    except OSError as error:
+        raise BackupError(f"cannot read {source}: {error.strerror}") from error
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            said = f"{source} is in use: {error}; try again"
+        elif code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL):
+            said = f"cannot read {source}: {error}"
+        elif code == sqlite3.SQLITE_CORRUPT:
+            said = f"{source} is damaged: {error}"
+        else:
+            said = f"{source} is no database of fuga's on SQLite: {error}"
+        raise BackupError(said) from error
+
+
+def _read_only(source: Path) -> str:
+    return f"file:{quote(str(source.absolute()))}?mode=ro"
+
+
+def _reason(error: sqlite3.Error) -> str:
+    full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return "No space left on device" if full else str(error)
+
+
+def _unwritable(target: Path, reason: str | None) -> str:
+    return f"cannot write {target}: {reason or 'unknown error'}"
+
+
+def _sqlite_file(url: URL, otherwise: str) -> Path:
+    file = Path(url.database or "")
+    if not file.is_file():
+        raise BackupError(f"{file}: {otherwise}")
+    return file
+
+
+def _run(program: str, url: URL, *arguments: str) -> None:
+    """Run one of PostgreSQL's programs; its password is in no list of processes."""
+    path = shutil.which(program)
+    if path is None:
+        raise BackupError(f"{program} is not installed: it comes with {_PACKAGE}")
+    bare = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    environ = child_environ(prefixes=("PG", "LC_"))
+    if url.password is not None:
+        environ["PGPASSWORD"] = str(url.password)
+    done = subprocess.run(
+        [path, f"--dbname={bare}", *arguments],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BackupError(masked(done.stderr.strip() or f"{program} failed"))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,270 @@
+"""Stored times that lie ahead of now: the database's clock stepped back after they were written.
+
+Two kinds of times keep things from happening. A time at which something happened is never ahead
+of now. A lease, a pause or a hold of so many seconds ends at most that much later than now. What
+lies further ahead is brought back to that limit, so that nothing waits until the clock has
+caught up. Times that somebody chose (the end of a request, a reservation, a token) stay as they
+are, and so do the events and the audit log: what happened before the step has the times of then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Column, ColumnElement, Connection, Table, func, select, true, update
+
+from registry.admin.what_ifs import CARRIED_S
+from registry.audit.events import note
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.schema import (
+    assignments,
+    build_failures,
+    console_sessions,
+    events,
+    host_fences,
+    host_reports,
+    hosts,
+    idempotency_keys,
+    image_copies,
+    images,
+    kept_rooms,
+    leftovers,
+    login_codes,
+    monitors,
+    moves,
+    plans,
+    power_actions,
+    processes,
+    roll_hosts,
+    rolls,
+    slot_loop,
+    spot_endings,
+    tokens,
+    unreleased,
+    vms,
+    what_ifs,
+)
+from registry.ledger.host_backoff import BUILD_AVOID_S
+from registry.ledger.power import MAX_TIMEOUT_S
+from registry.moves.rolls import LEASE_S as ROLL_LEASE_S
+from registry.records.operating import ClockStep
+from registry.tasks.assignments import HOLD_BACK_S, MAX_HOLD_BACK_S
+from registry.tasks.fencing import AGAIN_S, MAX_AGAIN_S
+from registry.tenancy.logins import LINK_TTL_S
+
+#: A time that lies so little ahead is left alone: clocks are set by fractions of a second.
+TOLERANCE: Final = timedelta(seconds=5)
+#: For so long after a step it is reported to operators.
+REPORTED: Final = timedelta(days=1)
+STEPPED_BACK: Final = "clock_stepped_back"
+#: A process may have been given leases that are longer than this one's settings say.
+_SLACK: Final = 2
+_MONITOR_LEASE_S: Final = 15.0
+_CONSOLE_LEASE_S: Final = 10.0
+#: Besides the lease of a worker, that of an upload lasts for one piece.
+_PIECE_S: Final = 20.0
+_DUE_S: Final = 5.0
+
+
+_ALL: Final = true()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long at most settings let leases and pauses last."""
+
+    lease_s: float
+    fence_timeout_s: float
+    spot_grace_s: float
+    room_hold_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Columns of a table with the seconds after now that each may lie; 0: it happened."""
+
+    table: Table
+    within_s: Mapping[str, float]
+    which: ColumnElement[bool] = _ALL
+    often: bool = True  #: False: there are years of these rows, and no index leads to the newest
+
+
+class ClockSteps:
+    """Notices that the database's clock stepped back, and brings back what lies ahead of it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def settle(self, lengths: Lengths, *, thorough: bool = False) -> float:
+        """Bring back what lies ahead; return by how many seconds the clock stepped back at least.
+
+        Parameters
+        ----------
+        thorough
+            Look through years of history as well, as is done after a step in any case.
+        """
+        of_tables = list(_times_of(lengths))
+        with self._database.read() as connection:
+            found = [_ahead(connection, each) for each in of_tables if thorough or each.often]
+        ahead = max((each.happened for each in found), default=timedelta())
+        if not any(each.columns for each in found):
+            return 0.0
+        back_s = ahead.total_seconds() if ahead > TOLERANCE else 0.0
+        if back_s:
+            # Noted first: should this process die here, another one finds and notes it again.
+            self._note(back_s)
+        for each in _times_of(lengths, stepped=bool(back_s)):
+            self._bring_back(each)
+        return back_s
+
+    @retried
+    def _note(self, back_s: float) -> None:
+        with self._database.write() as connection:
+            now = db_now(connection)
+            reason = f"the database's clock stepped back by {back_s:.0f} s at least"
+            data = {"back_s": round(back_s, 3)}
+            note(
+                connection,
+                now,
+                "control",
+                STEPPED_BACK,
+                "database",
+                "clock",
+                reason=reason,
+                data=data,
+            )
+
+    @retried
+    def _bring_back(self, times: _Times) -> None:
+        with self._database.write() as connection:
+            for name in _ahead(connection, times).columns:
+                column = times.table.c[name]
+                limit = db_now(connection) + timedelta(seconds=times.within_s[name])
+                ahead = update(times.table).where(times.which, column > limit)
+                connection.execute(ahead.values({name: limit}))
+            if times.table is power_actions:
+                _bring_back_forcing(connection)
+
+
+def _bring_back_forcing(connection: Connection) -> None:
+    """Bring back when guests are forced: each has a time of its own to shut down."""
+    now = db_now(connection)
+    query = select(power_actions.c.vm_id, power_actions.c.timeout_s)
+    for row in connection.execute(query.where(power_actions.c.force_at > now)).all():
+        limit = now + timedelta(seconds=row.timeout_s)
+        ahead = (power_actions.c.vm_id == row.vm_id, power_actions.c.force_at > limit)
+        connection.execute(update(power_actions).where(*ahead).values(force_at=limit))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    columns: Sequence[str]
+    happened: timedelta  #: how far ahead the furthest time lies at which something happened
+
+
+def _ahead(connection: Connection, times: _Times) -> _Ahead:
+    columns = [func.max(times.table.c[name]).label(name) for name in times.within_s]
+    last = connection.execute(select(*columns).where(times.which)).one()._mapping
+    now = db_now(connection)  # after the look: what it saw was written before
+    latest: dict[str, datetime] = {name: at for name, at in last.items() if at is not None}
+    happened = [
+        at - now
+        for name, at in latest.items()
+        # Slots begin on the clock of the control centre's machine.
+        if not times.within_s[name] and times.table is not slot_loop
+    ]
+    return _Ahead(
+        [
+            name
+            for name, at in latest.items()
+            if at > now + timedelta(seconds=times.within_s[name]) + TOLERANCE
+        ],
+        max(happened, default=timedelta()),
+    )
+
+
+def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
+    """List the times that keep anything from happening.
+
+    After a step, pauses that grow with each failure begin with the shortest: how long each was is
+    not known. Those that always tell of a step come last: until they are brought back, the step
+    is found again.
+    """
+    again_s = AGAIN_S if stepped else MAX_AGAIN_S
+    hold_back_s = HOLD_BACK_S if stepped else MAX_HOLD_BACK_S
+    lease_s = _SLACK * lengths.lease_s
+    worker = {"claim_until": lease_s, "sent_at": 0.0}
+    upload = {"claim_until": lease_s + _PIECE_S, "sent_at": 0.0}
+    fence = {"claim_until": lease_s + _SLACK * lengths.fence_timeout_s, "sent_at": 0.0}
+    yield _Times(leftovers, {**worker, "found_at": 0})
+    yield _Times(host_fences, {**fence, "asked_at": 0, "fenced_at": 0, "again_at": again_s})
+    yield _Times(images, upload)
+    yield _Times(image_copies, {**upload, "present_at": 0, "host_lost_at": 0})
+    yield _Times(
+        power_actions,
+        {
+            **worker,
+            "asked_at": 0,
+            "signalled_at": 0,
+            "due_at": _DUE_S,
+            "force_at": MAX_TIMEOUT_S,
+        },
+    )
+    console = {"claim_until": _CONSOLE_LEASE_S, "sent_at": 0.0, "heard_at": 0.0, "opened_at": 0.0}
+    yield _Times(console_sessions, console)
+    yield _Times(moves, worker, moves.c.state.in_(("asked", "moving")))
+    yield _Times(assignments, {**worker, "build_began_at": 0, "activated_at": 0}, unreleased)
+    yield _Times(vms, {"switched_at": 0}, vms.c.deleted_at.is_(None))
+    yield _Times(rolls, {"driver_until": ROLL_LEASE_S}, rolls.c.state == "going")
+    yield _Times(roll_hosts, {"since": 0})
+    yield _Times(
+        what_ifs, {"carried_until": CARRIED_S}, what_ifs.c.state.in_(("waiting", "running"))
+    )
+    yield _Times(build_failures, {"avoid_until": BUILD_AVOID_S})
+    yield _Times(spot_endings, {"ends_at": lengths.spot_grace_s})
+    yield _Times(kept_rooms, {"until": lengths.spot_grace_s + lengths.room_hold_s})
+    yield _Times(login_codes, {"expires_at": LINK_TTL_S})
+    yield _Times(slot_loop, {"last_slot_at": 0, "changed_at": 0})
+    yield _Times(assignments, {"released_at": 0}, often=False)
+    yield _Times(moves, {"ended_at": 0}, often=False)
+    yield _Times(plans, {"asked_at": 0, "ended_at": 0}, often=False)
+    yield _Times(tokens, {"last_used_at": 0}, often=False)
+    yield _Times(idempotency_keys, {"started_at": 0, "first_used_at": 0}, often=False)
+    yield _Times(monitors, {"lease_until": _MONITOR_LEASE_S, "started_at": 0, "heard_at": 0})
+    yield _Times(host_reports, {"polled_at": 0})
+    yield _Times(
+        hosts,
+        {
+            "held_back_until": hold_back_s,
+            "returning_since": 0,
+            "pool_silent_since": 0,
+            "last_missed_at": 0,
+            "last_polled_at": 0,
+        },
+    )
+    yield _Times(processes, {"started_at": 0, "heard_at": 0})
+
+
+def clock_ahead_s(connection: Connection) -> float:
+    """Return how far ahead of now the newest heartbeat or poll lies; 0: none does."""
+    ends: tuple[Column[Any], ...] = (
+        processes.c.heard_at,
+        monitors.c.heard_at,
+        hosts.c.last_polled_at,
+    )
+    newest: list[datetime | None] = [connection.scalar(select(func.max(each))) for each in ends]
+    now = db_now(connection)
+    return max((at - now).total_seconds() for at in (*newest, now) if at is not None)
+
+
+def last_clock_step(connection: Connection) -> ClockStep | None:
+    """Return the last step back of the clock, if it was noticed within a day."""
+    query = select(events.c.at, events.c.data).where(events.c.kind == STEPPED_BACK)
+    row = connection.execute(query.order_by(events.c.id.desc()).limit(1)).one_or_none()
+    if row is None or db_now(connection) - row.at > REPORTED:
+        return None
+    return ClockStep(at=row.at, back_s=float(row.data["back_s"]))

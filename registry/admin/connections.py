@@ -1,0 +1,50 @@
+"""Do the connections that processes keep fit what the database server gives?
+
+A process keeps up to `KEPT` connections, half of them to read and half to write. While many
+threads are at work at once it opens more, which close again as they are done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import Connection, func, select
+
+from registry.admin.processes import LATE_S
+from registry.db.clock import db_now
+from registry.db.engine import POOL_SIZE
+from registry.db.schema import processes
+
+#: By one process; it has a pool for reads, and one for writes.
+KEPT: Final = 2 * POOL_SIZE
+
+_GIVEN: Final = """
+    SELECT current_setting('max_connections')::int
+        - current_setting('superuser_reserved_connections')::int
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionsKept:
+    """What a server gives, beside what is kept of it."""
+
+    given: int  #: to whoever is no superuser
+    processes: int  #: that were heard of late: control centres, monitors and workers
+
+    @property
+    def kept(self) -> int:
+        """By all of these, and an API, which is not heard."""
+        return KEPT * (self.processes + 1)
+
+
+def connections_kept(connection: Connection) -> ConnectionsKept | None:
+    """Return it; None where there is no server."""
+    if connection.dialect.name != "postgresql":
+        return None
+    heard = processes.c.heard_at >= db_now(connection) - timedelta(seconds=LATE_S)
+    return ConnectionsKept(
+        given=connection.exec_driver_sql(_GIVEN).scalar_one(),
+        processes=connection.execute(select(func.count()).where(heard)).scalar_one(),
+    )

@@ -1,0 +1,469 @@
+"""Does the register center hold what it promises? Independent of the code that writes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import (
+    Connection,
+    Select,
+    and_,
+    func,
+    or_,
+    select,
+)
+
+from registry.admin.references import OPEN, keys_are_guarded, live_references, references
+from registry.audit import changes
+from registry.db.bulk import among
+from registry.db.clock import db_now
+from registry.db.schema import (
+    assignment_resources,
+    assignments,
+    events,
+    hosts,
+    inventories,
+    is_place,
+    kept_rooms,
+    request_groups,
+    requests,
+    reservation_holds,
+    reservations,
+    resources,
+    slot_loop,
+    spot_endings,
+    unreleased,
+    vm_groups,
+    vms,
+)
+from registry.ledger.progress import request_event, tally
+from registry.ledger.triggers import TRIGGERS
+from registry.lifecycle import (
+    FINISHED,
+    REQUEST_TRANSITIONS,
+    STANDING,
+    VM_OBSERVED_TRANSITIONS,
+    HostAdmin,
+    RequestState,
+    ReservationState,
+    VmDesired,
+    VmObserved,
+)
+from registry.networks.overlaps import check_subnets
+from registry.networks.stray import check_addresses
+from registry.tenancy.reserved_use import IS_STANDING
+
+#: kinds of events that are rows of a state machine
+MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {
+    **{machine.kind: machine.table for machine in changes.MACHINES},
+    "vm_missing": VM_OBSERVED_TRANSITIONS,
+}
+TRIGGERS_FOUND: Final = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": """
+        SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+        WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND pg_table_is_visible(pg_class.oid)
+    """,
+}
+#: Few enough that each is looked up by its key, however large the tables are.
+PAGE: Final = 500
+EVENTS: Final = 50_000
+#: A control centre that decides looks at what is due every few seconds, too.
+OVERDUE: Final = timedelta(minutes=15)
+
+#: What opens a transaction that only reads.
+Reading = Callable[[], AbstractContextManager[Connection]]
+
+
+def check(reading: Reading, *, history: bool) -> Iterator[str]:
+    """Yield what is wrong, a sentence each.
+
+    Each check, and of those that look at many rows each page, is a transaction of its
+    own. Without ``history`` what is gone for good is left out, and of events all but the
+    newest: what it costs is then what lives.
+    """
+    for look in _WHOLE:
+        yield from _alone(reading, look)
+    yield from _paged(reading, partial(_vms_from, history=history), _vms)
+    yield from _paged(reading, partial(_requests_from, history=history), _requests)
+    yield from _transitions(reading, history=history)
+    with reading() as connection:
+        dialect = connection.dialect.name
+    more: Iterable[Callable[[Connection], Iterable[str]]]
+    if history:
+        more = references(dialect)
+    else:
+        more = (_gone_and_held, _wanted_and_over, *live_references(dialect))
+    for each in more:
+        yield from _alone(reading, each)
+
+
+def _alone(reading: Reading, look: Callable[[Connection], Iterable[str]]) -> list[str]:
+    with reading() as connection:
+        return list(look(connection))
+
+
+def _paged(
+    reading: Reading,
+    keys_from: Callable[[UUID | None], Select[UUID]],
+    look: Callable[[Connection, Sequence[UUID]], Iterable[str]],
+) -> Iterator[str]:
+    """Look at rows page by page, each in a transaction of its own."""
+    after: UUID | None = None
+    while True:
+        with reading() as connection:
+            some = connection.scalars(keys_from(after).limit(PAGE)).all()
+            found = list(look(connection, some)) if some else []
+        yield from found
+        if len(some) < PAGE:
+            return
+        after = some[-1]
+
+
+def _triggers(connection: Connection) -> Iterator[str]:
+    dialect = connection.dialect.name
+    found = set(connection.exec_driver_sql(TRIGGERS_FOUND[dialect]).scalars())
+    for name in sorted(TRIGGERS[dialect].keys() - found):
+        yield f"the trigger {name} is missing: the ledger is not guarded"
+
+
+def _committed(connection: Connection) -> Iterator[str]:
+    held = (
+        select(
+            assignment_resources.c.host_id,
+            assignment_resources.c.resource,
+            func.sum(assignment_resources.c.amount).label("amount"),
+        )
+        .select_from(assignment_resources)
+        .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
+        .where(unreleased)
+        .group_by(assignment_resources.c.host_id, assignment_resources.c.resource)
+        .subquery()
+    )
+    query = (
+        select(hosts.c.name, inventories.c.resource, inventories.c.committed, held.c.amount)
+        .select_from(inventories)
+        .join(hosts, hosts.c.id == inventories.c.host_id)
+        .outerjoin(
+            held,
+            and_(
+                held.c.host_id == inventories.c.host_id,
+                held.c.resource == inventories.c.resource,
+            ),
+        )
+        .where(inventories.c.committed != func.coalesce(held.c.amount, 0))
+        .order_by(hosts.c.name, inventories.c.resource)
+    )
+    for row in connection.execute(query):
+        yield (
+            f"host {row.name}: committed {row.resource} is {row.committed},"
+            f" its assignments hold {row.amount or 0}"
+        )
+
+
+def _inventories(connection: Connection) -> Iterator[str]:
+    query = (
+        select(hosts.c.name, resources.c.name.label("resource"))
+        .select_from(hosts)
+        .join(resources, and_(True))
+        .outerjoin(
+            inventories,
+            and_(
+                inventories.c.host_id == hosts.c.id,
+                inventories.c.resource == resources.c.name,
+            ),
+        )
+        .where(inventories.c.host_id.is_(None))
+        .order_by(hosts.c.name, resources.c.position)
+    )
+    for row in connection.execute(query):
+        yield f"host {row.name} has no inventory of {row.resource}"
+
+
+def _assignments(connection: Connection) -> Iterator[str]:
+    bare = (
+        select(assignments.c.id)
+        .outerjoin(assignment_resources, assignment_resources.c.assignment_id == assignments.c.id)
+        .where(unreleased, assignment_resources.c.resource.is_(None))
+    )
+    for key in connection.scalars(bare):
+        yield f"assignment {key} is not released and holds nothing"
+    twice = (
+        select(assignments.c.vm_id, func.count().label("number"))
+        .where(is_place)
+        .group_by(assignments.c.vm_id)
+        .having(func.count() > 1)
+    )
+    for row in connection.execute(twice):
+        yield f"VM {row.vm_id} has {row.number} places"
+    homeless = (
+        select(assignments.c.id, hosts.c.name)
+        .select_from(assignments)
+        .join(hosts, hosts.c.id == assignments.c.host_id)
+        .where(unreleased, hosts.c.admin == HostAdmin.RETIRED.value)
+    )
+    for row in connection.execute(homeless):
+        yield f"assignment {row.id} is not released and on the retired host {row.name}"
+
+
+def _vms_from(after: UUID | None, *, history: bool) -> Select[UUID]:
+    """Return a query for VMs in order; without ``history`` for those that are not gone."""
+    query = select(vms.c.id).order_by(vms.c.id)
+    if not history:
+        query = query.where(vms.c.deleted_at.is_(None))
+    return query if after is None else query.where(vms.c.id > after)
+
+
+def _vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
+    query = (
+        select(
+            vms.c.id,
+            vms.c.desired,
+            vms.c.observed,
+            vms.c.deleted_at,
+            vms.c.generation,
+            func.count(assignments.c.id).label("attempts"),
+            func.max(assignments.c.generation).label("latest"),
+            func.count(assignments.c.id).filter(unreleased).label("held"),
+        )
+        .select_from(vms)
+        .outerjoin(assignments, assignments.c.vm_id == vms.c.id)
+        .where(among(connection, vms.c.id, some))
+        .group_by(vms.c.id)
+        .order_by(vms.c.id)
+    )
+    for row in connection.execute(query):
+        purged = row.deleted_at is not None and not row.attempts
+        if row.generation != (row.latest or 0) and not purged:
+            yield f"VM {row.id} is of generation {row.generation}, its latest is {row.latest}"
+        gone = row.desired == VmDesired.DELETED.value and not row.held
+        if gone != (row.deleted_at is not None):
+            yield f"VM {row.id} is {'' if gone else 'not '}gone, but deleted_at disagrees"
+        if not row.held and row.observed != VmObserved.ABSENT.value:
+            yield f"VM {row.id} is {row.observed}, but no assignment holds a place for it"
+
+
+def _gone_and_held(connection: Connection) -> Iterator[str]:
+    """What is gone holds no place: found from what is held."""
+    query = (
+        select(vms.c.id)
+        .join(assignments, assignments.c.vm_id == vms.c.id)
+        .where(unreleased, vms.c.deleted_at.is_not(None))
+        .order_by(vms.c.id)
+    )
+    for key in connection.scalars(query):
+        yield f"VM {key} is not gone, but deleted_at disagrees"
+
+
+def _requests_from(after: UUID | None, *, history: bool) -> Select[UUID]:
+    """Return a query for requests in order; without ``history`` for those that are not over."""
+    query = select(requests.c.id).order_by(requests.c.id)
+    if not history:
+        query = query.where(requests.c.state.in_(OPEN))
+    return query if after is None else query.where(requests.c.id > after)
+
+
+def _requests(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
+    these = select(requests.c.id, requests.c.name, requests.c.state).where(
+        among(connection, requests.c.id, some)
+    )
+    states = {row.id: row for row in connection.execute(these)}
+    for row in connection.execute(tally(among(connection, vms.c.request_id, some))):
+        found = states.pop(row.request_id)
+        event = request_event(row)
+        if event is None:
+            continue
+        state = RequestState(found.state)
+        after = REQUEST_TRANSITIONS.get((state, event))
+        is_final = not any(before == state for before, _ in REQUEST_TRANSITIONS)
+        if after != state and not (is_final and row.wanted == 0):
+            yield f"request {found.name} ({row.request_id}) is {state}, its VMs say {event}"
+    for key, found in states.items():
+        yield f"request {found.name} ({key}) has no VMs"
+
+
+def _wanted_and_over(connection: Connection) -> Iterator[str]:
+    """A request that is over wants nothing: found from what is there."""
+    query = (
+        select(requests.c.name, requests.c.id, requests.c.state, func.count().label("wanted"))
+        .select_from(vms)
+        # An outer one, and so written that it stays one: SQLite would begin with the requests.
+        .outerjoin(requests, requests.c.id == vms.c.request_id)
+        .where(
+            vms.c.deleted_at.is_(None),
+            vms.c.desired != VmDesired.DELETED.value,
+            func.coalesce(requests.c.state, RequestState.PENDING.value).not_in(OPEN),
+        )
+        .group_by(requests.c.id)
+        .order_by(requests.c.id)
+    )
+    for row in connection.execute(query):
+        yield f"request {row.name} ({row.id}) is {row.state}, and {row.wanted} VMs are wanted"
+
+
+def _groups(connection: Connection) -> Iterator[str]:
+    """Hard groups of requests that live: one VM on a host, or all VMs on one."""
+    held = (
+        select(
+            vm_groups.c.name,
+            vm_groups.c.apart,
+            vm_groups.c.id,
+            assignments.c.host_id,
+            func.count().label("vms"),
+        )
+        .select_from(vm_groups)
+        .join(request_groups, request_groups.c.group_id == vm_groups.c.id)
+        .join(requests, requests.c.id == request_groups.c.request_id)
+        .join(vms, vms.c.request_id == requests.c.id)
+        .join(assignments, assignments.c.vm_id == vms.c.id)
+        .where(
+            vm_groups.c.hard,
+            requests.c.state.not_in([state.value for state in FINISHED]),
+            is_place,
+        )
+        .group_by(vm_groups.c.id, assignments.c.host_id)
+        .order_by(vm_groups.c.id, assignments.c.host_id)
+    )
+    on_hosts: Counter[Any] = Counter()
+    for row in connection.execute(held):
+        on_hosts[row.id] += 1
+        if row.apart and row.vms > 1:
+            yield f"group {row.name} keeps apart, host {row.host_id} holds {row.vms} VMs of it"
+        if not row.apart and on_hosts[row.id] == 2:
+            yield f"group {row.name} keeps together and is on several hosts"
+
+
+def _spot(connection: Connection) -> Iterator[str]:
+    """Ends of spot VMs, and room kept for whom they end: without foreign keys, and for a time.
+
+    Late is what was due well before a slot that was decided: while nobody decides, nobody is
+    late.
+    """
+    last = connection.scalar(select(slot_loop.c.last_slot_at))
+    ends = (
+        select(spot_endings.c.vm_id, spot_endings.c.ends_at, vms.c.id)
+        .outerjoin(vms, vms.c.id == spot_endings.c.vm_id)
+        .order_by(spot_endings.c.ends_at, spot_endings.c.vm_id)
+    )
+    for row in connection.execute(ends):
+        if row.id is None:
+            yield f"spot VM {row.vm_id} is to end, and is not found"
+        elif last is not None and row.ends_at < last - OVERDUE:
+            yield f"spot VM {row.vm_id} was to end at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
+    rooms = (
+        select(
+            kept_rooms.c.request_id,
+            kept_rooms.c.host_id,
+            kept_rooms.c.until,
+            requests.c.id.label("request"),
+            hosts.c.name.label("host"),
+        )
+        .outerjoin(requests, requests.c.id == kept_rooms.c.request_id)
+        .outerjoin(hosts, hosts.c.id == kept_rooms.c.host_id)
+        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
+    )
+    for room in connection.execute(rooms):
+        where = room.host or room.host_id
+        if room.request is None:
+            yield f"room is kept on host {where} for request {room.request_id}, which is not found"
+        elif room.host is None:
+            yield f"room is kept on host {where}, which is not found"
+        elif last is not None and room.until < last - OVERDUE:
+            yield (
+                f"room is kept on host {where} for request {room.request_id} beyond its time,"
+                f" {room.until:%Y-%m-%d %H:%M:%S} UTC"
+            )
+
+
+def _transitions(reading: Reading, *, history: bool) -> Iterator[str]:
+    """Check changes of state on record against the tables of `lifecycle`, page by page."""
+    with reading() as connection:
+        newest = connection.scalar(select(func.max(events.c.id))) or 0
+        first = connection.scalar(select(func.min(events.c.id))) or 1
+    wrong: Counter[tuple[str, str, str | None, str]] = Counter()
+    for start in range(first if history else max(first, newest - EVENTS + 1), newest + 1, EVENTS):
+        with reading() as connection:
+            for row in connection.execute(_changes(start, start + EVENTS)):
+                if MACHINES[row.kind].get((row.from_state, row.event)) != row.to_state:
+                    wrong[row.kind, row.from_state, row.event, row.to_state] += row.number
+    for (kind, before, event, after), number in wrong.items():
+        yield (
+            f"{number} events {kind} go from {before} by {event}"
+            f" to {after}, the table says {MACHINES[kind].get((before, event))}"
+        )
+
+
+def _changes(start: int, end: int) -> Select[Any]:
+    how = (events.c.kind, events.c.from_state, events.c.event, events.c.to_state)
+    return (
+        select(*how, func.count().label("number"))
+        .where(
+            events.c.id >= start,
+            events.c.id < end,
+            events.c.kind.in_(list(MACHINES)),
+            events.c.from_state.is_not(None),
+        )
+        .group_by(*how)
+    )
+
+
+def _reservations(connection: Connection) -> Iterator[str]:
+    """Check reservations that are not over, and where room is kept for them."""
+    now = db_now(connection)
+    late = now - OVERDUE
+    asked = reservations.c.state == ReservationState.ASKED.value
+    begins = reservations.c.state == ReservationState.ACCEPTED.value
+    for which, what in (
+        (and_(asked, reservations.c.created_at < late), "is not decided"),
+        (and_(begins, reservations.c.starts_at < late), "did not begin"),
+        (and_(IS_STANDING, reservations.c.ends_at < late), "did not end"),
+    ):
+        for name in connection.scalars(select(reservations.c.name).where(which)):
+            yield f"reservation {name} {what}: does a control centre lead?"
+    kept = (
+        select(
+            reservation_holds.c.reservation_id, func.sum(reservation_holds.c["count"]).label("kept")
+        )
+        .group_by(reservation_holds.c.reservation_id)
+        .subquery()
+    )
+    query = (
+        select(kept.c.reservation_id, kept.c.kept, reservations.c["count"], reservations.c.state)
+        .select_from(kept)
+        .outerjoin(reservations, reservations.c.id == kept.c.reservation_id)
+    )
+    standing = {state.value for state in STANDING}
+    for key, number, count, state in connection.execute(query):
+        if state not in standing:
+            yield f"room is kept for reservation {key}, which is {state or 'not there'}"
+        elif number > count:
+            yield f"room for {number} VMs is kept for reservation {key} of {count}"
+    gone = (
+        select(reservation_holds.c.reservation_id, reservation_holds.c.host_id)
+        .outerjoin(hosts, hosts.c.id == reservation_holds.c.host_id)
+        .where(or_(hosts.c.id.is_(None), hosts.c.admin == HostAdmin.RETIRED.value))
+    )
+    for key, host in connection.execute(gone):
+        yield f"room is kept for reservation {key} on host {host}, which is gone"
+
+
+#: Checks that look at what lives in one statement or two.
+_WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
+    _triggers,
+    keys_are_guarded,
+    _committed,
+    _inventories,
+    _assignments,
+    _groups,
+    _spot,
+    check_addresses,
+    check_subnets,
+    _reservations,
+)

@@ -1,0 +1,319 @@
+"""Everything there is, counted for metrics: one read transaction, a handful of aggregates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Table, func, not_, select
+
+from registry.admin.backup import BACKED_UP
+from registry.admin.liveness import control_lease
+from registry.db.clock import db_now
+from registry.db.ids import first_at
+from registry.db.schema import (
+    assignments,
+    events,
+    host_fences,
+    hosts,
+    images,
+    inventories,
+    leftovers,
+    moves,
+    requests,
+    reservations,
+    rounds,
+    strangers,
+    tokens,
+    unreleased,
+    vms,
+)
+from registry.ledger.placeable import waiting_vms
+from registry.lifecycle import (
+    FINISHED,
+    OPEN_MOVES,
+    OPEN_REQUESTS,
+    OPEN_RESERVATIONS,
+    AssignmentState,
+    HostAdmin,
+    SlotLoopState,
+)
+from registry.records.rounds import Accounts, Lease
+from registry.requests.rules import zone_of
+from registry.rounds.cluster import read_accounts
+from registry.rounds.slot_loop import slot_loop_status
+
+#: States that somebody has to work on; when the first two began is on the row itself.
+_BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
+_ENDING: Final = (
+    AssignmentState.RELEASING.value,
+    AssignmentState.QUARANTINED.value,
+    AssignmentState.LEAVING.value,
+)
+#: Of what is being removed, the age of the oldest assignments only is looked up.
+_LOOKED_UP: Final = 200
+#: A request that no round has looked at yet.
+NOT_DECIDED_YET: Final = "not_decided_yet"
+
+
+_USED_OF_LATE: Final = timedelta(days=7)
+_MOVED_OF_LATE: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetHost:
+    """A host that is not retired, in numbers."""
+
+    name: str
+    zone: str | None
+    admin: str
+    health: str
+    heard_at: datetime  #: of its last report, or of its registration
+    held_back: bool  #: gets no VMs for a while: builds failed there
+    amounts: Mapping[str, tuple[int, int]]  #: by resource: capacity, and committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRound:
+    """The last round, in numbers."""
+
+    number: int
+    slot_start_at: datetime
+    placed: int
+    left_out: int
+    fair_distance: float | None
+    prices: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetMoves:
+    """Moves of VMs between hosts, in numbers."""
+
+    going_on: Mapping[str, int]  #: by state
+    oldest_s: float  #: since the first of them was asked; 0: none goes on
+    ended: Mapping[str, int]  #: by state, of those asked in the last day
+    standstill_s: float  #: of all guests that moved in the last day
+    longest_standstill_s: float  #: of one of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What metrics tell of the register center."""
+
+    now: datetime
+    accounts: Accounts
+    waiting: Mapping[str, int]  #: VMs that wait, by the reason of their request
+    requests: Mapping[str, int]  #: by state
+    assignments: Mapping[str, int]  #: unreleased ones, by state
+    task_ages_s: Mapping[str, float]  #: of the oldest in each state that a worker has to end
+    hosts: tuple[FleetHost, ...]
+    fences: Mapping[str, int]  #: hosts that are or were to be switched off, by how far it came
+    images_held: int
+    leftovers: int
+    strangers: int
+    lease: Lease | None
+    paused: bool  #: slots are not decided
+    last_round: FleetRound | None
+    moves: FleetMoves
+    reservations: Mapping[str, int]  #: by state, those that are not over
+    reserved_short: int  #: VMs of reservations for which the last round found no room
+    #: until the first of the operators' tokens ends that were used of late; None: none ends
+    token_ends_in_s: float | None = None
+    backup_age_s: float | None = None  #: of the newest by `fuga db backup`; None: there is none
+
+
+def read_fleet(connection: Connection) -> Fleet:
+    """Count everything, at one point in time."""
+    now = db_now(connection)
+    there = select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value)
+    return Fleet(
+        now=now,
+        accounts=read_accounts(connection),
+        waiting=_waiting(connection),
+        requests=_requests(connection),
+        assignments=_assignments(connection),
+        task_ages_s=_task_ages_s(connection, now),
+        hosts=_hosts(connection, now),
+        fences=_fences(connection),
+        images_held=_number(connection, images, images.c.held_at.is_not(None)),
+        leftovers=_number(connection, leftovers),
+        strangers=_number(connection, strangers, strangers.c.host_id.in_(there)),
+        lease=control_lease(connection),
+        paused=slot_loop_status(connection).state is SlotLoopState.PAUSED,
+        last_round=_last_round(connection),
+        moves=_moves(connection, now),
+        **_reservations(connection),
+        token_ends_in_s=_token_ends_in_s(connection, now),
+        backup_age_s=_backup_age_s(connection, now),
+    )
+
+
+def _moves(connection: Connection, now: datetime) -> FleetMoves:
+    """Count what goes on, by its index, and the last day, by the order of ids."""
+    goes_on = moves.c.state.in_([state.value for state in OPEN_MOVES])
+    open_moves = (
+        select(moves.c.state, func.count().label("number"), func.min(moves.c.asked_at).label("at"))
+        .where(goes_on)
+        .group_by(moves.c.state)
+    )
+    found = connection.execute(open_moves).all()
+    of_late = (
+        select(
+            moves.c.state,
+            func.count().label("number"),
+            func.sum(moves.c.downtime_ms).label("still_ms"),
+            func.max(moves.c.downtime_ms).label("longest_ms"),
+        )
+        .where(moves.c.id >= first_at(now - _MOVED_OF_LATE), not_(goes_on))
+        .group_by(moves.c.state)
+    )
+    ended = connection.execute(of_late).all()
+    return FleetMoves(
+        going_on={row.state: row.number for row in found},
+        oldest_s=max((max(0.0, (now - row.at).total_seconds()) for row in found), default=0.0),
+        ended={row.state: row.number for row in ended},
+        standstill_s=sum(float(row.still_ms or 0) for row in ended) / 1000,
+        longest_standstill_s=max((row.longest_ms or 0 for row in ended), default=0) / 1000,
+    )
+
+
+def _reservations(connection: Connection) -> dict[str, Any]:
+    query = (
+        select(reservations.c.state, func.count().label("number"), func.sum(reservations.c.short))
+        .where(reservations.c.state.in_(OPEN_RESERVATIONS))
+        .group_by(reservations.c.state)
+    )
+    found = connection.execute(query).all()
+    return {
+        "reservations": {state: number for state, number, _ in found},
+        "reserved_short": sum(int(short) for _, _, short in found),
+    }
+
+
+def _backup_age_s(connection: Connection, now: datetime) -> float | None:
+    query = select(events.c.at).where(events.c.subject_id == BACKED_UP)
+    at = connection.scalar(query.order_by(events.c.id.desc()).limit(1))
+    return None if at is None else max(0.0, (now - at).total_seconds())
+
+
+def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
+    """Of a token that nobody uses nobody need be told that it ends."""
+    query = select(func.min(tokens.c.expires_at)).where(
+        tokens.c.role == "operator",
+        tokens.c.login.is_(None),
+        tokens.c.revoked_at.is_(None),
+        tokens.c.expires_at > now,
+        tokens.c.last_used_at > now - _USED_OF_LATE,
+    )
+    ends = connection.execute(query).scalar_one()
+    return None if ends is None else (ends - now).total_seconds()
+
+
+def _number(connection: Connection, table: Table, *which: ColumnElement[bool]) -> int:
+    return connection.execute(select(func.count()).select_from(table).where(*which)).scalar_one()
+
+
+def _requests(connection: Connection) -> dict[str, int]:
+    finished = [state.value for state in FINISHED]
+    query = select(requests.c.state, func.count()).where(requests.c.state.not_in(finished))
+    return dict(connection.execute(query.group_by(requests.c.state)).all())
+
+
+def _assignments(connection: Connection) -> dict[str, int]:
+    query = select(assignments.c.state, func.count()).where(unreleased)
+    return dict(connection.execute(query.group_by(assignments.c.state)).all())
+
+
+def _fences(connection: Connection) -> dict[str, int]:
+    query = select(host_fences.c.state, func.count()).group_by(host_fences.c.state)
+    return dict(connection.execute(query).all())
+
+
+def _waiting(connection: Connection) -> dict[str, int]:
+    reason = func.coalesce(requests.c.waiting["reason"].as_string(), NOT_DECIDED_YET)
+    query = (
+        select(reason.label("reason"), func.count().label("number"))
+        .select_from(vms)
+        .join(requests, requests.c.id == vms.c.request_id)
+        .where(requests.c.state.in_(OPEN_REQUESTS), waiting_vms())
+        .group_by("reason")
+    )
+    return {row.reason: row.number for row in connection.execute(query)}
+
+
+def _task_ages_s(connection: Connection, now: datetime) -> dict[str, float]:
+    begun = (
+        select(assignments.c.state, func.min(assignments.c.created_at))
+        .where(unreleased, assignments.c.state.in_(_BUILDING))
+        .group_by(assignments.c.state)
+    )
+    since = dict(connection.execute(begun).all())
+    ending = (
+        select(assignments.c.id, assignments.c.state)
+        .where(unreleased, assignments.c.state.in_(_ENDING))
+        .order_by(assignments.c.id)
+        .limit(_LOOKED_UP)
+    )
+    state_of = {str(row.id): row.state for row in connection.execute(ending)}
+    last = (
+        select(events.c.subject_id, func.max(events.c.at))
+        .where(events.c.subject_id.in_(state_of), events.c.kind == "assignment_state")
+        .where(events.c.from_state != events.c.to_state)
+        .group_by(events.c.subject_id)
+    )
+    for subject_id, at in connection.execute(last) if state_of else ():
+        state = state_of[subject_id]
+        since[state] = min(at, since.get(state, at))
+    return {state: max(0.0, (now - at).total_seconds()) for state, at in since.items()}
+
+
+def _hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
+    amounts: defaultdict[UUID, dict[str, tuple[int, int]]] = defaultdict(dict)
+    offered: Any = select(
+        inventories.c.host_id,
+        inventories.c.resource,
+        inventories.c.capacity,
+        inventories.c.committed,
+    )
+    for host_id, resource, capacity, committed in connection.execute(offered):
+        amounts[host_id][resource] = (capacity, committed)
+    query = (
+        select(
+            hosts.c.id,
+            hosts.c.name,
+            hosts.c.labels,
+            hosts.c.admin,
+            hosts.c.health,
+            hosts.c.last_polled_at,
+            hosts.c.created_at,
+            hosts.c.held_back_until,
+            hosts.c.same_machine_as,
+        )
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+        .order_by(hosts.c.name)
+    )
+    return tuple(
+        FleetHost(
+            name=row.name,
+            zone=zone_of(tuple(row.labels)),
+            admin=row.admin,
+            health=row.health,
+            heard_at=row.last_polled_at or row.created_at,
+            held_back=row.same_machine_as is not None
+            or (row.held_back_until is not None and row.held_back_until > now),
+            amounts=amounts[row.id],
+        )
+        for row in connection.execute(query)
+    )
+
+
+def _last_round(connection: Connection) -> FleetRound | None:
+    columns = (rounds.c[name] for name in FleetRound.__dataclass_fields__)
+    row = connection.execute(
+        select(*columns).order_by(rounds.c.number.desc()).limit(1)
+    ).one_or_none()
+    return FleetRound(**row._mapping) if row is not None else None

@@ -1,0 +1,363 @@
+"""What was asked for and what hosts there were over a time: the register center as a trace.
+
+Read only, in one transaction, and streamed: VMs come in order of their creation, a few
+thousand at a time, however many there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, or_, select
+
+from registry.admin.past_tenants import PastQuota, PastTenant, past_tenants
+from registry.catalogue.resources import demands, resource_names
+from registry.db.bulk import chunks
+from registry.db.engine import Database
+from registry.db.locks import let_go_when_idle
+from registry.db.schema import (
+    assignments,
+    events,
+    hosts,
+    inventories,
+    requests,
+    round_inputs,
+    rounds,
+    tenants,
+    vms,
+)
+from registry.lifecycle import FenceState, HostAdmin, HostHealth
+from registry.records.requests import Rules
+from registry.requests.rules import memberships, rules_of
+
+_BATCH: Final = 2_000
+_KINDS: Final = ("host_admin", "host_health", "host_fence")
+
+
+class HostChange(StrEnum):
+    """What became of a host."""
+
+    CLOSED = "closed"  #: it takes no more VMs; those that are there stay
+    OPENED = "opened"  #: it takes VMs
+    FENCED = "fenced"  #: it is proven to be off: its VMs are lost
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastHost:
+    """A host that was there, with what it offers now."""
+
+    id: UUID
+    name: str
+    labels: tuple[str, ...]
+    capacity: Mapping[str, int]
+    created_at: datetime
+    was_open: bool  #: at the beginning of the time, or when it was created
+    changes: tuple[tuple[datetime, HostChange], ...]  #: after that, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastVm:
+    """One VM of a request."""
+
+    host_id: UUID | None  #: where it was at the beginning of the time
+    placed_at: datetime | None  #: the start of the slot in which it got its first place
+    ended_at: datetime | None  #: when it was gone; None: not within the time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRequest:
+    """VMs of one request that were asked for at the same moment."""
+
+    id: UUID
+    tenant: str
+    asked_at: datetime
+    demand: Mapping[str, int]  #: of one VM, overhead included
+    min_count: int
+    requires: tuple[str, ...]
+    hosts: tuple[str, ...] | None
+    rules: Rules
+    vms: tuple[PastVm, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A time of the register center. Requests are read as they are asked for, once."""
+
+    since: datetime
+    until: datetime
+    resources: tuple[str, ...]
+    tenants: tuple[PastTenant, ...]  #: and groups, in order of creation
+    quotas: tuple[PastQuota, ...]  #: in order of their owners' creation
+    hosts: tuple[PastHost, ...]  #: by name
+    requests: Iterator[PastRequest]  #: in order of ``asked_at``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastDecision:
+    """How a round was decided."""
+
+    round: int
+    policy: str
+    parameters: Mapping[str, Any]
+    slot_length_s: float
+    budget_units: int | None
+    inputs: bytes | None  #: as they were stored; None: they are kept no longer
+
+
+#: A reader that says nothing for so long is taken to be gone.
+_IDLE_S: Final = 600.0
+
+
+class History:
+    """Reads what was."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def between(self, since: datetime, until: datetime) -> Iterator[Past]:
+        """Read what was asked for and there in a time; the transaction ends with the context.
+
+        Whoever reads a large site works through it between two readings, on a busy machine for
+        longer than a transaction may be idle that others may wait for. Nobody waits for this one.
+        """
+        with self._database.read() as connection:
+            let_go_when_idle(connection, _IDLE_S)
+            axis = resource_names(connection)
+            tenants_, quotas = past_tenants(connection, since, until)
+            yield Past(
+                since=since,
+                until=until,
+                resources=axis,
+                tenants=tenants_,
+                quotas=quotas,
+                hosts=_hosts(connection, axis, since, until),
+                requests=_requests(connection, since, until),
+            )
+
+    def decision(self, since: datetime, until: datetime) -> PastDecision | None:
+        """Return how the newest round of a time was decided, by a policy; None: there is none."""
+        query = (
+            select(rounds, round_inputs.c.inputs)
+            .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)
+            .where(
+                rounds.c.slot_start_at >= since,
+                rounds.c.slot_start_at <= until,
+                rounds.c.decided_by == "policy",
+            )
+            .order_by(rounds.c.number.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return PastDecision(
+            round=row.number,
+            policy=row.policy,
+            parameters=row.parameters,
+            slot_length_s=row.slot_length_s,
+            budget_units=row.budget_units,
+            inputs=row.inputs,
+        )
+
+
+def _hosts(
+    connection: Connection, axis: Sequence[str], since: datetime, until: datetime
+) -> tuple[PastHost, ...]:
+    """Return hosts that were not retired at the beginning, or came later."""
+    capacity: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
+    offered = select(inventories.c.host_id, inventories.c.resource, inventories.c.capacity)
+    for key, resource, amount in connection.execute(offered):
+        capacity[key][resource] = amount
+    query = select(
+        hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.admin, hosts.c.health, hosts.c.created_at
+    )
+    rows = connection.execute(
+        query.where(hosts.c.created_at < until).order_by(hosts.c.name, hosts.c.id)
+    ).all()
+    changes = _changes(connection, [row.id for row in rows], since)
+    found = []
+    for row in rows:
+        was_open, was_there, told = _told(row, changes[row.id], since, until)
+        if was_there:
+            found.append(
+                PastHost(
+                    id=row.id,
+                    name=row.name,
+                    labels=tuple(row.labels),
+                    capacity={name: capacity[row.id].get(name, 0) for name in axis},
+                    created_at=row.created_at,
+                    was_open=was_open,
+                    changes=told,
+                )
+            )
+    return tuple(found)
+
+
+def _changes(
+    connection: Connection, host_ids: Sequence[UUID], since: datetime
+) -> defaultdict[str, list[Any]]:
+    found: defaultdict[Any, list[Any]] = defaultdict(list)
+    for some in chunks(host_ids):
+        query = (
+            select(
+                events.c.subject_id,
+                events.c.at,
+                events.c.kind,
+                events.c.from_state,
+                events.c.to_state,
+            )
+            .where(
+                events.c.subject_id.in_([str(key) for key in some]),
+                events.c.kind.in_(_KINDS),
+                events.c.at > since,
+            )
+            .order_by(events.c.id)
+        )
+        for row in connection.execute(query):
+            found[UUID(row.subject_id)].append(row)
+    return found
+
+
+def _told(
+    host: Any, changes: Sequence[Any], since: datetime, until: datetime
+) -> tuple[bool, bool, tuple[tuple[datetime, HostChange], ...]]:
+    """Return whether a host took VMs and was there at the beginning, and what became of it.
+
+    What it was then is what its first change led away from, or what it still is.
+    """
+
+    def at_first(kind: str, now: str) -> str:
+        return next((str(each.from_state) for each in changes if each.kind == kind), now)
+
+    state = {
+        "host_admin": at_first("host_admin", host.admin),
+        "host_health": at_first("host_health", host.health),
+    }
+    is_open = was_open = _takes_vms(state)
+    was_there = state["host_admin"] != HostAdmin.RETIRED.value
+    told: list[tuple[datetime, HostChange]] = []
+    for each in changes:
+        if each.at > until:
+            break
+        if each.kind == "host_fence":
+            if each.to_state == FenceState.FENCED.value and each.from_state != each.to_state:
+                told.append((each.at, HostChange.FENCED))
+            continue
+        state[each.kind] = each.to_state
+        if state["host_admin"] == HostAdmin.RETIRED.value:
+            told.append((each.at, HostChange.RETIRED))
+            break
+        if is_open != _takes_vms(state):
+            is_open = not is_open
+            told.append((each.at, HostChange.OPENED if is_open else HostChange.CLOSED))
+    return was_open, was_there, tuple(told)
+
+
+def _takes_vms(state: Mapping[str, str]) -> bool:
+    return (state["host_admin"], state["host_health"]) == (
+        HostAdmin.ACTIVE.value,
+        HostHealth.UP.value,
+    )
+
+
+def _requests(connection: Connection, since: datetime, until: datetime) -> Iterator[PastRequest]:
+    """Yield what was asked for, of VMs that there were in the time."""
+    of_type = demands(connection)
+    query = (
+        select(vms.c.id, vms.c.request_id, vms.c.created_at, vms.c.deleted_at)
+        .where(
+            vms.c.created_at <= until,
+            or_(vms.c.deleted_at.is_(None), vms.c.deleted_at > since),
+        )
+        .order_by(vms.c.created_at, vms.c.request_id, vms.c.id)
+    )
+    asked_together = itertools.groupby(
+        _streamed(connection, query), key=lambda row: (row.created_at, row.request_id)
+    )
+    waiting: list[list[Any]] = []
+    for _, rows in asked_together:
+        waiting.append(list(rows))
+        if sum(map(len, waiting)) >= _BATCH:
+            yield from _past_requests(connection, waiting, of_type, since, until)
+            waiting = []
+    yield from _past_requests(connection, waiting, of_type, since, until)
+
+
+def _streamed(connection: Connection, query: Any) -> Iterator[Row[Any]]:
+    """Yield rows as the database finds them: PostgreSQL by a cursor on its side."""
+    with connection.execute(query, execution_options={"yield_per": _BATCH}) as result:
+        yield from result
+
+
+def _past_requests(
+    connection: Connection,
+    together: Sequence[Sequence[Any]],
+    of_type: Mapping[UUID, Mapping[str, int]],
+    since: datetime,
+    until: datetime,
+) -> Iterator[PastRequest]:
+    request_ids = sorted({rows[0].request_id for rows in together})
+    found: dict[UUID, Any] = {}
+    for some in chunks(request_ids):
+        query = (
+            select(requests, tenants.c.name.label("tenant"))
+            .join(tenants, tenants.c.id == requests.c.tenant_id)
+            .where(requests.c.id.in_(some))
+        )
+        found |= {row.id: row for row in connection.execute(query)}
+    of_groups = memberships(connection, request_ids)
+    places = _places(connection, [row.id for rows in together for row in rows], since, until)
+    for rows in together:
+        request = found[rows[0].request_id]
+        yield PastRequest(
+            id=request.id,
+            tenant=request.tenant,
+            asked_at=rows[0].created_at,
+            demand=of_type[request.vm_type_id],
+            min_count=request.min_count,
+            requires=tuple(request.requires),
+            hosts=tuple(request.hosts) if request.hosts is not None else None,
+            rules=rules_of(request, of_groups.get(request.id, {})),
+            vms=tuple(_past_vm(row, *places.get(row.id, (None, None)), until) for row in rows),
+        )
+
+
+def _past_vm(row: Any, host_id: UUID | None, placed_at: datetime | None, until: datetime) -> PastVm:
+    over = row.deleted_at is not None and row.deleted_at <= until
+    return PastVm(host_id=host_id, placed_at=placed_at, ended_at=row.deleted_at if over else None)
+
+
+def _places(
+    connection: Connection, vm_ids: Sequence[UUID], since: datetime, until: datetime
+) -> Mapping[UUID, tuple[UUID | None, datetime | None]]:
+    """Return of each VM the host that held it at the beginning, and when it was first placed."""
+    found: dict[UUID, tuple[UUID | None, datetime | None]] = {}
+    for some in chunks(vm_ids):
+        query = (
+            select(
+                assignments.c.vm_id,
+                assignments.c.host_id,
+                assignments.c.created_at,
+                assignments.c.released_at,
+                rounds.c.slot_start_at,
+            )
+            .join(rounds, rounds.c.number == assignments.c.round)
+            .where(assignments.c.vm_id.in_(some), assignments.c.created_at <= until)
+            .order_by(assignments.c.vm_id, assignments.c.generation)
+        )
+        for row in connection.execute(query):
+            host_id, placed_at = found.get(row.vm_id, (None, None))
+            held = row.created_at <= since and (row.released_at is None or row.released_at > since)
+            found[row.vm_id] = (row.host_id if held else host_id, placed_at or row.slot_start_at)
+    return found

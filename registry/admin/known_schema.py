@@ -1,0 +1,151 @@
+"""Does a database on SQLite hold what our migrations make, and nothing that runs besides?
+
+A file may come from anywhere: a trigger or a view in it would run inside our own
+transactions. What belongs there is learned from the migrations themselves, run in memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from alembic import command
+from sqlalchemy import Connection, create_engine
+
+from registry.admin.revisions import alembic_config, known_revisions
+from registry.db.schema import metadata
+from registry.errors import StrangersInSchemaError
+from registry.ledger.triggers import TRIGGERS
+
+_MADE: Final = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
+_REVISION: Final = "SELECT version_num FROM alembic_version"
+#: SQLite's own; who writes a file by hand may give a trigger such a name, but not a table.
+_INTERNAL: Final = "sqlite_"
+_RUNS: Final = frozenset({"trigger", "view"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    kind: str
+    name: str
+    table: str
+    sql: str  #: with single blanks
+    columns: tuple[str, ...]  #: of a table; generated ones are marked
+
+    @property
+    def told(self) -> str:
+        where = f" on {self.table}" if self.kind in {"trigger", "index"} else ""
+        return f"{self.kind} {self.name!r}{where}"
+
+
+_Schema = Mapping[tuple[str, str], _Made]
+
+
+def strangers_in(connection: Connection) -> list[str]:
+    """Return what of a database on SQLite is not as our migrations make it, a phrase each.
+
+    Nothing of one that is empty, or newer than this version and so unknown to it; nor of
+    one on PostgreSQL, whose objects have owners.
+    """
+    if connection.dialect.name != "sqlite":
+        return []
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - for the type checker
+    found = _made_in(raw)
+    revision = _revision(raw, found)
+    if revision is None:
+        return [made.told for made in found.values()]
+    return list(_strangers(found, _expected(revision))) if revision in known_revisions() else []
+
+
+def differences_in(connection: sqlite3.Connection) -> list[str]:
+    """Return the same of a file, and what it lacks."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    found = _made_in(connection)
+    revision = _revision(connection, found)
+    if revision is None or revision not in known_revisions():
+        return [f"its revision is {revision!r:.40}, which this version of fuga does not know"]
+    expected = _expected(revision)
+    lacking = [
+        f"no {made.told}"
+        for key, made in expected.items()
+        if key not in found and not made.name.startswith(_INTERNAL)
+    ]
+    return [*_strangers(found, expected), *lacking]
+
+
+def refuse_strangers(connection: Connection) -> None:
+    """Raise `StrangersInSchemaError` for what has no business in a database at head.
+
+    By name, which takes no time at a start; `strangers_in` looks at what they do, too.
+    """
+    if connection.dialect.name != "sqlite":
+        return
+    known = metadata.tables.keys() | {"alembic_version"} | TRIGGERS["sqlite"].keys()
+    rows = connection.exec_driver_sql("SELECT type, name FROM sqlite_master WHERE type != 'index'")
+    strangers = [
+        f"{kind} {name!r}, which fuga does not make"
+        for kind, name in rows
+        if name not in known and not (kind == "table" and name.startswith(_INTERNAL))
+    ]
+    if strangers:
+        raise StrangersInSchemaError(strangers)
+
+
+def _revision(connection: sqlite3.Connection, found: _Schema) -> str | None:
+    if ("table", "alembic_version") not in found:
+        return None
+    (revision,) = connection.execute(_REVISION).fetchone() or (None,)
+    return None if revision is None else str(revision)
+
+
+def _strangers(found: _Schema, expected: _Schema) -> Iterator[str]:
+    for key, made in found.items():
+        if made.kind in {"table", "index"} and made.name.startswith(_INTERNAL):
+            continue
+        if key not in expected:
+            yield f"{made.told}, which fuga does not make"
+        elif not _alike(made, expected[key]):
+            yield f"{made.told}, which fuga makes otherwise"
+
+
+def _alike(made: _Made, ours: _Made) -> bool:
+    if made.sql == ours.sql:
+        return True
+    if made.kind in _RUNS:
+        return False
+    # Versions of SQLAlchemy may word a table otherwise, and columns that were added later stand
+    # last; its columns are what they are.
+    ordinary = made.kind == "index" or made.sql.upper().startswith("CREATE TABLE ")
+    return ordinary and (made.table, made.columns) == (ours.table, ours.columns)
+
+
+def _made_in(connection: sqlite3.Connection) -> _Schema:
+    found = {}
+    for kind, name, table, sql in connection.execute(_MADE).fetchall():
+        columns: tuple[str, ...] = ()
+        if kind == "table":
+            quoted = str(name).replace('"', '""')
+            rows = connection.execute(f'PRAGMA table_xinfo("{quoted}")').fetchall()
+            columns = tuple(
+                sorted(f"{row[1]}{'' if row[6] == 0 else ' generated'}" for row in rows)
+            )
+        made = _Made(str(kind), str(name), str(table), " ".join(str(sql).split()), columns)
+        found[made.kind, made.name] = made
+    return found
+
+
+@cache
+def _expected(revision: str) -> _Schema:
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as connection:
+            command.upgrade(alembic_config(connection), revision)
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - for the type checker
+            return _made_in(raw)
+    finally:
+        engine.dispose()

@@ -1,0 +1,191 @@
+"""What tenants, groups and quotas were over a time: what they are now, and the events since.
+
+Events are read backwards: each says what was before it. What was changed before events
+were purged, or before the time, is not asked for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from registry.db.bulk import chunks
+from registry.db.schema import events, quotas, tenants
+
+_ADDED, _REMOVED = "tenant_added", "tenant_removed"
+_WEIGHED, _MOVED, _QUOTA = "tenant_weighed", "tenant_moved", "quota_set"
+_ABOVE: Final = ("parent", "before")  #: what events call groups above
+_KINDS: Final = (_ADDED, _REMOVED, _WEIGHED, _MOVED, _QUOTA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a tenant or group stood in the tree from a time on."""
+
+    since: datetime
+    parent: str | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTenant:
+    """A tenant or a group that there was."""
+
+    name: str
+    is_group: bool
+    standings: tuple[Standing, ...]  #: in order of time, the first from the beginning on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastQuota:
+    """What a tenant, or all below a group, could have at most of one thing."""
+
+    owner: str
+    resource: str
+    limits: tuple[tuple[datetime, int | None], ...]  #: from when on; None: no limit
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A tenant or group between two events."""
+
+    parent: str | None
+    weight: float
+    is_group: bool
+
+
+def past_tenants(
+    connection: Connection, since: datetime, until: datetime
+) -> tuple[tuple[PastTenant, ...], tuple[PastQuota, ...]]:
+    """Return who was there in a time, in order of creation, and whose quotas held."""
+    now, present = _now(connection)
+    changes = _changes(connection, now, since)
+    limits = _limits_now(connection)
+    found: list[PastTenant] = []
+    owned: list[PastQuota] = []
+    for name in [*now, *sorted(changes.keys() - now.keys())]:
+        state = now.get(name)
+        standings = _standings(state, name in present, changes[name], since, until)
+        if standings:
+            is_group = _is_group(state, changes[name])
+            found.append(PastTenant(name=name, is_group=is_group, standings=standings))
+            owned += _quotas(name, limits.get(name, {}), changes[name], since, until)
+    return tuple(found), tuple(owned)
+
+
+def _changes(
+    connection: Connection, names: Iterable[str], since: datetime
+) -> Mapping[str, list[Any]]:
+    """Return the events since then of tenants and groups, and of those above them, newest first.
+
+    A group that was left and removed has no row any more: its members' events name it.
+    """
+    changes: defaultdict[str, list[Any]] = defaultdict(list)
+    asked: set[str] = set()
+    while layer := sorted({*names} - asked):
+        asked |= {*layer}
+        above: set[str] = set()
+        for some in chunks(layer):
+            query = (
+                select(events.c.subject_id, events.c.at, events.c.kind, events.c.data)
+                .where(
+                    events.c.subject_id.in_(some), events.c.kind.in_(_KINDS), events.c.at > since
+                )
+                .order_by(events.c.id.desc())
+            )
+            for row in connection.execute(query):
+                changes[row.subject_id].append(row)
+                above |= {name for key in _ABOVE if isinstance(name := row.data.get(key), str)}
+        names = above
+    return changes
+
+
+def _now(connection: Connection) -> tuple[Mapping[str, _State], set[str]]:
+    """Return whoever has a row, in order of creation, and the names of those not removed."""
+    rows = connection.execute(select(tenants).order_by(tenants.c.created_at, tenants.c.id)).all()
+    name_of = {row.id: row.name for row in rows}
+    states = {
+        row.name: _State(name_of.get(row.parent_id), row.weight, row.is_group) for row in rows
+    }
+    return states, {row.name for row in rows if row.removed_at is None}
+
+
+def _limits_now(connection: Connection) -> Mapping[str, Mapping[str, int]]:
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    query = select(tenants.c.name, quotas.c.resource, quotas.c.amount).join(
+        tenants, tenants.c.id == quotas.c.tenant_id
+    )
+    for name, resource, amount in connection.execute(query):
+        found[name][resource] = amount
+    return found
+
+
+def _is_group(state: _State | None, newest_first: Sequence[Any]) -> bool:
+    if state is not None:
+        return state.is_group
+    return any(row.data.get("is_group", False) for row in newest_first)
+
+
+def _standings(
+    last: _State | None,
+    is_there: bool,
+    newest_first: Sequence[Any],
+    since: datetime,
+    until: datetime,
+) -> tuple[Standing, ...]:
+    """Return what one was from the beginning on, or from when it was added; () if never there."""
+    state = last or _State(None, 1.0, is_group=False)
+    found: list[Standing] = []
+
+    def stood(at: datetime) -> None:
+        if is_there and at <= until:
+            found.append(Standing(since=at, parent=state.parent, weight=state.weight))
+
+    for row in newest_first:
+        if row.kind == _QUOTA:
+            continue
+        stood(row.at)
+        if row.kind == _ADDED:
+            is_there = False
+        elif row.kind == _REMOVED:
+            is_there = True
+            weight = row.data.get("weight", state.weight)
+            state = replace(state, parent=row.data.get("parent"), weight=weight)
+        elif row.kind == _WEIGHED:
+            state = replace(state, weight=row.data["before"])
+        else:
+            state = replace(state, parent=row.data["before"])
+    stood(since)
+    return tuple(reversed(found))
+
+
+def _quotas(
+    owner: str,
+    last: Mapping[str, int],
+    newest_first: Sequence[Any],
+    since: datetime,
+    until: datetime,
+) -> list[PastQuota]:
+    """Return the limits of one owner, by resource."""
+    limits: dict[str, int | None] = dict(last)
+    found: defaultdict[str, list[tuple[datetime, int | None]]] = defaultdict(list)
+    for row in newest_first:
+        if row.kind == _REMOVED:
+            limits = dict(row.data.get("limits", {}))
+        elif row.kind == _QUOTA:
+            for resource, before in row.data["before"].items():
+                if row.at <= until:
+                    found[resource].append((row.at, limits.get(resource)))
+                limits[resource] = before
+    for resource, limit in limits.items():
+        if limit is not None or resource in found:
+            found[resource].append((since, limit))
+    return [
+        PastQuota(owner=owner, resource=resource, limits=tuple(reversed(found[resource])))
+        for resource in sorted(found)
+    ]

@@ -1,0 +1,129 @@
+"""Which processes live: each says so every few seconds, and what it lacks.
+
+A row is judged by its age alone, so a process that was killed, frozen or cut off needs
+no word of anybody to be late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import Connection, delete, select, update
+
+from registry.db.bulk import insert_if_absent
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.schema import processes
+from registry.records.operating import HeardProcess, ProcessSettings
+
+BEAT_S: Final = 5.0
+#: Six beats: a machine under load is not a dead one.
+LATE_S: Final = 30.0
+#: Whoever is silent for longer is gone for good, with its machine.
+_KEPT: Final = timedelta(days=1)
+
+
+class Processes:
+    """Takes what processes say of themselves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def begin(
+        self,
+        kind: str,
+        name: str,
+        machine: str,
+        pid: int,
+        *,
+        stamp_of: Callable[[int], str | None],
+        release: str | None = None,
+        settings: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Note a process that starts, and forget those of its kind that ended on its machine.
+
+        Parameters
+        ----------
+        stamp_of : Callable[[int], str | None]
+            What tells the process that has an id on this machine from others that had it before
+            or will; None if there is none. One that is frozen has its own.
+        release : str, optional
+            Version and commit of its code.
+        settings : Mapping[str, str | None], optional
+            Those in force, in words; nothing secret.
+        """
+        with self._database.write() as connection:
+            now = db_now(connection)
+            alike = (processes.c.kind == kind) & (processes.c.machine == machine)
+            known = select(processes.c.name, processes.c.pid, processes.c.start_stamp).where(alike)
+            ended = [
+                row.name
+                for row in connection.execute(known)
+                if row.pid == pid
+                or (found := stamp_of(row.pid)) is None
+                or row.start_stamp not in {None, found}
+            ]
+            connection.execute(
+                delete(processes).where(
+                    ((processes.c.kind == kind) & processes.c.name.in_(ended))
+                    | (processes.c.heard_at < now - _KEPT)
+                )
+            )
+            insert_if_absent(
+                connection,
+                processes,
+                kind=kind,
+                name=name,
+                machine=machine,
+                pid=pid,
+                start_stamp=stamp_of(pid),
+                release=release,
+                settings=None if settings is None else dict(settings),
+                started_at=now,
+                heard_at=now,
+                trouble="it starts",
+            )
+
+    @retried
+    def beat(self, kind: str, name: str, trouble: str | None) -> bool:
+        """Note that a process lives; False if it is not known (any more)."""
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(processes)
+                .where(processes.c.kind == kind, processes.c.name == name)
+                .values(heard_at=db_now(connection), trouble=trouble)
+            ).rowcount
+            return bool(changed)
+
+    @retried
+    def end(self, kind: str, name: str) -> None:
+        """Forget a process that ends as it should."""
+        with self._database.write() as connection:
+            connection.execute(
+                delete(processes).where(processes.c.kind == kind, processes.c.name == name)
+            )
+
+    @retried
+    def settings(self) -> tuple[ProcessSettings, ...]:
+        """Return the settings of those that are not late, those of a kind together."""
+        columns = (processes.c[name] for name in ProcessSettings.__dataclass_fields__)
+        query = select(*columns).order_by(processes.c.kind, processes.c.name)
+        with self._database.read() as connection:
+            since = db_now(connection) - timedelta(seconds=LATE_S)
+            query = query.where(processes.c.settings.is_not(None), processes.c.heard_at >= since)
+            return tuple(ProcessSettings(**row._mapping) for row in connection.execute(query))
+
+
+def heard_processes(connection: Connection) -> tuple[HeardProcess, ...]:
+    """Return all that are known, those of a kind together."""
+    columns = (processes.c[name] for name in HeardProcess.__dataclass_fields__)
+    query = select(*columns).order_by(processes.c.kind, processes.c.name)
+    return tuple(HeardProcess(**row._mapping) for row in connection.execute(query))
+
+
+def is_late(process: HeardProcess, now: datetime) -> bool:
+    """Tell whether a process is silent for too long."""
+    return (now - process.heard_at).total_seconds() > LATE_S

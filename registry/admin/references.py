@@ -1,0 +1,137 @@
+"""Do rows refer to what is there? Looked at where the database does not keep its foreign keys.
+
+SQLite keeps them for who asks it to, and a person with a prompt may not. So daily the rows
+that live are looked at there, and on both databases all of them on demand, a foreign key in
+a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from typing import Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ForeignKeyConstraint,
+    FromClause,
+    Select,
+    Table,
+    and_,
+    func,
+    literal_column,
+    select,
+    true,
+)
+
+from registry.db.schema import assignments, metadata, requests, unreleased, vms
+from registry.lifecycle import FINISHED, OPEN_MOVES, RequestState
+
+#: Foreign keys that PostgreSQL keeps: of rows from before them too, and by triggers that are on.
+_KEYS_KEPT: Final = """
+    SELECT conname FROM pg_constraint kept
+    WHERE contype = 'f' AND convalidated AND pg_table_is_visible(conrelid) AND NOT EXISTS (
+        SELECT FROM pg_trigger WHERE tgconstraint = kept.oid AND tgenabled NOT IN ('O', 'A')
+    )
+"""
+
+
+def keys_are_guarded(connection: Connection) -> Iterator[str]:
+    """Foreign keys that PostgreSQL keeps need no look at the rows, unless somebody took them."""
+    if connection.dialect.name == "sqlite":
+        return  # it keeps them for who asks it to, and a person with a prompt may not
+    kept = set(connection.exec_driver_sql(_KEYS_KEPT).scalars())
+    for _, constraint in _foreign_keys("postgresql"):
+        if constraint.name not in kept:
+            yield f"the foreign key {constraint.name} is missing, not validated or switched off"
+
+
+def _foreign_keys(dialect: str) -> Iterator[tuple[Table, ForeignKeyConstraint]]:
+    """Yield the foreign keys of a database, with their tables."""
+    for table in metadata.sorted_tables:
+        for constraint in sorted(table.foreign_key_constraints, key=lambda each: str(each.name)):
+            if constraint.info.get("only_on", dialect) == dialect:
+                yield table, constraint
+
+
+def references(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
+    """Yield a look at all rows that refer to others: what a key is kept for may be younger."""
+    for table, constraint in _foreign_keys(dialect):
+        yield partial(_orphans, table=table, constraint=constraint)
+
+
+def live_references(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
+    """Yield the same of rows that are not gone, where the database does not keep its keys."""
+    if dialect != "sqlite":
+        return
+    for table, constraint in _foreign_keys(dialect):
+        living = _LIVING.get(table.name, _all_of)
+        if living is not None:
+            yield partial(_orphans, table=table, constraint=constraint, living=living)
+
+
+def _all_of(_: FromClause) -> ColumnElement[bool]:
+    return true()
+
+
+def _live_vms(row: FromClause) -> ColumnElement[bool]:
+    return row.c.vm_id.in_(select(vms.c.id).where(vms.c.deleted_at.is_(None)))
+
+
+def _open_requests(row: FromClause) -> ColumnElement[bool]:
+    return row.c.request_id.in_(select(requests.c.id).where(requests.c.state.in_(OPEN)))
+
+
+OPEN: Final = [state.value for state in RequestState if state not in FINISHED]
+#: Of tables that grow with what is gone, which rows live. None: a record, nothing lives there.
+_LIVING: Final[Mapping[str, Callable[[FromClause], ColumnElement[bool]] | None]] = {
+    "vms": lambda row: row.c.deleted_at.is_(None),
+    "interfaces": _live_vms,
+    "assignments": lambda row: row.c.state != literal_column("'released'"),
+    "assignment_resources": lambda row: row.c.assignment_id.in_(
+        select(assignments.c.id).where(unreleased)
+    ),
+    "requests": lambda row: row.c.state.in_(OPEN),
+    "request_access": _open_requests,
+    "request_groups": _open_requests,
+    "request_images": _open_requests,
+    "request_networks": _open_requests,
+    "moves": lambda row: row.c.state.in_([state.value for state in OPEN_MOVES]),
+    "plan_moves": None,
+    "roll_hosts": None,
+    "round_inputs": None,
+    "shadow_rounds": None,
+}
+
+
+def _orphans(
+    connection: Connection,
+    *,
+    table: Table,
+    constraint: ForeignKeyConstraint,
+    living: Callable[[FromClause], ColumnElement[bool]] = _all_of,
+) -> Iterator[str]:
+    if number := connection.execute(_count_of_orphans(table, constraint, living)).scalar_one():
+        yield (
+            f"table {table.name}: {number} rows refer to a row of"
+            f" {constraint.referred_table.name} that does not exist"
+        )
+
+
+@cache
+def _count_of_orphans(
+    table: Table,
+    constraint: ForeignKeyConstraint,
+    living: Callable[[FromClause], ColumnElement[bool]],
+) -> Select[int]:
+    """Return the statement, made once: for 60 keys, that is more work than running them."""
+    child = table.alias("child")
+    parent = constraint.referred_table.alias("parent")
+    pairs = [(child.c[key.parent.name], parent.c[key.column.name]) for key in constraint.elements]
+    return (
+        select(func.count())
+        .select_from(child)
+        .outerjoin(parent, and_(*(ours == theirs for ours, theirs in pairs)))
+        .where(pairs[0][1].is_(None), *(ours.is_not(None) for ours, _ in pairs), living(child))
+    )

@@ -1,0 +1,312 @@
+"""Growing old: what is kept for how long, and the purge that takes the rest, batch by batch.
+
+Whatever holds a place or may still change is kept at any age: requests and VMs, assignments of
+VMs that are not gone, and the rounds that these name. The ledger is never purged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, Select, delete, exists, func, select
+
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import first_at
+from registry.db.names import check_int
+from registry.db.schema import (
+    assignment_resources,
+    assignments,
+    audit,
+    events,
+    login_codes,
+    moves,
+    plan_moves,
+    plans,
+    requests,
+    reservations,
+    roll_hosts,
+    rolls,
+    round_inputs,
+    round_links,
+    rounds,
+    shadow_rounds,
+    tokens,
+    vms,
+)
+from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, PlanState
+from registry.records.rounds import Lease
+from registry.rounds.leases import CONTROL_LEASE, check_epoch
+
+#: rows of one transaction; inputs of a round are many rows' worth
+BATCH: Final = 500
+INPUTS_BATCH: Final = 20
+#: How long what logins left is kept: the events and the audit tell of them for longer.
+LOGINS_KEPT: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """How long history is kept."""
+
+    inputs_days: int = 7  #: inputs and outcomes of rounds: what a replay needs
+    #: rounds with their shadows, plans, moves, reservations, and what became of VMs that are gone
+    rounds_days: int = 400
+    events_months: int = 13  #: whole calendar months (UTC), besides the present one
+    audit_months: int = 13  #: the same, of calls that could change something
+
+    def __post_init__(self) -> None:
+        check_int("inputs_days", self.inputs_days, 1, 36_500)
+        check_int("rounds_days", self.rounds_days, self.inputs_days, 36_500)
+        check_int("events_months", self.events_months, 1, 1_200)
+        check_int("audit_months", self.audit_months, 1, 1_200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """How many rows of each kind went, or would go."""
+
+    inputs: int = 0
+    assignments: int = 0
+    rounds: int = 0
+    events: int = 0
+    audit: int = 0
+    plans: int = 0
+    rolls: int = 0
+    reservations: int = 0
+    moves: int = 0
+    links: int = 0
+    login_codes: int = 0
+    login_tokens: int = 0
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, each.name) for each in fields(self))
+
+    def __add__(self, other: Purged) -> Purged:
+        return Purged(
+            **{
+                each.name: getattr(self, each.name) + getattr(other, each.name)
+                for each in fields(self)
+            }
+        )
+
+
+class Retention:
+    """Counts and purges what is older than it has to be, by the database's clock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due(self, periods: Periods) -> Purged:
+        """Return what a purge would take now, and take nothing.
+
+        Rounds count once their inputs and assignments are gone, so some may
+        come on top that fall due by this very purge.
+        """
+        with self._database.read() as connection:
+            old = _due(connection, periods)
+            return Purged(
+                **{
+                    name: connection.scalars(
+                        select(func.count()).select_from(query.subquery())
+                    ).one()
+                    for name, query in old.items()
+                }
+            )
+
+    @retried
+    def purge_batch(self, periods: Periods, *, lease: Lease | None = None) -> Purged:
+        """Delete a small part of what is due, in one transaction; falsy: there was nothing.
+
+        What is due stays due, so it is looked for before, while nobody waits for the lease.
+
+        Raises
+        ------
+        StaleEpochError
+            If a lease is given and is not the current one of the control centre.
+        """
+        with self._database.read() as connection:
+            name, keys = _first_due(connection, periods)
+        if not keys:
+            return Purged()
+        with self._database.write() as connection:
+            if lease is not None:
+                check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch, until_commit=True)
+            _delete(connection, name, keys)
+        return Purged(**{name: len(keys)})
+
+
+def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
+    """Return queries for the keys of what is older than it has to be, the oldest first.
+
+    Rounds are numbered, and events and calls too, as time goes by: where the old end is
+    looked up, so that what is not due is not read.
+    """
+    now = db_now(connection)
+    inputs_end = now - timedelta(days=periods.inputs_days)
+    rounds_end = now - timedelta(days=periods.rounds_days)
+    events_end = _month(now, -periods.events_months)
+    audit_end = _month(now, -periods.audit_months)
+    old_rounds = _first_since(connection, rounds.c.number, rounds.c.created_at, rounds_end)
+    kept = connection.scalar(select(func.min(round_inputs.c.round)))
+    old_inputs = _first_since(connection, rounds.c.number, rounds.c.created_at, inputs_end, kept)
+    return {
+        "inputs": select(round_inputs.c.round)
+        .join(rounds, rounds.c.number == round_inputs.c.round)
+        .where(round_inputs.c.round < old_inputs, rounds.c.created_at < inputs_end)
+        .order_by(round_inputs.c.round),
+        "assignments": select(assignments.c.id)
+        .join(rounds, rounds.c.number == assignments.c.round)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .where(
+            assignments.c.round < old_rounds,
+            rounds.c.created_at < rounds_end,
+            assignments.c.state == AssignmentState.RELEASED.value,
+            vms.c.deleted_at < rounds_end,
+        )
+        .order_by(assignments.c.round, assignments.c.id),
+        "rounds": select(rounds.c.number)
+        .where(
+            rounds.c.number < old_rounds,
+            rounds.c.created_at < rounds_end,
+            ~exists().where(assignments.c.round == rounds.c.number),
+            ~exists().where(round_inputs.c.round == rounds.c.number),
+        )
+        .order_by(rounds.c.number),
+        # From the old end on, so what is left is one chain; the newest stays, whatever its age:
+        # the next round is chained to it.
+        "links": select(round_links.c.round)
+        .where(
+            round_links.c.round
+            < func.coalesce(
+                select(func.min(round_links.c.round))
+                .where(round_links.c.created_at >= rounds_end)
+                .scalar_subquery(),
+                select(func.max(round_links.c.round)).scalar_subquery(),
+            )
+        )
+        .order_by(round_links.c.round),
+        "plans": select(plans.c.id)
+        .where(
+            func.coalesce(plans.c.ended_at, plans.c.asked_at) < rounds_end,
+            plans.c.state.not_in([PlanState.ASKED.value, PlanState.APPROVED.value]),
+        )
+        .order_by(plans.c.id),
+        "rolls": select(rolls.c.id).where(rolls.c.ended_at < rounds_end).order_by(rolls.c.id),
+        "reservations": select(reservations.c.id)
+        .where(
+            reservations.c.id < first_at(rounds_end),  # of what is due, all were made before
+            reservations.c.ends_at < rounds_end,
+            reservations.c.state.not_in(OPEN_RESERVATIONS),
+            ~exists().where(
+                requests.c.reservation_id == reservations.c.id,
+                requests.c.state.not_in([state.value for state in FINISHED]),
+            ),
+        )
+        .order_by(reservations.c.id),
+        "moves": select(moves.c.id)
+        .where(moves.c.ended_at < rounds_end, ~exists().where(plan_moves.c.move_id == moves.c.id))
+        .order_by(moves.c.id),
+        "events": select(events.c.id)
+        .where(
+            events.c.id < _first_since(connection, events.c.id, events.c.at, events_end),
+            events.c.at < events_end,
+        )
+        .order_by(events.c.id),
+        "audit": select(audit.c.id)
+        .where(
+            audit.c.id < _first_since(connection, audit.c.id, audit.c.at, audit_end),
+            audit.c.at < audit_end,
+        )
+        .order_by(audit.c.id),
+        "login_codes": select(login_codes.c.id)
+        .where(login_codes.c.expires_at < now - LOGINS_KEPT)
+        .order_by(login_codes.c.expires_at),
+        "login_tokens": select(tokens.c.id)
+        .where(
+            tokens.c.login.is_not(None),
+            func.coalesce(tokens.c.revoked_at, tokens.c.expires_at) < now - LOGINS_KEPT,
+            ~exists().where(login_codes.c.token_id == tokens.c.id),
+        )
+        .order_by(tokens.c.id),
+    }
+
+
+def _first_since(
+    connection: Connection,
+    key: Column[int],
+    at: Column[datetime],
+    since: datetime,
+    first: int | None = None,
+) -> int:
+    """Return the first key of rows from a time on, or one above all; keys rise with time.
+
+    Those before ``first`` are not looked at. As a rule little is due, so the search begins
+    there in small steps. Where keys do not rise with time, as after a clock was set, it ends
+    at one of several such places: what is taken below it is looked at by its own time, and
+    the rest follows later.
+    """
+
+    def is_old(least: int) -> int | None:
+        """Return the first key from one on, if its row is before that time."""
+        next_one = select(key, at).where(key >= least).order_by(key).limit(1)
+        row = connection.execute(next_one).one_or_none()
+        return row[0] if row is not None and row[1] < since else None
+
+    old = is_old(first or 0)
+    if old is None:
+        return first or 0
+    step = 1
+    while (further := is_old(old + step)) is not None:
+        old, step = further, 2 * step
+    low, high = old + 1, old + step
+    while low < high:
+        middle = (low + high) // 2
+        further = is_old(middle)
+        if further is None:
+            high = middle
+        else:
+            low = further + 1
+    return low
+
+
+def _first_due(connection: Connection, periods: Periods) -> tuple[str, Sequence[Any]]:
+    """Return what comes first of what is due, and keys of it."""
+    for name, query in _due(connection, periods).items():
+        most = INPUTS_BATCH if name == "inputs" else BATCH
+        if keys := connection.scalars(query.limit(most)).all():
+            return name, keys
+    return "events", ()
+
+
+def _delete(connection: Connection, name: str, keys: Sequence[Any]) -> None:
+    for column in _KEYS[name]:
+        connection.execute(delete(column.table).where(column.in_(keys)))
+
+
+#: Where the keys of each kind are, in the order in which rows go.
+_KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
+    "inputs": (round_inputs.c.round,),
+    "assignments": (assignment_resources.c.assignment_id, assignments.c.id),
+    "rounds": (shadow_rounds.c.round, rounds.c.number),
+    "links": (round_links.c.round,),
+    "plans": (plan_moves.c.plan_id, plans.c.id),
+    "rolls": (roll_hosts.c.roll_id, rolls.c.id),
+    "reservations": (reservations.c.id,),
+    "moves": (moves.c.id,),
+    "events": (events.c.id,),
+    "audit": (audit.c.id,),
+    "login_codes": (login_codes.c.id,),
+    "login_tokens": (tokens.c.id,),
+}
+
+
+def _month(now: datetime, months: int) -> datetime:
+    """Return the beginning of a month (UTC), so many after that of ``now``."""
+    year, month = divmod(now.year * 12 + now.month - 1 + months, 12)
+    return now.replace(
+        year=max(year, 1), month=month + 1, day=1, hour=0, minute=0, second=0, microsecond=0
+    )

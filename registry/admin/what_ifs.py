@@ -1,0 +1,269 @@
+"""What-ifs: simulations of the site that operators ask for, one at a time, the newest kept.
+
+A row is carried by one API process from the moment that it is asked for: the process says so
+again and again, and whoever looks when it has been silent for too long finds the what-if
+interrupted. Nothing but a row is left of a process that was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+
+from registry.audit.changes import WHAT_IF
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.ids import uuid7
+from registry.db.locks import take_turns
+from registry.db.once import made
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.schema import what_ifs
+from registry.errors import ClaimLostError, ConflictError, NotFoundError
+from registry.lifecycle import WhatIfEvent, WhatIfState
+from registry.records.what_ifs import WhatIf, WhatIfDone
+
+#: How long whoever carries a what-if may say nothing.
+CARRIED_S: Final = 20.0
+#: That wait or run at a time, on the whole site.
+MOST_OPEN: Final = 4
+#: That are kept, the newest.
+MOST_KEPT: Final = 50
+_TURNS: Final = "what-ifs"
+_OPEN: Final = (WhatIfState.WAITING.value, WhatIfState.RUNNING.value)
+_ACTOR: Final = "api"
+_GONE: Final = "the API process that carried it is gone; ask again"
+W = TypeVar("W", bound=WhatIf)
+_SHORT: Final = tuple(what_ifs.c[name] for name in (*WhatIf.__dataclass_fields__, "carried_until"))
+
+
+class WhatIfs:
+    """What operators, and the processes that carry what-ifs, do with them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def ask(self, asked: Mapping[str, Any], carrier: UUID, *, actor: str) -> WhatIf:
+        """Ask for one that a process carries. The oldest beyond `MOST_KEPT` go.
+
+        Raises
+        ------
+        ConflictError
+            If `MOST_OPEN` wait or run.
+        """
+        with self._database.write() as connection:
+            open_, now = _settled(connection)
+            if len(open_) >= MOST_OPEN:
+                runs = next((each for each in open_ if each.state == "running"), open_[0])
+                raise ConflictError(
+                    f"{len(open_)} what-ifs wait or run, which is the most. {runs.id} of"
+                    f" {runs.asked_by} runs, {100 * runs.progress:.0f} % of it is over: try again"
+                    f" later, or end one with `fuga what-if cancel {runs.id}`"
+                )
+            key = uuid7()
+            connection.execute(
+                insert(what_ifs).values(
+                    id=key,
+                    state=WhatIfState.WAITING.value,
+                    asked=dict(asked),
+                    asked_by=actor,
+                    asked_at=now,
+                    progress=0.0,
+                    carrier=carrier,
+                    carried_until=now + timedelta(seconds=CARRIED_S),
+                )
+            )
+            newest = select(what_ifs.c.id).order_by(what_ifs.c.id.desc()).limit(MOST_KEPT)
+            connection.execute(
+                delete(what_ifs).where(what_ifs.c.id.not_in(newest), what_ifs.c.state.not_in(_OPEN))
+            )
+            return made(connection, _get(connection, key))
+
+    @retried
+    def carry(self, id: UUID, carrier: UUID, progress: float) -> WhatIfState:  # noqa: A002
+        """Say that it is carried still, and how far it is; begin it when its turn has come.
+
+        Returns
+        -------
+        WhatIfState
+            Its state; a carrier stops unless it waits or runs. INTERRUPTED: another
+            process carries it.
+
+        Raises
+        ------
+        NotFoundError
+            If it is gone.
+        """
+        with self._database.write() as connection:
+            open_, now = _settled(connection, carrier)
+            row = _locked(connection, id)
+            if row.state not in _OPEN:
+                return WhatIfState(row.state)
+            if row.carrier != carrier:
+                return WhatIfState.INTERRUPTED
+            until = now + timedelta(seconds=CARRIED_S)
+            values: dict[str, Any] = {"carried_until": until, "progress": progress}
+            # In order of their ids: the first that is open has its turn.
+            if row.state == WhatIfState.WAITING.value and open_[0].id == id:
+                _step(connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values)
+                return WhatIfState.RUNNING
+            connection.execute(update(what_ifs).where(what_ifs.c.id == id).values(**values))
+            return WhatIfState(row.state)
+
+    @retried
+    def end(
+        self,
+        id: UUID,  # noqa: A002
+        carrier: UUID,
+        event: WhatIfEvent,
+        *,
+        report: Mapping[str, Any] | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Write what it came to.
+
+        Raises
+        ------
+        ClaimLostError
+            If it is over already: cancelled, or taken for interrupted.
+        """
+        with self._database.write() as connection:
+            row = _locked(connection, id)
+            if row.state not in _OPEN or row.carrier != carrier:
+                raise ClaimLostError(f"what-if {id}", f"it is {row.state}")
+            now = db_now(connection)
+            progress = 1.0 if event is WhatIfEvent.FINISHED else row.progress
+            _step(
+                connection,
+                row,
+                event,
+                now,
+                reason=error,
+                ended_at=now,
+                report=None if report is None else dict(report),
+                last_error=error,
+                progress=progress,
+            )
+
+    @retried
+    def cancel(self, id: UUID, *, actor: str) -> WhatIf:  # noqa: A002
+        """End one that waits or runs; its process is killed within a second or two.
+
+        Raises
+        ------
+        IllegalTransitionError
+            If it is over.
+        """
+        with self._database.write() as connection:
+            _, now = _settled(connection)
+            row = _locked(connection, id)
+            _step(
+                connection,
+                row,
+                WhatIfEvent.CANCELLED,
+                now,
+                actor=actor,
+                ended_at=now,
+                cancelled_by=actor,
+            )
+            return made(connection, _get(connection, id))
+
+    def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
+        """Return one with its report, or raise `NotFoundError`."""
+        query = select(what_ifs).where(what_ifs.c.id == id)
+        with self._database.read() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise NotFoundError("what-if", id)
+            return _told(row, db_now(connection), WhatIfDone)
+
+    def list(
+        self,
+        *,
+        state: WhatIfState | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[WhatIf]:
+        """Return a page without reports, the latest first."""
+        query: Select[Any] = select(*_SHORT).order_by(what_ifs.c.id.desc())
+        if cursor is not None:
+            query = query.where(what_ifs.c.id < cursor_uuid(cursor))
+        with self._database.read() as connection:
+            now = db_now(connection)
+            # There are few: one that is silent is interrupted, whatever its row still says.
+            found = [_told(row, now, WhatIf) for row in connection.execute(query)]
+        if state is not None:
+            found = [each for each in found if each.state == state]
+        return page_of(found[: check_limit(limit) + 1], limit, lambda each: (each.id.hex,))
+
+
+def _settled(
+    connection: Connection, carrier: UUID | None = None
+) -> tuple[list[Row[Any]], datetime]:
+    """Return those that wait or run, the oldest first, once no other transaction is at it.
+
+    Those whose process is silent are interrupted; it speaks if it is ``carrier``.
+    """
+    take_turns(connection, _TURNS)
+    now = db_now(connection)
+    query: Select[Any] = select(*_SHORT, what_ifs.c.carrier).where(what_ifs.c.state.in_(_OPEN))
+    there = []
+    for row in connection.execute(query.order_by(what_ifs.c.id)).all():
+        if row.carried_until > now or row.carrier == carrier:
+            there.append(row)
+        else:
+            _step(
+                connection,
+                row,
+                WhatIfEvent.INTERRUPTED,
+                now,
+                ended_at=row.carried_until,
+                last_error=_GONE,
+            )
+    return there, now
+
+
+def _told(row: Row[Any], now: datetime, kind: type[W]) -> W:
+    values = {name: getattr(row, name) for name in kind.__dataclass_fields__}
+    values["state"] = WhatIfState(row.state)
+    if row.state in _OPEN and row.carried_until <= now:
+        values |= {
+            "state": WhatIfState.INTERRUPTED,
+            "ended_at": row.carried_until,
+            "last_error": _GONE,
+        }
+    return kind(**values)
+
+
+def _get(connection: Connection, key: UUID) -> WhatIf:
+    row = connection.execute(select(*_SHORT).where(what_ifs.c.id == key)).one()
+    return _told(row, db_now(connection), WhatIf)
+
+
+def _locked(connection: Connection, key: UUID) -> Row[Any]:
+    query: Select[Any] = select(*_SHORT, what_ifs.c.carrier).where(what_ifs.c.id == key)
+    row = connection.execute(query.with_for_update()).one_or_none()
+    if row is None:
+        raise NotFoundError("what-if", key)
+    return row
+
+
+def _step(
+    connection: Connection,
+    row: Row[Any],
+    event: WhatIfEvent,
+    now: datetime,
+    *,
+    actor: str = _ACTOR,
+    reason: str | None = None,
+    **values: Any,
+) -> None:
+    step = WHAT_IF.step(row.state, event)
+    connection.execute(
+        update(what_ifs).where(what_ifs.c.id == row.id).values(state=step.after.value, **values)
+    )
+    step.note(connection, now, actor, row.id, reason=reason)

@@ -1,0 +1,118 @@
+"""The audit: every call that may change something, who made it, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, Text, cast, insert, or_, select, update
+
+from registry.audit.subjects import subjects_of_audit
+from registry.db.audit_context import AuditedCall
+from registry.db.clock import db_now
+from registry.db.engine import Database, has_one_writer, retried
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import audit
+from registry.records.journal import AuditEntry
+
+REFUSED = (401, 403, 429)
+
+
+class Audit:
+    """Ends what `audited` began, and reads it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def finish(self, call: AuditedCall, status: int | None) -> int:
+        """Say how a call ended and return its row; one that wrote nothing gets it only now."""
+        with self._database.write() as connection:
+            if call.row is None:
+                row = {"at": db_now(connection), **call.values(), "status": status}
+                made = insert(audit).values(row).returning(audit.c.id)
+                return int(connection.execute(made).scalar_one())
+            if not has_one_writer(connection):
+                # The row is safe; what the answer was may be lost with the last moment
+                # before the database's machine dies, and is nothing to wait for.
+                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+            ended = {"status": status, "route": call.route, "subject": call.subject}
+            connection.execute(update(audit).where(audit.c.id == call.row).values(ended))
+            return call.row
+
+    @retried
+    def gather(self, row: int, refusals: Mapping[str, int], *, last_ago_s: float) -> None:
+        """Have the row of a refused call tell of all that its caller was refused since.
+
+        Parameters
+        ----------
+        row : int
+            As `finish` returned it.
+        refusals : Mapping[str, int]
+            How many, the first one too, by ``STATUS METHOD ROUTE``.
+        last_ago_s : float
+            How long ago the last of them was.
+        """
+        with self._database.write() as connection:
+            told = {
+                "refusals": dict(refusals),
+                "untold": sum(refusals.values()) - 1,
+                "last_at": db_now(connection) - timedelta(seconds=last_ago_s),
+            }
+            connection.execute(update(audit).where(audit.c.id == row).values(told))
+
+    def list(
+        self,
+        *,
+        token: str | None = None,
+        tenant: str | None = None,
+        method: str | None = None,
+        status: int | None = None,
+        refused: bool = False,
+        subject: str | None = None,
+        request_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[AuditEntry]:
+        """Return a page, newest first; ``subject`` is an id or a name.
+
+        `InvalidError` if no subject is called so, or several.
+        """
+        query = select(audit).order_by(audit.c.id.desc()).limit(check_limit(limit) + 1)
+        exact = {
+            audit.c.token: token,
+            audit.c.tenant: tenant,
+            audit.c.request_id: request_id,
+        }
+        wanted = [column == value for column, value in exact.items() if value is not None]
+        wanted += _between(since, until)
+        if method is not None:
+            wanted.append((audit.c.method == method) | _gathered(f" {method} "))
+        if status is not None:
+            wanted.append((audit.c.status == status) | _gathered(f'"{status} '))
+        if refused:
+            gathered = (_gathered(f'"{each} ') for each in REFUSED)
+            wanted.append(or_(audit.c.status.in_(REFUSED), *gathered))
+        if cursor is not None:
+            (before,) = decode_cursor(cursor, int)
+            wanted.append(audit.c.id < before)
+        with self._database.read() as connection:
+            if subject is not None:
+                wanted.append(audit.c.subject.in_(subjects_of_audit(connection, subject)))
+            rows = connection.execute(query.where(*wanted))
+            found = [AuditEntry(**row._mapping) for row in rows]
+        return page_of(found, limit, lambda entry: (entry.id,))
+
+
+def _gathered(part: str) -> ColumnElement[bool]:
+    """Select rows that tell of calls beside their own, whose names have this part."""
+    return cast(audit.c.refusals, Text).contains(part, autoescape=True)
+
+
+def _between(since: datetime | None, until: datetime | None) -> Iterator[ColumnElement[bool]]:
+    if since is not None:
+        yield audit.c.at >= since
+    if until is not None:
+        yield audit.c.at < until

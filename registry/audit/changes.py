@@ -1,0 +1,241 @@
+"""One record of a step of a state machine: what is written and what is told follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+from sqlalchemy import Connection, Row
+
+from registry.audit.events import event_row, record
+from registry.lifecycle import (
+    ASSIGNMENT_TRANSITIONS,
+    CONSOLE_TRANSITIONS,
+    COPY_TRANSITIONS,
+    FENCE_TRANSITIONS,
+    HOST_ADMIN_TRANSITIONS,
+    HOST_HEALTH_TRANSITIONS,
+    IMAGE_TRANSITIONS,
+    MOVE_TRANSITIONS,
+    PLAN_TRANSITIONS,
+    POWER_TRANSITIONS,
+    REQUEST_TRANSITIONS,
+    RESERVATION_TRANSITIONS,
+    ROLL_TRANSITIONS,
+    SLOT_LOOP_TRANSITIONS,
+    SPOT_TRANSITIONS,
+    VM_DESIRED_TRANSITIONS,
+    VM_OBSERVED_TRANSITIONS,
+    WHAT_IF_TRANSITIONS,
+    AssignmentEvent,
+    AssignmentState,
+    ConsoleEvent,
+    ConsoleState,
+    CopyEvent,
+    CopyState,
+    FenceEvent,
+    FenceState,
+    HostAdmin,
+    HostAdminEvent,
+    HostHealth,
+    HostHealthEvent,
+    ImageEvent,
+    ImageState,
+    MoveEvent,
+    MoveState,
+    PlanEvent,
+    PlanState,
+    PowerEvent,
+    PowerState,
+    RequestEvent,
+    RequestState,
+    ReservationEvent,
+    ReservationState,
+    RollEvent,
+    RollState,
+    SlotLoopEvent,
+    SlotLoopState,
+    SpotEvent,
+    SpotState,
+    VmDesired,
+    VmDesiredEvent,
+    VmObserved,
+    VmObservedEvent,
+    WhatIfEvent,
+    WhatIfState,
+    next_state,
+)
+
+S = TypeVar("S", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Generic[S]):
+    """A step: the row is given its state, and the history its event."""
+
+    kind: str
+    subject_type: str
+    before: S
+    after: S
+    event: StrEnum
+
+    @property
+    def moved(self) -> bool:
+        """Whether the state is another one."""
+        return self.after != self.before
+
+    def row(
+        self, now: datetime, actor: str, subject_id: object, *, kind: str | None = None, **told: Any
+    ) -> dict[str, Any]:
+        """Return the row of its event; ``told`` is what `event_row` takes besides.
+
+        ``kind`` is another one than that of the machine.
+        """
+        change = (self.before, self.after)
+        return event_row(
+            now,
+            actor,
+            kind or self.kind,
+            self.subject_type,
+            subject_id,
+            change=change,
+            event=self.event,
+            **told,
+        )
+
+    def note(
+        self, connection: Connection, now: datetime, actor: str, subject_id: object, **told: Any
+    ) -> None:
+        """Append its event."""
+        record(connection, [self.row(now, actor, subject_id, **told)])
+
+
+class Machine(Generic[S, E]):
+    """A state machine of `registry.lifecycle`, and how its steps are told."""
+
+    def __init__(
+        self, kind: str, subject_type: str, states: type[S], table: Mapping[tuple[S, E], S]
+    ) -> None:
+        self.kind = kind
+        self.subject_type = subject_type
+        self.states = states
+        self.table = table
+
+    def step(self, state: str, event: E) -> Change[S]:
+        """Return the step from a stored state; `IllegalTransitionError` where there is none."""
+        before = self.states(state)
+        after = next_state(self.table, before, event)
+        return Change(
+            kind=self.kind,
+            subject_type=self.subject_type,
+            before=before,
+            after=after,
+            event=event,
+        )
+
+
+def step_of_assignment(
+    step: Change[AssignmentState],
+    row: Row[Any],
+    now: datetime,
+    actor: str,
+    *,
+    reason: str | None = None,
+) -> dict[str, Any]:
+    """Return the event of a step of an assignment, by a row that names its VM, tenant and host."""
+    data = {"vm": str(row.vm_id), "host": row.host_name}
+    return step.row(now, actor, row.id, tenant=row.tenant, reason=reason, data=data)
+
+
+def step_of_vm(
+    step: Change[VmObserved],
+    row: Row[Any],
+    now: datetime,
+    actor: str,
+    *,
+    reason: str | None = None,
+    kind: str | None = None,
+) -> dict[str, Any]:
+    """Return the event of what a VM was seen to do, by the same of its assignment."""
+    data = {"host": row.host_name, "assignment": str(row.id)}
+    return step.row(now, actor, row.vm_id, kind=kind, tenant=row.tenant, reason=reason, data=data)
+
+
+ASSIGNMENT: Final[Machine[AssignmentState, AssignmentEvent]] = Machine(
+    "assignment_state", "assignment", AssignmentState, ASSIGNMENT_TRANSITIONS
+)
+CONSOLE: Final[Machine[ConsoleState, ConsoleEvent]] = Machine(
+    "console_state", "vm", ConsoleState, CONSOLE_TRANSITIONS
+)
+COPY: Final[Machine[CopyState, CopyEvent]] = Machine(
+    "image_copy_state", "image", CopyState, COPY_TRANSITIONS
+)
+FENCE: Final[Machine[FenceState, FenceEvent]] = Machine(
+    "host_fence", "host", FenceState, FENCE_TRANSITIONS
+)
+HOST_ADMIN: Final[Machine[HostAdmin, HostAdminEvent]] = Machine(
+    "host_admin", "host", HostAdmin, HOST_ADMIN_TRANSITIONS
+)
+HOST_HEALTH: Final[Machine[HostHealth, HostHealthEvent]] = Machine(
+    "host_health", "host", HostHealth, HOST_HEALTH_TRANSITIONS
+)
+IMAGE: Final[Machine[ImageState, ImageEvent]] = Machine(
+    "image_state", "image", ImageState, IMAGE_TRANSITIONS
+)
+MOVE: Final[Machine[MoveState, MoveEvent]] = Machine(
+    "move_state", "move", MoveState, MOVE_TRANSITIONS
+)
+PLAN: Final[Machine[PlanState, PlanEvent]] = Machine(
+    "plan_state", "plan", PlanState, PLAN_TRANSITIONS
+)
+POWER: Final[Machine[PowerState, PowerEvent]] = Machine(
+    "vm_power", "vm", PowerState, POWER_TRANSITIONS
+)
+REQUEST: Final[Machine[RequestState, RequestEvent]] = Machine(
+    "request_state", "request", RequestState, REQUEST_TRANSITIONS
+)
+RESERVATION: Final[Machine[ReservationState, ReservationEvent]] = Machine(
+    "reservation_state", "reservation", ReservationState, RESERVATION_TRANSITIONS
+)
+ROLL: Final[Machine[RollState, RollEvent]] = Machine(
+    "roll_state", "roll", RollState, ROLL_TRANSITIONS
+)
+SLOT_LOOP: Final[Machine[SlotLoopState, SlotLoopEvent]] = Machine(
+    "slot_loop", "slot_loop", SlotLoopState, SLOT_LOOP_TRANSITIONS
+)
+SPOT: Final[Machine[SpotState, SpotEvent]] = Machine(
+    "spot_ending", "vm", SpotState, SPOT_TRANSITIONS
+)
+VM_DESIRED: Final[Machine[VmDesired, VmDesiredEvent]] = Machine(
+    "vm_desired", "vm", VmDesired, VM_DESIRED_TRANSITIONS
+)
+VM_OBSERVED: Final[Machine[VmObserved, VmObservedEvent]] = Machine(
+    "vm_observed", "vm", VmObserved, VM_OBSERVED_TRANSITIONS
+)
+WHAT_IF: Final[Machine[WhatIfState, WhatIfEvent]] = Machine(
+    "what_if_state", "what_if", WhatIfState, WHAT_IF_TRANSITIONS
+)
+MACHINES: Final = (
+    ASSIGNMENT,
+    CONSOLE,
+    COPY,
+    FENCE,
+    HOST_ADMIN,
+    HOST_HEALTH,
+    IMAGE,
+    MOVE,
+    PLAN,
+    POWER,
+    REQUEST,
+    RESERVATION,
+    ROLL,
+    SLOT_LOOP,
+    SPOT,
+    VM_DESIRED,
+    VM_OBSERVED,
+    WHAT_IF,
+)

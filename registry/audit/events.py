@@ -1,0 +1,191 @@
+"""History: each change of state is a row, written in the transaction that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Table, select
+
+from registry.audit.subjects import subject_of_events
+from registry.db.audit_context import AUDITED, note_subject
+from registry.db.bulk import Ready, among, chunks, inserting
+from registry.db.clock import db_now
+from registry.db.engine import Database, has_one_writer, retried
+from registry.db.names import check_int
+from registry.db.pages import check_limit
+from registry.db.schema import events, hosts, requests, vms
+from registry.records.journal import Event
+
+#: The key of the lock of a writer holds, below this, the last id that was given before it.
+_FLOORS: Final = """
+    SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << 48) - 1))
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 26485
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+#: Things whose events are about an id, and which have names.
+_NAMED: Final[Mapping[str, Table]] = {"vm": vms, "request": requests, "host": hosts}
+
+
+def event_row(
+    now: datetime,
+    actor: str,
+    kind: str,
+    subject_type: str,
+    subject_id: object,
+    *,
+    tenant: str | None = None,
+    change: tuple[StrEnum | None, StrEnum] | None = None,
+    event: StrEnum | None = None,
+    reason: str | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return an event's row; ``change`` is the state before and after."""
+    before, after = change if change is not None else (None, None)
+    return {
+        "at": now,
+        "actor": actor,
+        "kind": kind,
+        "subject_type": subject_type,
+        "subject_id": str(subject_id),
+        "tenant": tenant,
+        "from_state": before.value if before is not None else None,
+        "to_state": after.value if after is not None else None,
+        "event": event.value if event is not None else None,
+        "reason": reason,
+        "data": dict(data or {}),
+    }
+
+
+def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows that `event_row` made."""
+    recording(connection, rows)()
+
+
+def note(  # noqa: PLR0917 - those of `event_row`, and where
+    connection: Connection,
+    now: datetime,
+    actor: str,
+    kind: str,
+    subject_type: str,
+    subject_id: object,
+    **told: Any,
+) -> None:
+    """Append one event; ``told`` is what `event_row` takes besides."""
+    record(connection, [event_row(now, actor, kind, subject_type, subject_id, **told)])
+
+
+def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
+    """Return `record`, ready to be run."""
+    if rows and AUDITED in connection.get_execution_options():
+        note_subject(connection, rows[0]["subject_id"])
+    return inserting(connection, events, rows)
+
+
+class Events:
+    """Reads the history, and takes what changes no row of ours."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def add(
+        self, *, actor: str, kind: str, subject_type: str, subject_id: str, reason: str
+    ) -> None:
+        """Append something that happened and left no other trace in the database."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            note(connection, now, actor, kind, subject_type, subject_id, reason=reason)
+
+    def subject_named(self, given: str, tenant: str | None = None) -> str:
+        """Return the id of a subject by its id or name; see `subject_of_events`."""
+        with self._database.read() as connection:
+            return subject_of_events(connection, given, tenant)
+
+    def list(
+        self,
+        *,
+        after: int = 0,
+        subject_id: str | None = None,
+        tenant: str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+        newest: bool = False,
+        limit: int = 100,
+    ) -> tuple[Event, ...]:
+        """Return events above ``after``, ascending by id; with ``newest`` the last of them.
+
+        None of a transaction that might still be running is skipped: whoever
+        goes on after the last id that it saw misses nothing.
+        """
+        query = select(events).where(events.c.id > check_int("after", after, 0, 2**63 - 1))
+        if subject_id is not None:
+            query = query.where(events.c.subject_id == subject_id)
+        if tenant is not None:
+            query = query.where(events.c.tenant == tenant)
+        if kind is not None:
+            query = query.where(events.c.kind == kind)
+        if since is not None:
+            query = query.where(events.c.at >= since)
+        order = events.c.id.desc() if newest else events.c.id
+        query = query.order_by(order).limit(check_limit(limit))
+        settled = settled_id(self._database)
+        if settled is not None:
+            query = query.where(events.c.id <= settled)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            names = _names(connection, rows)
+        found = [
+            Event(**row._mapping, subject_name=name) for row, name in zip(rows, names, strict=True)
+        ]
+        return tuple(reversed(found)) if newest else tuple(found)
+
+
+def settled_id(database: Database) -> int | None:
+    """Return an id up to which no event comes any more; None: there are no gaps.
+
+    PostgreSQL gives ids before it commits. In this order: all ids up to
+    the last one given belong to transactions that are over or hold a lock
+    whose key is below them (a trigger takes it). Whatever is over by now,
+    a snapshot taken after this sees.
+    """
+    with database.read() as connection:
+        if has_one_writer(connection):
+            return None
+        last: int = connection.exec_driver_sql(
+            "SELECT coalesce(pg_sequence_last_value('events_id_seq'), 0)"
+        ).scalar_one()
+        floor: int | None = connection.exec_driver_sql(_FLOORS).scalar_one()
+    return last if floor is None else min(last, floor)
+
+
+def _names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str | None]:
+    """Return what the subjects of events are called; of an assignment it is its VM."""
+    keys = [_named_by(row) for row in rows]
+    names: dict[tuple[str, str], str] = {}
+    for subject_type, table in _NAMED.items():
+        ids = sorted({UUID(key[1]) for key in keys if key is not None and key[0] == subject_type})
+        for some in chunks(ids):
+            query = select(table.c.id, table.c.name).where(among(connection, table.c.id, some))
+            for row in connection.execute(query):
+                if row.name is not None:
+                    names[subject_type, str(row.id)] = row.name
+    return [names.get(key) if key is not None else None for key in keys]
+
+
+def _named_by(row: Row[Any]) -> tuple[str, str] | None:
+    subject_type, key = row.subject_type, row.subject_id
+    if subject_type == "assignment":
+        subject_type, key = "vm", str(row.data.get("vm"))
+    if subject_type not in _NAMED:
+        return None
+    try:
+        return subject_type, str(UUID(key))
+    except ValueError:
+        return None

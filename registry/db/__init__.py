@@ -1,0 +1,24 @@
+"""What every wing stands on: the schema, transactions and locks, time, ids, pages and claims."""
+
+from registry.db.faults import checkpoint
+from registry.db.ids import uuid7
+from registry.db.masking import mask_line, masked
+from registry.db.names import MAX_TTL_S, check_labels, check_one_valued
+from registry.db.pages import Page
+from registry.db.private import private_folder
+from registry.records.fields import FieldRole, field_roles, settable_fields
+
+__all__ = [
+    "MAX_TTL_S",
+    "FieldRole",
+    "Page",
+    "check_labels",
+    "check_one_valued",
+    "checkpoint",
+    "field_roles",
+    "mask_line",
+    "masked",
+    "private_folder",
+    "settable_fields",
+    "uuid7",
+]

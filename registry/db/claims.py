@@ -1,0 +1,142 @@
+"""Claims: how rows that are messages are sent, and who has one in hand.
+
+A row says itself what is to be done. It is sent to a worker, who takes it for a while,
+keeps it before each step, and gives it back. Its token tells him from whoever took it
+over when his time ran out. All tables of such rows have the same columns for that:
+``sent_at``, ``claim_owner`` and ``claim_until``, most of them ``claim_token``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select, update
+
+from registry.db.clock import db_now
+from registry.db.schema import (
+    assignments,
+    console_sessions,
+    host_fences,
+    image_copies,
+    images,
+    leftovers,
+    moves,
+    power_actions,
+)
+from registry.errors import ClaimLostError
+
+_COLUMNS: Final = ("claim_token", "claim_owner", "claim_until")
+
+
+def is_claimed(row: Any, now: datetime) -> bool:
+    """Tell whether somebody has a row in hand, by a row of any of these tables."""
+    return row.claim_until is not None and bool(row.claim_until > now)
+
+
+class Claims:
+    """The claims on the rows of one table; whoever changes one holds the row's lock."""
+
+    def __init__(self, table: Any, subject: str) -> None:
+        self.table = table
+        self.subject = subject
+        (self.key,) = table.primary_key.columns
+        #: What a row says that nobody has.
+        self.none: Mapping[str, None] = MappingProxyType(
+            {name: None for name in _COLUMNS if name in table.c}
+        )
+
+    def free(self, now: datetime) -> ColumnElement[bool]:
+        """Return the condition: nobody has a row in hand."""
+        return or_(self.table.c.claim_until.is_(None), self.table.c.claim_until <= now)
+
+    def idle(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
+        """Return the condition: nobody has a row in hand, nor was sent it since ``stale``.
+
+        One that was sent ahead of now was sent before the clock stepped back: it is sent again.
+        """
+        sent_at = self.table.c.sent_at
+        return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
+
+    def in_hand(self, connection: Connection, which: ColumnElement[bool], now: datetime) -> int:
+        """Return how many rows, of those for which a condition holds, somebody has in hand."""
+        held = select(func.count()).where(self.table.c.claim_until > now, which)
+        return connection.execute(held).scalar_one()
+
+    def send(
+        self, connection: Connection, query: Select[Any], limit: int, *, now: datetime
+    ) -> Sequence[UUID]:
+        """Return the keys of rows, and mark these as sent; those in another's hands are left out.
+
+        In the query's order; then what was never sent first, then what was sent longest ago.
+        """
+        table = self.table
+        keys = connection.scalars(
+            query.with_only_columns(self.key)
+            .order_by(table.c.sent_at.nulls_first(), self.key)
+            .limit(limit)
+            .with_for_update(of=table, skip_locked=True, key_share=True)
+        ).all()
+        if keys:
+            connection.execute(update(table).where(self.key.in_(keys)).values(sent_at=now))
+        return keys
+
+    def taken(self, owner: str, lease_s: float, token: UUID, *, now: datetime) -> dict[str, Any]:
+        """Return what a row says that somebody has."""
+        said = dict(zip(_COLUMNS, (token, owner, now + timedelta(seconds=lease_s)), strict=True))
+        return {name: said[name] for name in self.none}
+
+    def take(
+        self,
+        connection: Connection,
+        key: UUID,
+        owner: str,
+        lease_s: float,
+        *,
+        now: datetime,
+        **values: Any,
+    ) -> UUID:
+        """Take a row that nobody has, and return the token that proves it."""
+        token = uuid4()
+        self.write(connection, key, **self.taken(owner, lease_s, token, now=now), **values)
+        return token
+
+    def ours(self, row: Row[Any] | None, key: UUID, token: UUID) -> Row[Any]:
+        """Return a locked row; `ClaimLostError` if it is gone or in another's hands."""
+        subject = f"{self.subject} {key}"
+        if row is None:
+            raise ClaimLostError(subject, "it does not exist")
+        if row.claim_token != token:
+            owner = row.claim_owner or "nobody"
+            raise ClaimLostError(subject, f"{owner} has it, and it is {row.state}")
+        return row
+
+    def extend(self, connection: Connection, key: UUID, lease_s: float, **values: Any) -> None:
+        """Keep a row for longer, also one whose time ran out and that nobody took."""
+        until = db_now(connection) + timedelta(seconds=lease_s)
+        self.write(connection, key, claim_until=until, **values)
+
+    def give_back(self, connection: Connection, key: UUID, **values: Any) -> None:
+        """Let go of a row."""
+        self.write(connection, key, **self.none, **values)
+
+    def put_off(self, connection: Connection, key: UUID, **values: Any) -> None:
+        """Let go of a row that is not done: it is sent again, but not at once."""
+        self.give_back(connection, key, sent_at=db_now(connection), **values)
+
+    def write(self, connection: Connection, key: UUID, **values: Any) -> None:
+        """Write to a row."""
+        connection.execute(update(self.table).where(self.key == key).values(**values))
+
+
+ASSIGNMENTS: Final = Claims(assignments, "assignment")
+CONSOLES: Final = Claims(console_sessions, "console session")
+COPIES: Final = Claims(image_copies, "image copy")
+FENCES: Final = Claims(host_fences, "the fencing of host")
+IMPORTS: Final = Claims(images, "image")
+LEFTOVERS: Final = Claims(leftovers, "leftover")
+MOVES: Final = Claims(moves, "move")
+POWER: Final = Claims(power_actions, "the power of VM")

@@ -1,0 +1,403 @@
+"""Engines: one for writing, one for reading, and how each database must be opened to be safe."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import random
+import select
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from registry.db.audit_context import (
+    AuditedCall,
+    begin_audited,
+    intent_committed,
+    write_intent,
+)
+from registry.db.db_watchdog import PATIENCE_S, Pulse
+from registry.errors import (
+    CapacityExceededError,
+    ConflictError,
+    DatabaseFullError,
+    InvalidError,
+    RegistryUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from registry.db.if_match import Condition
+    from registry.db.once import Once
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BUSY_TIMEOUT_S: Final = 10
+# Together no fewer than the threads of an API process.
+POOL_SIZE: Final = 8
+MAX_OVERFLOW: Final = 40
+STATEMENT_TIMEOUT_S: Final = 60
+#: As of disks without arms, or of memory. By PostgreSQL's usual 4 what lives is not looked up
+#: where much more is gone: it reads all there ever was instead.
+RANDOM_PAGE_COST: Final = 1.1
+#: A client that was stopped inside a transaction must not hold its locks for good.
+IDLE_TIMEOUT_S: Final = 30
+#: Of whoever waits for a statement, which the server ends sooner: unless that process hangs.
+ANSWER_TIMEOUT_S: Final = STATEMENT_TIMEOUT_S + 10
+#: Where the other machine is gone without a word, in seconds and milliseconds.
+_KEEPALIVES: Final = {
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+#: What the triggers say begins with one of these.
+OVER_CAPACITY = "ledger: over capacity"
+LEDGER = "ledger:"
+
+#: PostgreSQL took the transaction back for others' sake: deadlock, serialization failure.
+_CLASHES: Final = frozenset({"40P01", "40001"})
+_HELD_UP: Final = "55P03"
+_FORBIDDEN: Final = "42501"
+_DISK_FULL: Final = "53100"
+_FULL_S: Final = 60.0  #: for which a disk that refused something counts as full
+TRIES: Final = 6
+
+
+class ClashError(RegistryUnavailableError):
+    """The database took a transaction back for the sake of others; `retried` tries again."""
+
+
+class HeldUpError(RegistryUnavailableError):
+    """Somebody else holds what a transaction wants for longer than it waits."""
+
+
+def database_at(database_url: str) -> URL:
+    """Return the URL with the driver that we use, or raise `InvalidError`."""
+    try:
+        url = make_url(database_url)
+    except ArgumentError:
+        raise InvalidError("database_url", "no URL", "sqlite:///… or postgresql://…") from None
+    if url.drivername in ("postgres", "postgresql"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise InvalidError("database_url", url.drivername, "sqlite or postgresql")
+    return url
+
+
+def make_engine(
+    database_url: str,
+    *,
+    read_only: bool = False,
+    patient: bool = False,
+    pulse: Pulse | None = None,
+) -> Engine:
+    """Return an engine whose transactions see one snapshot (read) or what they lock (write).
+
+    SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale
+    cannot be upgraded and fails at once, whatever the timeout. WAL lets
+    readers go on meanwhile; it needs one machine and a local file system.
+
+    PostgreSQL: a writer sees at each statement what is committed, and waits
+    for the rows that it locks (`registry.db.locks`); a reader sees one snapshot.
+    Statements and waiting end after a while, unless it is ``patient``; those that wait
+    for a server that hangs, by its ``pulse``, at once.
+    """
+    url = database_at(database_url)
+    if url.get_backend_name() == "postgresql":
+        return _postgresql(url, read_only=read_only, patient=patient, pulse=pulse)
+    return _sqlite(url, read_only=read_only)
+
+
+def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: Pulse | None) -> Engine:
+    from registry.db.watched_connection import watch  # noqa: PLC0415 - SQLite needs no driver of it
+
+    seconds = {
+        "lock_timeout": BUSY_TIMEOUT_S,
+        "statement_timeout": STATEMENT_TIMEOUT_S,
+        "idle_in_transaction_session_timeout": IDLE_TIMEOUT_S,
+    }
+    options = f"-c random_page_cost={RANDOM_PAGE_COST} "
+    options += "" if patient else " ".join(f"-c {k}={v}s" for k, v in seconds.items())
+    # What the URL says comes last, and so goes before.
+    given = {
+        "connect_timeout": str(PATIENCE_S),
+        **_KEEPALIVES,
+        "application_name": "fuga",
+        **{key: value for key, value in url.query.items() if isinstance(value, str)},
+    }
+    given["options"] = f"{options} {given.get('options', '')}".strip()
+    url = url.update_query_dict({key: value for key, value in given.items() if value})
+    engine = create_engine(
+        url,
+        isolation_level="REPEATABLE READ" if read_only else "READ COMMITTED",
+        execution_options={"postgresql_readonly": True} if read_only else {},
+        pool_pre_ping=True,
+        pool_size=POOL_SIZE,
+        hide_parameters=True,  # errors are logged, and user-data is among them
+        max_overflow=MAX_OVERFLOW,
+    )
+    # A thousand rows to a statement, not one: the ledger's triggers run once for each.
+    engine.dialect.use_insertmanyvalues_wo_returning = True
+    _ping_only_when_told(engine)
+    watch(engine, pulse, most_s=float("inf") if patient else ANSWER_TIMEOUT_S)
+    return engine
+
+
+def _pulse_of(database_url: str) -> Pulse | None:
+    url = database_at(database_url)
+    if url.get_backend_name() != "postgresql":
+        return None
+    from registry.db.watched_connection import pulse_of  # noqa: PLC0415 - as above
+
+    return pulse_of(url)
+
+
+def _ping_only_when_told(engine: Engine) -> None:
+    """Ask a connection from the pool whether it lives only if the server said or closed something.
+
+    A server that ends says so or closes its end: either lies in our socket and is
+    found without a round trip. Of a server that is cut off we learn no sooner by asking.
+    """
+    ask = engine.dialect.do_ping
+
+    def ping(dbapi_connection: Any) -> bool:
+        waiting = select.poll()
+        waiting.register(dbapi_connection.pgconn.socket, select.POLLIN)
+        return ask(dbapi_connection) if waiting.poll(0) else True
+
+    engine.dialect.do_ping = ping  # type: ignore[method-assign]  # there is no setting for it
+
+
+def _outside_transactions(engine: Engine) -> Engine:
+    if engine.dialect.name == "sqlite":  # where a transaction that reads costs nothing
+        return engine
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _sqlite(url: URL, *, read_only: bool) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+        pool_size=POOL_SIZE,
+        hide_parameters=True,  # errors are logged, and user-data is among them
+        max_overflow=MAX_OVERFLOW,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _open(dbapi_connection: Any, _: Any) -> None:
+        dbapi_connection.isolation_level = None  # BEGIN is ours to say
+        for pragma in (
+            f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
+            "journal_mode = WAL",
+            "synchronous = FULL",  # NORMAL would lose what was answered, if power fails
+            "foreign_keys = ON",
+            "trusted_schema = OFF",  # nothing in the file may call what only we should
+            f"query_only = {'ON' if read_only else 'OFF'}",
+        ):
+            dbapi_connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def has_one_writer(connection: Connection) -> bool:
+    """Return whether every other writer waits until this transaction is over."""
+    return connection.dialect.name == "sqlite"  # whose writers begin IMMEDIATE
+
+
+class _LastRefusal:
+    """When the database's disk last had no room, by `time.monotonic`."""
+
+    at: float | None = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseFullError:
+            self.at = time.monotonic()
+            raise
+
+
+class Database:
+    """The two engines. Every method of the stores is one transaction on one of them."""
+
+    def __init__(self, database_url: str) -> None:
+        self._pulse = _pulse_of(database_url)
+        self._write = make_engine(database_url, pulse=self._pulse)
+        self._read = make_engine(database_url, read_only=True, pulse=self._pulse)
+        self._look = _outside_transactions(self._read)
+        self._call: AuditedCall | None = None
+        self._condition: Condition | None = None
+        self._once: Once | None = None
+        self._inside: Connection | None = None
+        self._refusal = _LastRefusal()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its disk had no room for something that was written here just now."""
+        at = self._refusal.at
+        return at is not None and time.monotonic() - at < _FULL_S
+
+    @property
+    def url(self) -> str:
+        """What another process opens it by; it may carry a password."""
+        return self._write.url.render_as_string(hide_password=False)
+
+    def on_behalf_of(
+        self,
+        call: AuditedCall | None,
+        condition: Condition | None = None,
+        once: Once | None = None,
+    ) -> Database:
+        """Return it for one call: what it writes is audited, rests on that, and is done once."""
+        found = copy.copy(self)
+        found._call, found._condition, found._once = call, condition, once
+        return found
+
+    def inside(self, connection: Connection) -> Database:
+        """Return it for somebody who reads in a transaction that is under way."""
+        found = self.on_behalf_of(None)
+        found._inside = connection
+        return found
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that writes; committed at its end.
+
+        Its key is claimed first, then what it rests on is judged; whose call it is for is
+        written last.
+        """
+        call, condition = self._call, self._condition
+        once = self._once if self._once is not None and not self._once.over else None
+        with self._refusal.noted(), self._available(), self._write.begin() as connection:
+            if call is not None:
+                begin_audited(connection, call)
+            if once is not None:
+                once.begin(connection)
+            if condition is not None and not condition.held:
+                condition.judge(connection)
+            yield connection
+            if once is not None:
+                once.check_kept()
+            if call is not None:
+                write_intent(connection, call)
+        if once is not None:
+            once.over = True
+        if condition is not None:
+            condition.held = True
+        if call is not None:
+            intent_committed(call)
+
+    @contextmanager
+    def rehearse(self) -> Iterator[Connection]:
+        """Open a transaction that writes and is taken back at its end."""
+        with self._available(), self._write.connect() as connection:
+            if self._call is not None:
+                begin_audited(connection, self._call)
+            yield connection
+            connection.rollback()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that only reads, all of it at one point in time."""
+        if self._inside is not None:
+            yield self._inside
+            return
+        with self._available(), self._read.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """Give a connection for a single statement that only reads; it saves two round trips."""
+        with self._available(), self._look.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _available(self) -> Iterator[None]:
+        if self._pulse is not None:
+            self._pulse.check()
+        with available():
+            yield
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._pulse is not None:
+            self._pulse.close()
+        self._write.dispose()
+        self._read.dispose()
+
+
+def retried(method: Callable[P, T]) -> Callable[P, T]:
+    """Run a method again when the database took its transaction back for the sake of others.
+
+    For methods that are one transaction and do nothing besides: what was
+    taken back never happened.
+    """
+
+    @functools.wraps(method)
+    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+        for tried in range(1, TRIES):
+            try:
+                return method(*args, **kwargs)
+            except ClashError:
+                # At random, so that those who clashed do not meet again.
+                time.sleep(random.uniform(0, 0.01 * 2**tried))  # noqa: S311
+        return method(*args, **kwargs)
+
+    return again
+
+
+@contextmanager
+def available() -> Iterator[None]:
+    """Translate what a database says when it does not answer, or not now."""
+    try:
+        yield
+    except IntegrityError:
+        raise  # the stores know what it means
+    except DataError as error:
+        found = str(error.orig).splitlines()[0]
+        raise InvalidError("a value", found, "what the database can store") from error
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if isinstance(error, ProgrammingError) and state != _FORBIDDEN:
+            raise  # a mistake of ours
+        message = str(error.orig).strip()
+        if state == _HELD_UP:
+            raise HeldUpError(message) from error
+        if state == _DISK_FULL or _is_full(error.orig):
+            raise DatabaseFullError(message) from error
+        kind = ClashError if state in _CLASHES else RegistryUnavailableError
+        raise kind(message) from error
+    except PoolTimeoutError as error:
+        raise RegistryUnavailableError(str(error)) from error
+
+
+def _is_full(error: BaseException | None) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, sqlite3.Error) and code == sqlite3.SQLITE_FULL
+
+
+@contextmanager
+def ledger_guarded() -> Iterator[None]:
+    """Translate what the ledger's triggers refuse."""
+    try:
+        yield
+    except DBAPIError as error:
+        message = str(error.orig)
+        if OVER_CAPACITY in message:
+            raise CapacityExceededError(message) from error
+        if LEDGER in message:
+            raise ConflictError(message) from error
+        raise

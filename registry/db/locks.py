@@ -1,0 +1,106 @@
+"""Which rows a writer locks, and in which order.
+
+The order: tenants, hosts, groups of VMs, VMs, assignments, inventories, requests.
+
+SQLite has one writer at a time. On PostgreSQL a statement sees what was
+committed before it began, so a decision is taken in three steps: lock the
+rows that it rests on, look in a statement of its own, write. A query that
+locks and joins at once would see the locked rows as they are and the joined
+ones as they were.
+
+Whoever asks for VMs holds the lock of the tenant; whoever asks for or places
+VMs those of the tenant and of the groups above it that have quotas; whoever
+changes an assignment's state that of its VM, or that of its host while nobody
+has claimed it; whoever changes a host's inventory that of the host.
+Inventories are locked by the ledger's triggers, requests by
+`progress.recompute`. Rows of one table are locked in the order of their keys.
+What breaks the order all the same (a person with a prompt) ends in a deadlock
+that the database resolves, and `engine.retried` tries again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from registry.db.bulk import among, chunks
+from registry.db.engine import has_one_writer
+from registry.db.schema import assignments, hosts, tenants, unreleased, vm_groups, vms
+
+
+def lock_tenants(connection: Connection, *keys: UUID) -> None:
+    """Wait until nobody else asks for VMs in their names, and keep others from it.
+
+    Of tenants and the groups above them the deepest are locked first.
+    """
+    for some in chunks(sorted(keys)):
+        _lock(
+            connection,
+            select(tenants.c.id)
+            .where(among(connection, tenants.c.id, some))
+            .order_by(tenants.c.id),
+        )
+
+
+def lock_hosts(connection: Connection, *keys: UUID) -> None:
+    """Wait until nobody else writes to these hosts, and keep others from it."""
+    for some in chunks(sorted(keys)):
+        _lock(
+            connection,
+            select(hosts.c.id).where(among(connection, hosts.c.id, some)).order_by(hosts.c.id),
+        )
+
+
+def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
+    """Lock groups of VMs: who places VMs of one waits until this is over."""
+    for some in chunks(sorted(keys)):
+        query = (
+            select(vm_groups.c.id)
+            .where(among(connection, vm_groups.c.id, some))
+            .order_by(vm_groups.c.id)
+        )
+        _lock(connection, query)
+
+
+def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[UUID] | None:
+    """Lock the VMs for which a condition holds, and return which; None: all there are."""
+    return _lock(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
+
+
+def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
+    """Lock the VMs that have a place on hosts."""
+    for some in chunks(sorted(host_ids)):
+        there = select(assignments.c.vm_id).where(
+            among(connection, assignments.c.host_id, some), unreleased
+        )
+        lock_vms(connection, vms.c.id.in_(there))
+
+
+def take_turns(connection: Connection, what: str) -> None:
+    """Wait until no other transaction is at something that no row stands for."""
+    if not has_one_writer(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(what.encode()))))
+
+
+def let_go_when_idle(connection: Connection, after_s: float) -> None:
+    """Take this transaction back once its process said nothing for so long.
+
+    A process that is stopped with locks in hand must not keep others waiting for
+    longer than it takes to know that it is.
+    """
+    if not has_one_writer(connection):
+        after_ms = f"{max(1, int(after_s * 1000))}ms"
+        connection.execute(
+            select(func.set_config("idle_in_transaction_session_timeout", after_ms, True))
+        )
+
+
+def _lock(connection: Connection, query: Select[Any], of: Any = None) -> Collection[UUID] | None:
+    if has_one_writer(connection):
+        return None
+    # Keys never change: who only refers to a locked row need not wait.
+    return set(connection.scalars(query.with_for_update(of=of, key_share=True)))

@@ -1,0 +1,70 @@
+"""Indexes of large tables, built before the revision that wants them, while processes write.
+
+A revision runs in a transaction, and an index that is built in one keeps every writer of its
+table waiting: minutes, after some years. PostgreSQL builds it beside them outside of a
+transaction; the revision then finds it there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import Connection, Engine, Index, text
+from sqlalchemy.schema import CreateIndex
+
+from registry.db.schema import events, requests, vms
+
+_LARGE: Final[frozenset[str]] = frozenset(
+    {
+        "ix_events_kind_id",
+        "ix_requests_reservation_id",
+        "ix_requests_state_id",
+        "ix_vms_deleted_at",
+        "ix_vms_id_live",
+        "ix_vms_id_spot",
+        "ix_vms_request_id_unplaced",
+        "ix_vms_tenant_id_live",
+    }
+)
+#: Columns that such indexes are about and that may be missing: with a default, they take no time.
+_COLUMNS: Final[Mapping[str | None, str]] = {
+    "ix_requests_reservation_id": (
+        "ALTER TABLE requests ADD COLUMN IF NOT EXISTS reservation_id UUID"
+    ),
+    "ix_vms_id_spot": (
+        "ALTER TABLE vms ADD COLUMN IF NOT EXISTS spot BOOLEAN DEFAULT false NOT NULL"
+    ),
+}
+_TURN: Final = "SELECT pg_try_advisory_lock(hashtext('fuga: indexes beforehand'))"
+#: None: there is no such index; false: whoever built it was stopped in the middle.
+_IS_VALID: Final = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
+_LOOK_AGAIN_S: Final = 0.2
+
+
+def build_beforehand(engine: Engine) -> None:
+    """Build what is missing, on a database that has the tables since its first revision."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        # Not by waiting in the database: who builds waits for every statement that runs.
+        while not connection.exec_driver_sql(_TURN).scalar_one():
+            time.sleep(_LOOK_AGAIN_S)
+        try:
+            for table in (vms, requests, events):
+                for index in sorted(table.indexes, key=lambda each: str(each.name)):
+                    if index.name in _LARGE:
+                        _build(connection, index)
+        finally:
+            connection.exec_driver_sql(_TURN.replace("try_advisory_lock", "advisory_unlock"))
+
+
+def _build(connection: Connection, index: Index) -> None:
+    is_valid = connection.execute(_IS_VALID, {"name": index.name}).scalar_one_or_none()
+    if is_valid:
+        return
+    if is_valid is not None:
+        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
+    if index.name in _COLUMNS:
+        connection.exec_driver_sql(_COLUMNS[index.name])
+    statement = str(CreateIndex(index).compile(dialect=connection.dialect))
+    connection.exec_driver_sql(statement.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1))

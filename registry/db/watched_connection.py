@@ -1,0 +1,93 @@
+"""Connections to PostgreSQL whose waits are watched; imported only where there is one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from sqlalchemy import URL, Engine, event
+
+from registry.db.db_watchdog import PATIENCE_S, Pulse, ServerHangsError
+
+RV = TypeVar("RV")
+
+_INTERVAL_S: Final = 0.1  #: psycopg's own
+
+
+class WatchedConnection(psycopg.Connection[Any]):
+    """A connection that is closed when its server hangs, or takes longer than it may itself.
+
+    psycopg looks up from its waiting ten times a second: that is when the pulse is asked.
+    """
+
+    pulse: Pulse | None = None
+    most_s: float = float("inf")
+
+    def wait(
+        self, gen: PQGen[RV], interval: float = _INTERVAL_S, timeout: float | None = None
+    ) -> RV:
+        """Wait as psycopg does, and raise `psycopg.OperationalError` if it is in vain."""
+        return super().wait(self._watched(gen), interval, timeout)
+
+    def _watched(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+        since = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready:
+                    self._judge(since)
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            found: RV = end.value
+            return found
+
+    def _judge(self, since: float) -> None:
+        """Hang up if the wait is in vain; what was to be committed may be, or not."""
+        try:
+            if self.pulse is not None:
+                self.pulse.waited(since)
+        except ServerHangsError as error:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(str(error)) from None
+        if time.monotonic() - since > self.most_s:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the database did not answer within {self.most_s:g} s")
+
+
+def pulse_of(url: URL) -> Pulse:
+    """Return the pulse of the server at a URL."""
+    given, named = url.get_dialect()().create_connect_args(url)
+
+    def answers() -> bool:
+        try:
+            psycopg.connect(*given, **{**named, "connect_timeout": PATIENCE_S}).close()
+        except psycopg.errors.ConnectionTimeout:
+            return False
+        except psycopg.Error:  # it says no, or nobody is there: whoever connects is told at once
+            return True
+        return True
+
+    return Pulse(answers)
+
+
+def watch(engine: Engine, pulse: Pulse | None, *, most_s: float) -> None:
+    """Have an engine's connections watched."""
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, given: Any, named: Any) -> psycopg.Connection[Any]:
+        try:
+            if pulse is not None:
+                pulse.check()
+            connection = WatchedConnection.connect(*given, **named)
+        except ServerHangsError as error:
+            raise psycopg.OperationalError(str(error)) from None
+        except psycopg.errors.ConnectionTimeout:
+            if pulse is not None:
+                pulse.missed()
+            raise
+        connection.pulse, connection.most_s = pulse, most_s
+        return connection

@@ -1,0 +1,134 @@
+"""What may be said of a host: its fields and amounts, checked before they reach a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any
+from uuid import UUID
+
+from registry.db.names import (
+    MAX_AMOUNT,
+    MAX_RATIO_THOUSANDTHS,
+    check_amounts,
+    check_host_labels,
+    check_int,
+    check_name,
+)
+from registry.errors import InvalidError
+from registry.hosts.uris import Opening, opening_of
+from registry.ledger.shared_disks import shared_pool_of
+from registry.lifecycle import HostAdmin, HostHealth
+from registry.records.hosts import NewHost
+from registry.tenancy.public_keys import check_public_key
+
+DOMAIN_TYPES = ("kvm", "qemu", "test")
+MAX_BUILDS = 64
+MAX_HOST_KEYS = 8
+
+
+class Keep(Enum):
+    """Says of what may be None that it is to stay."""
+
+    AS_IT_IS = auto()
+
+
+def checked_amounts(
+    field: str, amounts: Mapping[str, int], names: Sequence[str], low: int = 0
+) -> dict[str, int]:
+    """Return amounts (or ratios, in thousandths) of known resources, within their bounds."""
+    checked = check_amounts(field, amounts, names, low=low)
+    high = MAX_RATIO_THOUSANDTHS if field == "ratios" else MAX_AMOUNT
+    for name, amount in checked.items():
+        check_int(f"{field}.{name}", amount, low, high)
+    return checked
+
+
+def checked_way_in(
+    uri: str, credential: str | None, ssh_host_keys: Sequence[str]
+) -> dict[str, Any]:
+    """Return the columns that say what opens a host at a URI that was let in."""
+    opening = opening_of(uri)
+    if credential is not None:
+        check_name("credential", credential)
+        if opening is None:
+            raise InvalidError("credential", credential, "none: only TLS and SSH have one")
+        if "?" in uri:
+            raise InvalidError("credential", credential, "none: the URI has parameters of its own")
+    elif opening is Opening.SSH:
+        raise InvalidError("credential", None, "a credential's name: it holds the key for SSH")
+    if ssh_host_keys and opening is not Opening.SSH:
+        raise InvalidError("ssh_host_keys", len(ssh_host_keys), "none: the URI is not of SSH")
+    if len(ssh_host_keys) > MAX_HOST_KEYS:
+        raise InvalidError("ssh_host_keys", len(ssh_host_keys), f"at most {MAX_HOST_KEYS} keys")
+    return {"credential": credential, "ssh_host_keys": checked_host_keys(ssh_host_keys)}
+
+
+def checked_host_keys(keys: Sequence[str]) -> list[str]:
+    """Return public keys of hosts without their comments, each once."""
+    checked = [check_public_key(f"ssh_host_keys.{place}", key) for place, key in enumerate(keys)]
+    return list(dict.fromkeys(" ".join(key.split()[:2]) for key in checked))
+
+
+def checked_fields(new: NewHost) -> dict[str, Any]:
+    """Return a new host's columns; its name and URI are checked by others."""
+    if new.domain_type not in DOMAIN_TYPES:
+        raise InvalidError("domain_type", new.domain_type, f"one of {', '.join(DOMAIN_TYPES)}")
+    for field, value in (
+        ("pool", new.pool),
+        ("network", new.network),
+        ("base_volume", new.base_volume),
+    ):
+        if value is not None and not (value.isprintable() and 1 <= len(value) <= 255):
+            raise InvalidError(field, value, "1 to 255 printable characters")
+    if new.memory_backing_mib is not None:
+        check_int("memory_backing_mib", new.memory_backing_mib, 1, MAX_AMOUNT)
+    return {
+        "name": new.name,
+        "uri": new.uri,
+        **checked_way_in(new.uri, new.credential, new.ssh_host_keys),
+        "admin": HostAdmin.ACTIVE.value,
+        "health": HostHealth.ENROLLING.value,
+        **checked_host_labels(new.labels),
+        "domain_type": new.domain_type,
+        "pool": new.pool,
+        "network": new.network,
+        "base_volume": new.base_volume,
+        "memory_backing_mib": new.memory_backing_mib,
+        "max_builds": check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
+        "fence_target": checked_target(new.fence_target),
+    }
+
+
+def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
+    """Return the columns of a host's labels: all of them, and the shared pool that one names."""
+    checked = check_host_labels("labels", labels)
+    return {"labels": list(checked), "shared_pool": shared_pool_of(checked)}
+
+
+def checked_target(target: str | None) -> str | None:
+    """Return what a fencing command is told; it must not be taken for an option."""
+    if target is not None and not (
+        target.isprintable() and 1 <= len(target) <= 255 and not target.startswith("-")
+    ):
+        raise InvalidError(
+            "fence_target", target, "1 to 255 printable characters, the first of them no -"
+        )
+    return target
+
+
+def inventory_rows(key: UUID, new: NewHost, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a new host's inventory, a row for every resource."""
+    overrides = checked_amounts("overrides", new.overrides, names)
+    reserved = checked_amounts("reserved", new.reserved, names)
+    ratios = checked_amounts("ratios", new.ratios, names, 1)
+    return [
+        {
+            "host_id": key,
+            "resource": name,
+            "override": overrides.get(name),
+            "reserved": reserved.get(name, 0),
+            "own_ratio_thousandths": ratios.get(name),
+        }
+        for name in names
+    ]

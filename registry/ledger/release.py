@@ -1,0 +1,325 @@
+"""How assignments end: whatever the cause, the locks, the rows and the events are these.
+
+Whoever ends some locks their VMs and then the assignments (`lock_held`); the release of
+capacity locks inventories, by the ledger's triggers, and what follows for requests locks these.
+That is the order of `registry.db.locks`, so all of one transaction end in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, literal_column, or_, select
+
+from registry.audit.changes import (
+    ASSIGNMENT,
+    VM_OBSERVED,
+    Change,
+    step_of_assignment,
+    step_of_vm,
+)
+from registry.audit.events import record
+from registry.db.bulk import among, chunks, update_each
+from registry.db.claims import ASSIGNMENTS
+from registry.db.locks import lock_vms
+from registry.db.schema import (
+    assignments,
+    hosts,
+    is_moving,
+    request_images,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.ledger.host_backoff import avoid
+from registry.ledger.power import drop_power
+from registry.ledger.progress import recompute
+from registry.ledger.shared_disks import keep_disks_of
+from registry.lifecycle import (
+    AssignmentEvent,
+    AssignmentState,
+    VmDesired,
+    VmObservedEvent,
+)
+from registry.networks.addresses import free_addresses
+
+_OTHER: Final = assignments.alias("other")
+_OTHERS: Final = select(_OTHER.c.id).where(
+    _OTHER.c.vm_id == vms.c.id,
+    _OTHER.c.id != assignments.c.id,
+    _OTHER.c.state != literal_column("'released'"),
+)
+#: What endings have to know of the VM's other assignments, while it moves or after it did.
+BESIDE: Final = (
+    _OTHERS.correlate(vms, assignments).exists().label("held_elsewhere"),
+    _OTHERS.where(_OTHER.c.state == literal_column("'arriving'"))
+    .correlate(vms, assignments)
+    .exists()
+    .label("moves"),
+    is_moving(vms.c.id).label("is_moving"),
+)
+#: What every ending has to know of an assignment.
+HELD: Final[Select[Any]] = (
+    select(
+        assignments.c.id,
+        assignments.c.host_id,
+        assignments.c.vm_id,
+        assignments.c.state,
+        vms.c.request_id,
+        vms.c.observed,
+        vms.c.desired,
+        tenants.c.name.label("tenant"),
+        hosts.c.name.label("host_name"),
+        *BESIDE,
+    )
+    .select_from(assignments)
+    .join(vms, vms.c.id == assignments.c.vm_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(hosts, hosts.c.id == assignments.c.host_id)
+    .where(unreleased)
+    .order_by(assignments.c.id)
+)
+#: Whoever works on the VM still has it: they learn of this with their next step.
+_LEFT_TO_OWNER: Final = (AssignmentEvent.DELETE_REQUESTED, AssignmentEvent.MISSING)
+_RESERVED: Final = assignments.c.state == AssignmentState.RESERVED.value
+_NAMED: Final = 3  #: causes in the reason of a request
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ends one assignment."""
+
+    row: Row[Any]  #: locked, with the columns of `HELD`
+    event: AssignmentEvent
+    reason: str | None = None
+
+    @cached_property
+    def step(self) -> Change[AssignmentState]:
+        """What becomes of the assignment."""
+        return ASSIGNMENT.step(self.row.state, self.event)
+
+    @property
+    def frees(self) -> bool:
+        """Whether the capacity is free then."""
+        return self.step.after == AssignmentState.RELEASED
+
+    @property
+    def deletes(self) -> bool:
+        """Whether its VM is not wanted any more."""
+        deleted = self.row.desired == VmDesired.DELETED.value
+        return deleted or self.event == AssignmentEvent.DELETE_REQUESTED
+
+    @property
+    def unplaces(self) -> bool:
+        """Whether the VM has no place then, and so no domain that may run.
+
+        What it left behind on another host says nothing of it. Where it may have arrived it
+        still has a place; one that is deleted is gone when nothing is left of it anywhere.
+        """
+        if self.deletes:
+            return self.frees and not self.row.held_elsewhere
+        if self.step.before == AssignmentState.ARRIVING:
+            return self.step.moved and not self.arrives and not self.row.held_elsewhere
+        return self.frees and self.step.before != AssignmentState.LEAVING and not self.row.moves
+
+    @property
+    def arrives(self) -> bool:
+        """Whether it becomes the place of its VM."""
+        return self.event == AssignmentEvent.ARRIVED
+
+
+def lock_held(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Lock the unreleased assignments for which a condition holds, VMs first, and return them."""
+    there = select(assignments.c.vm_id).where(unreleased, which)
+    keys = lock_vms(connection, vms.c.id.in_(there))
+    if keys is None:
+        return held_by(connection, which)
+    # Of these VMs alone: another's assignment may have come to this meanwhile.
+    return [
+        row
+        for some in chunks(sorted(keys))
+        for row in held_by(connection, and_(which, among(connection, assignments.c.vm_id, some)))
+    ]
+
+
+def held_by(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Lock the unreleased assignments of VMs, which are locked, for which a condition holds."""
+    query = HELD.where(which).with_for_update(of=assignments, key_share=True)
+    return connection.execute(query).all()
+
+
+def end(
+    connection: Connection,
+    endings: Sequence[Ending],
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    is_error: bool = False,
+    **values: Any,
+) -> None:
+    """End assignments, and let their requests wait for other places where one became free.
+
+    ``reason`` is that of the requests. What ``is_error`` is shown to the tenants of the VMs.
+    ``values`` are further columns of the assignments.
+    """
+    record(
+        connection,
+        write_endings(connection, endings, now=now, actor=actor, is_error=is_error, **values),
+    )
+    gone = [each.row for each in endings if each.unplaces]
+    drop_power(connection, [row.vm_id for row in gone], now=now, actor=actor)
+    recompute(connection, {row.request_id for row in gone}, now=now, actor=actor, reason=reason)
+
+
+def write_endings(
+    connection: Connection,
+    endings: Sequence[Ending],
+    *,
+    now: datetime,
+    actor: str,
+    is_error: bool = False,
+    changed: Mapping[UUID, Mapping[str, Any]] = MappingProxyType({}),
+    **values: Any,
+) -> list[dict[str, Any]]:
+    """Write the ends of assignments and what they mean for their VMs; return the events.
+
+    ``changed`` is what else is written of VMs, also of those without an assignment.
+    """
+    history: list[dict[str, Any]] = []
+    ends: dict[UUID, Mapping[str, Any]] = {}
+    of_vms = dict(changed)
+    gone: list[UUID] = []
+    # By host, so that runs of them meet inventories in one order.
+    for each in sorted(endings, key=lambda each: (each.row.host_id, each.row.id)):
+        row, step, change, change_vm = each.row, each.step, dict(values), dict[str, Any]()
+        if not step.moved:
+            continue
+        history.append(step_of_assignment(step, row, now, actor, reason=each.reason))
+        # Sent at once: what is left to do need not wait for the last sending to grow old.
+        change |= {"state": step.after.value, "sent_at": None}
+        if is_error:
+            change["last_error"] = change_vm["last_error"] = each.reason
+        if each.frees or each.event not in _LEFT_TO_OWNER:
+            change |= ASSIGNMENTS.none
+        if each.frees:
+            change["released_at"] = now
+        if each.unplaces:
+            if each.deletes:
+                change_vm["deleted_at"] = now
+                gone.append(row.vm_id)
+            seen = VM_OBSERVED.step(row.observed, VmObservedEvent.PROVEN_ABSENT)
+            if seen.moved:
+                change_vm["observed"] = seen.after.value
+                history.append(step_of_vm(seen, row, now, actor, reason=each.reason))
+        ends[row.id] = change
+        if change_vm:
+            of_vms[row.vm_id] = {**of_vms.get(row.vm_id, {}), **change_vm}
+    update_each(connection, assignments, ends)
+    update_each(connection, vms, of_vms)
+    free_addresses(connection, gone)
+    return history
+
+
+def withdraw_reserved(
+    connection: Connection, why: Mapping[UUID, str], *, now: datetime, actor: str
+) -> None:
+    """Release what nobody claimed on hosts that cannot build it; their rows are locked."""
+    rows = [
+        row
+        for some in chunks(sorted(why))
+        for row in lock_held(
+            connection, and_(among(connection, assignments.c.host_id, some), _RESERVED)
+        )
+    ]
+    told = sorted({why[row.host_id] for row in rows})
+    more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
+    event = AssignmentEvent.WITHDRAWN
+    end(
+        connection,
+        [Ending(row, event, f"{why[row.host_id]} and nobody had claimed it") for row in rows],
+        now=now,
+        actor=actor,
+        reason=", ".join(told[:_NAMED] + more),
+    )
+
+
+def give_up_builds(
+    connection: Connection,
+    host_id: UUID,
+    image_id: UUID,
+    *,
+    reason: str,
+    now: datetime,
+    actor: str,
+) -> None:
+    """End the builds on a host, which is locked, that wait for an image.
+
+    What nobody ever claimed has no domain and is released. What somebody claimed
+    before the image went missing may have one: it is quarantined like any build
+    that failed. What is claimed now ends by itself.
+    """
+    of_image = (
+        select(vms.c.id)
+        .join(request_images, request_images.c.request_id == vms.c.request_id)
+        .where(request_images.c.image_id == image_id)
+    )
+    creating = assignments.c.state == AssignmentState.CREATING.value
+    rows = lock_held(
+        connection,
+        and_(
+            assignments.c.host_id == host_id,
+            assignments.c.vm_id.in_(of_image),
+            or_(_RESERVED, creating),
+            ASSIGNMENTS.free(now),
+        ),
+    )
+    for request_id in sorted({row.request_id for row in rows}):
+        avoid(connection, request_id, host_id, now)
+    failed, withdrawn = AssignmentEvent.FAILED, AssignmentEvent.WITHDRAWN
+    reserved = AssignmentState.RESERVED.value
+    end(
+        connection,
+        [Ending(row, withdrawn if row.state == reserved else failed, reason) for row in rows],
+        now=now,
+        actor=actor,
+        reason=reason,
+        is_error=True,
+    )
+
+
+def clear_missing(
+    connection: Connection, rows: Sequence[Row[Any]], *, now: datetime, actor: str
+) -> None:
+    """Have workers clear the places of missing VMs; proven absent, they are decided anew."""
+    lost = "host {} lost it; what was on its disk is lost"
+    event = AssignmentEvent.MISSING
+    endings = [Ending(row, event, lost.format(row.host_name)) for row in rows]
+    end(connection, endings, now=now, actor=actor, is_error=True)
+
+
+def release_all(
+    connection: Connection, host_id: UUID, host_name: str, *, now: datetime, actor: str
+) -> int:
+    """Release whatever a host holds, which is proven to be off; return how many VMs that were.
+
+    Who still works on one of them holds a claim that is gone: it can neither
+    write that its domain started nor let it run. VMs on a shared pool keep their disks.
+    """
+    rows = lock_held(connection, assignments.c.host_id == host_id)
+    pool = keep_disks_of(connection, host_id, now=now)
+    reason = (
+        f"host {host_name} is off: what its VMs had on their disks is lost"
+        if pool is None
+        else f"host {host_name} is off: its VMs start elsewhere with their disks, which are in"
+        f" the shared pool {pool}"
+    )
+    endings = [Ending(row, AssignmentEvent.FENCED, reason) for row in rows]
+    end(connection, endings, now=now, actor=actor, reason=reason)
+    return len(rows)

@@ -1,0 +1,74 @@
+"""Plans that a standing rule asks for: one at a time, each when it is due, by who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import take_turns
+from registry.db.schema import plans, rolls, slot_loop
+from registry.lifecycle import RollState, SlotLoopState
+from registry.moves.plans import ask
+from registry.moves.stored_plans import GOES_ON, get_plan
+from registry.records.moves import STANDING_RULE, Plan, PlanKind
+from registry.records.rounds import Lease
+from registry.rounds.leases import check_epoch
+
+
+class StandingPlans:
+    """Plans of standing rules. When the last was asked for says when the next is due."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def last(self) -> tuple[datetime, datetime | None]:
+        """Return the time, and when the rule last asked for a plan."""
+        with self._database.read() as connection:
+            return db_now(connection), _last(connection)
+
+    @retried
+    def ask_if_due(
+        self, lease: Lease, kind: PlanKind, arguments: Mapping[str, Any], *, every_s: float
+    ) -> Plan | None:
+        """Ask for a plan that is approved once it is decided, unless it is declined then.
+
+        None if the last one is younger than ``every_s``, a plan is decided or carried out, a roll
+        goes over hosts, or the slot loop is paused.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is another's by now.
+        """
+        with self._database.write() as connection:
+            check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
+            take_turns(connection, STANDING_RULE)
+            now, last = db_now(connection), _last(connection)
+            if last is not None and now - last < timedelta(seconds=every_s):
+                return None
+            if _hindered(connection, now):
+                return None
+            key = ask(connection, kind, arguments, approve=True, actor=STANDING_RULE)
+            return get_plan(connection, key)
+
+
+def _last(connection: Connection) -> datetime | None:
+    # By ids, which rise with time: the index has them.
+    query = select(plans.c.asked_at).where(plans.c.asked_by == STANDING_RULE)
+    return connection.scalar(query.order_by(plans.c.id.desc()).limit(1))
+
+
+def _hindered(connection: Connection, now: datetime) -> bool:
+    paused = slot_loop.c.state == SlotLoopState.PAUSED.value
+    driven = (rolls.c.state == RollState.GOING.value, rolls.c.driver_until > now)
+    counts = (
+        select(func.count()).select_from(slot_loop).where(paused),
+        select(func.count()).select_from(plans).where(GOES_ON),
+        select(func.count()).select_from(rolls).where(*driven),
+    )
+    return any(connection.scalar(each) for each in counts)

@@ -1,0 +1,69 @@
+"""What changed at the destination of a move between its asking and its beginning.
+
+It was asked for when that host took VMs, had room, and was allowed. Whether it still is, the
+same rules say that are asked of a new move, and of what a round places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, select
+
+from registry.db.schema import assignment_resources, hosts, inventories, plan_moves, vms
+from registry.lifecycle import HostAdmin
+from registry.moves.create import against_rules
+from registry.moves.stored_plans import following_in
+
+
+def refused_there(connection: Connection, move: Row[Any]) -> str | None:
+    """Return why the destination of a move that nobody began would refuse it by now.
+
+    Its hosts and its VM's groups are locked: what this finds holds until the move has begun.
+    """
+    admin = connection.scalar(select(hosts.c.admin).where(hosts.c.id == move.to_host_id))
+    if admin != HostAdmin.ACTIVE.value:
+        return f"host {move.to_host} is {admin}"
+    resource = _short_of(connection, move)
+    if resource is not None:
+        return f"host {move.to_host} offers less {resource} than it holds by now"
+    wanted: Select[Any] = select(vms.c.id, vms.c.request_id).where(vms.c.id == move.vm_id)
+    vm = connection.execute(wanted).one()
+    against = against_rules(
+        connection,
+        vm,
+        move.to_host_id,
+        # Its own room there is no neighbour of its own.
+        leaving={move.from_host_id, move.to_host_id},
+        following=_following(connection, move),
+    )
+    return next((detail for _, detail in against), None)
+
+
+def _short_of(connection: Connection, move: Row[Any]) -> str | None:
+    """Return a resource of which the destination promised more than it offers."""
+    short = (
+        select(inventories.c.resource)
+        .join(assignment_resources, assignment_resources.c.resource == inventories.c.resource)
+        .where(
+            inventories.c.host_id == move.to_host_id,
+            assignment_resources.c.assignment_id == move.to_id,
+            assignment_resources.c.amount > 0,
+            inventories.c.committed > inventories.c.capacity,
+        )
+        .order_by(inventories.c.resource)
+        .limit(1)
+    )
+    resource: str | None = connection.scalar(short)
+    return resource
+
+
+def _following(connection: Connection, move: Row[Any]) -> Collection[UUID]:
+    """Return the VMs that the plan of a move, if it is of one, has yet to bring there, too."""
+    query = select(plan_moves.c.plan_id, plan_moves.c.position)
+    plan = connection.execute(query.where(plan_moves.c.move_id == move.id)).one_or_none()
+    if plan is None:
+        return ()
+    return following_in(connection, move.vm_id, plan.plan_id, plan.position)

@@ -1,0 +1,353 @@
+"""A VM is to move: what speaks against it, and the hold on the host where it arrives.
+
+The arriving assignment holds capacity from the moment that the move is asked, under the
+ledger's triggers, as an assignment of a round does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
+
+from registry.audit.events import event_row, record
+from registry.db.ids import uuid7
+from registry.db.locks import lock_hosts, lock_vms
+from registry.db.schema import (
+    assignment_resources,
+    assignments,
+    hosts,
+    inventories,
+    is_place,
+    moves,
+    request_images,
+    requests,
+    tenants,
+    unreleased,
+    vms,
+)
+from registry.errors import ConflictError, MoveRefusedError, NotFoundError
+from registry.images.on_hosts import want_copies, without_room
+from registry.lifecycle import (
+    AssignmentState,
+    HostAdmin,
+    HostHealth,
+    MoveState,
+    VmDesired,
+    VmObserved,
+)
+from registry.networks.addresses import network_of
+from registry.records.moves import MoveObstacle
+from registry.requests.rules import (
+    allows,
+    lock_groups_of,
+    memberships,
+    rules_of,
+    without_violations,
+)
+
+#: What speaks against a move, and in which words.
+Against: TypeAlias = tuple[MoveObstacle, str]
+#: A tenant's label on its VM: `moves=never`, or `moves=cold` for one that moves while it is off.
+MOVES_LABEL: Final = "moves"
+#: The one hypervisor that copies no disk, and whose guests do nothing.
+CANNOT_COPY: Final = "test"
+#: A VM and its place, as it is asked whether it may move.
+HERE: Final[Select[Any]] = (
+    select(
+        vms.c.id,
+        vms.c.name,
+        vms.c.request_id,
+        vms.c.tenant_id,
+        vms.c.generation,
+        vms.c.desired,
+        vms.c.observed,
+        vms.c.labels,
+        tenants.c.name.label("tenant"),
+        requests.c.vm_type_id,
+        request_images.c.image_id,
+        assignments.c.id.label("assignment_id"),
+        assignments.c.state,
+        assignments.c.round,
+        assignments.c.host_id,
+        func.coalesce(assignments.c.disk_of, assignments.c.id).label("disk_of"),
+        func.coalesce(assignments.c.disk_generation, assignments.c.generation).label(
+            "disk_generation"
+        ),
+    )
+    .select_from(vms)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(requests, requests.c.id == vms.c.request_id)
+    .outerjoin(request_images, request_images.c.request_id == vms.c.request_id)
+    .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
+)
+
+
+def ask(
+    connection: Connection,
+    vm_id: UUID,
+    host: str,
+    *,
+    reason: str,
+    only_cold: bool,
+    from_host: UUID | None = None,
+    following: Collection[UUID] = (),
+    now: datetime,
+    actor: str,
+) -> UUID:
+    """Hold room for a VM on a host, and have it moved there; return the id of the move.
+
+    VMs ``following`` it there may be of a group that is to keep together. With ``from_host`` it
+    moves from that host alone: what it was to move for says nothing of another.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such VM or host.
+    MoveRefusedError
+        If something speaks against it.
+    ConflictError
+        If it is not on the host that it was to move from.
+    """
+    before = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
+    there = connection.scalars(
+        select(hosts.c.id).where(hosts.c.name == host, hosts.c.admin != HostAdmin.RETIRED.value)
+    ).one_or_none()
+    if before is None:
+        raise NotFoundError("vm", vm_id)
+    if there is None:
+        raise NotFoundError("host", host)
+    lock_hosts(connection, *{there, before.host_id or there})
+    lock_groups_of(connection, [before.request_id])
+    lock_vms(connection, vms.c.id == vm_id)
+    vm = connection.execute(HERE.where(vms.c.id == vm_id)).one()
+    if vm.host_id != before.host_id:
+        raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
+    if from_host is not None and vm.host_id is not None and vm.host_id != from_host:
+        raise ConflictError(_is_elsewhere(connection, vm, from_host))
+    for obstacle, detail in _obstacles(
+        connection, vm, there, only_cold=only_cold, following=following
+    ):
+        raise MoveRefusedError(vm.name, obstacle.value, detail)
+    return _hold(connection, vm, there, host, reason=reason, now=now, actor=actor)
+
+
+def _is_elsewhere(connection: Connection, vm: Row[Any], from_host: UUID) -> str:
+    query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_([vm.host_id, from_host]))
+    names = {row.id: row.name for row in connection.execute(query)}
+    return (
+        f"VM {vm.name} cannot move: it is on host {names[vm.host_id]} by now, not on host"
+        f" {names[from_host]}, from where it was to move"
+    )
+
+
+def _obstacles(
+    connection: Connection,
+    vm: Row[Any],
+    there: UUID,
+    *,
+    only_cold: bool,
+    following: Collection[UUID],
+) -> Iterator[Against]:
+    """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
+    yield from against_any(connection, vm, only_cold=only_cold)
+    yield from _of_host(connection, vm, there)
+    yield from against_rules(connection, vm, there, leaving={vm.host_id}, following=following)
+    yield from _of_room(connection, vm, there)
+
+
+def against_any(connection: Connection, vm: Row[Any], *, only_cold: bool) -> Iterator[Against]:
+    """Yield what speaks against a move of a VM, a row of `HERE`, whatever host it is to."""
+    if vm.desired == VmDesired.DELETED.value:
+        yield MoveObstacle.DELETED, "it is deleted"
+    seen = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
+    if vm.state != AssignmentState.ACTIVE.value or vm.observed not in seen:
+        what = "it has no place" if vm.state is None else f"its place is {vm.state}"
+        yield MoveObstacle.NOT_BUILT, f"{what}, and it is {vm.observed}"
+    runs = vm.observed == VmObserved.RUNNING.value
+    wanted = vm.labels.get(MOVES_LABEL)
+    if wanted == "never" or (wanted == "cold" and runs):
+        yield MoveObstacle.LABEL, f"its tenant says {MOVES_LABEL}={wanted}"
+    if only_cold and runs:
+        yield MoveObstacle.RUNS, "it runs: stop it first, or move it live"
+    beside = select(assignments.c.state).where(
+        assignments.c.vm_id == vm.id, unreleased, assignments.c.id != vm.assignment_id
+    )
+    for state in connection.scalars(beside):
+        if state == AssignmentState.ARRIVING.value:
+            yield MoveObstacle.MOVES_ALREADY, "it is moving already"
+        else:
+            yield MoveObstacle.LEFT_BEHIND, "what it left on another host is not gone yet"
+    yield from _of_end(connection.execute(select(hosts).where(hosts.c.id == vm.host_id)).one())
+
+
+def _of_end(host: Row[Any]) -> Iterator[Against]:
+    """Yield what keeps a host from being either end of a move."""
+    if host.health != HostHealth.UP.value:
+        yield MoveObstacle.HOST_SILENT, f"host {host.name} is {host.health}"
+    if host.pool_silent_since is not None:
+        yield MoveObstacle.SILENT_POOL, f"the storage of host {host.name} does not answer"
+    if host.domain_type == CANNOT_COPY:
+        yield MoveObstacle.HYPERVISOR, "libvirt's test driver moves no guests"
+
+
+def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+    if vm.host_id == there:
+        yield MoveObstacle.SAME_HOST, "it is on that host"
+    found = connection.execute(select(hosts).where(hosts.c.id.in_([vm.host_id, there])))
+    ends = {row.id: row for row in found}
+    here, to = ends[vm.host_id], ends[there]
+    yield from _of_end(to)
+    if to.admin != HostAdmin.ACTIVE.value:
+        yield MoveObstacle.HOST_CLOSED, f"host {to.name} is {to.admin}"
+    if to.same_machine_as is not None:
+        yield MoveObstacle.HOST_CLOSED, f"host {to.name} is the machine of another host"
+    if here.same_machine_as == to.id:
+        yield MoveObstacle.SAME_HOST, f"hosts {here.name} and {to.name} are one machine"
+    if here.domain_type != to.domain_type:
+        which = f"{here.name} runs {here.domain_type}, {to.name} {to.domain_type}"
+        yield MoveObstacle.HYPERVISOR, which
+
+
+def against_rules(
+    connection: Connection,
+    vm: Row[Any],
+    there: UUID,
+    *,
+    leaving: Collection[UUID],
+    following: Collection[UUID],
+) -> Iterator[Against]:
+    """Yield what of a VM's request, groups and network forbids it a host.
+
+    The groups are locked. See `without_violations` for ``leaving`` and ``following``.
+    """
+    request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
+    to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
+    rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
+    if not allows(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
+        yield MoveObstacle.NOT_ALLOWED, f"its request may not use host {to.name}"
+    kept, _ = without_violations(connection, [(vm, there)], leaving=[leaving], following=following)
+    if not kept:
+        yield MoveObstacle.GROUP, f"its group or its spread forbids host {to.name}"
+    if network_of(connection, vm.id, there) is None:
+        yield MoveObstacle.NO_NETWORK, f"host {to.name} does not have its network"
+
+
+def _of_room(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+    short = (
+        select(inventories.c.resource, assignment_resources.c.amount, inventories.c.capacity)
+        .add_columns(inventories.c.committed, hosts.c.name)
+        .select_from(assignment_resources)
+        .join(inventories, inventories.c.resource == assignment_resources.c.resource)
+        .join(hosts, hosts.c.id == inventories.c.host_id)
+        .where(
+            assignment_resources.c.assignment_id == vm.assignment_id,
+            inventories.c.host_id == there,
+            inventories.c.committed + assignment_resources.c.amount > inventories.c.capacity,
+        )
+        .order_by(inventories.c.resource)
+    )
+    for row in connection.execute(short):
+        free = max(0, row.capacity - row.committed)
+        what = f"{row.amount} {row.resource} and host {row.name} has {free} free"
+        yield MoveObstacle.NO_ROOM, f"it needs {what}"
+    amounts = {vm.vm_type_id: amounts_of(connection, vm.assignment_id)}
+    if vm.image_id is not None and without_room(connection, [(vm, there)], amounts):
+        yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host besides"
+
+
+def amounts_of(connection: Connection, assignment_id: UUID) -> dict[str, int]:
+    """Return what an assignment holds, by resource."""
+    query = select(assignment_resources.c.resource, assignment_resources.c.amount).where(
+        assignment_resources.c.assignment_id == assignment_id
+    )
+    return {row.resource: row.amount for row in connection.execute(query)}
+
+
+def _share_a_pool(connection: Connection, here: UUID, there: UUID) -> bool:
+    """Return whether the labels of two hosts say that they see one pool; the move proves it."""
+    pools = connection.scalars(select(hosts.c.shared_pool).where(hosts.c.id.in_([here, there])))
+    named = set(pools)
+    return len(named) == 1 and None not in named
+
+
+def _hold(
+    connection: Connection,
+    vm: Row[Any],
+    there: UUID,
+    host: str,
+    *,
+    reason: str,
+    now: datetime,
+    actor: str,
+) -> UUID:
+    arriving, move_id = uuid7(), uuid7()
+    here = connection.scalars(select(hosts.c.name).where(hosts.c.id == vm.host_id)).one()
+    want_copies(connection, [(vm, there)], now=now, actor=actor)
+    generation = vm.generation + 1
+    connection.execute(
+        insert(assignments).values(
+            id=arriving,
+            vm_id=vm.id,
+            host_id=there,
+            tenant_id=vm.tenant_id,
+            round=vm.round,
+            generation=generation,
+            disk_generation=vm.disk_generation,
+            disk_of=vm.disk_of if _share_a_pool(connection, vm.host_id, there) else None,
+            state=AssignmentState.ARRIVING.value,
+            created_at=now,
+        )
+    )
+    held = [
+        {"assignment_id": arriving, "resource": resource, "host_id": there, "amount": amount}
+        for resource, amount in sorted(amounts_of(connection, vm.assignment_id).items())
+    ]
+    connection.execute(insert(assignment_resources), held)
+    connection.execute(update(vms).where(vms.c.id == vm.id).values(generation=generation))
+    runs = vm.observed == VmObserved.RUNNING.value
+    connection.execute(
+        insert(moves).values(
+            id=move_id,
+            vm_id=vm.id,
+            from_id=vm.assignment_id,
+            to_id=arriving,
+            from_host_id=vm.host_id,
+            to_host_id=there,
+            state=MoveState.ASKED.value,
+            kind="live" if runs else "cold",
+            reason=reason,
+            asked_by=actor,
+            asked_at=now,
+        )
+    )
+    told = {"vm": str(vm.id), "from": here, "to": host, "move": str(move_id)}
+    assignment_told = {"vm": str(vm.id), "host": host, "round": vm.round}
+    history = [
+        event_row(
+            now,
+            actor,
+            "assignment_state",
+            "assignment",
+            arriving,
+            tenant=vm.tenant,
+            change=(None, AssignmentState.ARRIVING),
+            data=assignment_told,
+        ),
+        event_row(
+            now,
+            actor,
+            "move_state",
+            "move",
+            move_id,
+            tenant=vm.tenant,
+            change=(None, MoveState.ASKED),
+            reason=reason,
+            data=told,
+        ),
+    ]
+    record(connection, history)
+    return move_id

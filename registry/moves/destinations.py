@@ -1,0 +1,99 @@
+"""The cluster as a VM that is to move meets it: as one more VM of its own request.
+
+So whatever decides where new VMs go can say where it may go, by the same rules. Its present
+place stays committed, as it does during the move. What its rules count, the VMs of its groups
+and of zones, is without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, or_, select
+
+from registry.catalogue.resources import resource_names
+from registry.db.clock import db_now
+from registry.db.schema import hosts, tenants, vms
+from registry.errors import MoveRefusedError, NotFoundError
+from registry.moves.create import CANNOT_COPY, HERE, against_any, amounts_of
+from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
+from registry.requests.rules import vm_group_views, zone_of
+from registry.rounds.cluster import making_room, request_of_vm
+from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.reserved import reserved_view
+from registry.rounds.spot import rooms_kept
+
+
+def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
+    """Return the cluster with one request: for one VM, which avoids the host that it leaves.
+
+    No quota stands in its way, since a move asks for no more than the tenant holds. Room that
+    is made or kept for requests that wait is told, spot VMs are not.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such VM.
+    MoveRefusedError
+        If something speaks against a move to any host.
+    """
+    vm = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
+    if vm is None:
+        raise NotFoundError("VM", vm_id)
+    for obstacle, detail in against_any(connection, vm, only_cold=only_cold):
+        raise MoveRefusedError(vm.name, obstacle.value, detail)
+    axis, now = resource_names(connection), db_now(connection)
+    # Room of reservations is committed, as rounds see it.
+    _, found = reserved_view(connection, axis, now, KnownHosts().read(connection, axis, now))
+    request = request_of_vm(connection, axis, now, [host.id for host in found], vm_id)
+    return ClusterView(
+        epoch=0,
+        now=now,
+        resources=axis,
+        hosts=found,
+        tenants=(_tenant(connection, vm.tenant_id, len(axis)),),
+        requests=(_leaving(connection, vm, request, axis, found),),
+        vm_groups=vm_group_views(connection, [request.id], leaving=vm.host_id),
+        freed=making_room(connection, axis),
+        spot=SpotView(vms=(), kept=rooms_kept(connection, now)),
+    )
+
+
+def _tenant(connection: Connection, tenant_id: UUID, width: int) -> TenantView:
+    row = connection.execute(select(tenants).where(tenants.c.id == tenant_id)).one()
+    return TenantView(id=row.id, name=row.name, weight=row.weight, held=(0,) * width)
+
+
+def _leaving(
+    connection: Connection,
+    vm: Row[Any],
+    request: RequestView,
+    axis: Sequence[str],
+    found: Sequence[HostView],
+) -> RequestView:
+    """Return what a VM that leaves its host asks for: what it holds, on any other host."""
+    here = next(host for host in found if host.id == vm.host_id)
+    held = amounts_of(connection, vm.assignment_id)
+    spread = request.spread
+    if spread is not None:
+        own = zone_of(here.labels)
+        placed = tuple((zone, count - (zone == own)) for zone, count in spread.placed)
+        spread = replace(spread, placed=placed)
+    unlike = _unlike(connection, vm.host_id)
+    return replace(
+        request,
+        demand=tuple(held.get(name, 0) for name in axis),
+        min_count=1,
+        avoid=tuple(sorted({*request.avoid, *unlike, vm.host_id})),
+        spread=spread,
+    )
+
+
+def _unlike(connection: Connection, host_id: UUID) -> Sequence[UUID]:
+    """Return the hosts that take no guest of a host, since they run another hypervisor."""
+    own = select(hosts.c.domain_type).where(hosts.c.id == host_id).scalar_subquery()
+    other = or_(hosts.c.domain_type != own, hosts.c.domain_type == CANNOT_COPY)
+    return connection.scalars(select(hosts.c.id).where(other)).all()

@@ -1,0 +1,311 @@
+"""How requests are accepted: one, or several in one transaction, in the order of their calls.
+
+What a transaction costs, and what many statements cost that each touch one row, is paid
+once for all who ask at the same time. Each is judged as it would be alone, after those
+before it: one that cannot be accepted is told why and leaves nothing behind.
+
+Each question to the database is time that the tenants' locks are held, and a part of what
+an accepted request costs. So nothing is asked whose answer is known: no names are looked up
+for a request that got its name here, and what is returned is what was written.
+
+The locks: keys, tenants, the groups of tenants above them. Of each kind all are taken in one
+statement, in one order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy.exc import IntegrityError
+
+from registry.audit.events import record
+from registry.catalogue.vm_types import get_vm_type, vm_type_id
+from registry.db.audit_context import Told, write_intents
+from registry.db.bulk import insert_rows
+from registry.db.clock import db_now
+from registry.db.engine import has_one_writer
+from registry.db.names import is_name
+from registry.db.once import claim_keys, give_back, keep_records
+from registry.db.schema import (
+    request_access,
+    request_images,
+    requests,
+    tenants,
+    vm_types,
+    vms,
+)
+from registry.errors import DuplicateError, RegistryError
+from registry.images.images import image_for
+from registry.networks.addresses import give_macs
+from registry.networks.networks import put_on_network
+from registry.records.images import Image
+from registry.records.requests import Request
+from registry.requests.guest_access import NO_ACCESS, access_row
+from registry.requests.new import (
+    Asking,
+    check_hosts,
+    history,
+    new_request,
+    numbered_names,
+    request_row,
+    vm_rows,
+)
+from registry.requests.rules import NO_RULES, join_groups
+from registry.requests.vm_names import Names
+from registry.tenancy.quota_use import Allowance
+from registry.tenancy.reserved_use import Draws
+from registry.tenancy.tree import asker_id
+
+#: Of one call: who asks for more waits for nobody, and nobody waits for it.
+MOST_VMS: Final = 32
+#: All wait while one waits, so they give up early, and each waits by itself.
+LOCK_WAIT_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What became of some calls, in place, and the audit's rows.
+
+    A request that was made, or why it cannot be; None: nothing yet, it has to come alone.
+    """
+
+    made: Sequence[Request | RegistryError | None]
+    told: Sequence[Told]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A request that can be made, and is not yet."""
+
+    asking: Asking
+    made: Request
+    owner: UUID
+    type_id: UUID
+    image: Image | None
+
+
+def goes_together(asking: Asking) -> bool:
+    """Tell whether a call takes no locks but what is locked for all together."""
+    wanted = asking.asked
+    return (
+        wanted.count <= MOST_VMS
+        and wanted.hosts is None
+        and wanted.network is None
+        and wanted.rules.affinity is None
+        and wanted.rules.anti_affinity is None
+    )
+
+
+def make_together(connection: Connection, askings: Sequence[Asking]) -> Group:
+    """Write all of these requests that can be accepted.
+
+    Left to come alone are those that take other locks, and whose keys were used before.
+    """
+    now = _begin(connection)
+    keys = [each.idempotency for each in askings if each.idempotency is not None]
+    claimed = claim_keys(connection, keys, now)
+    unused = set(claimed)
+    wanted: dict[int, Asking] = {}
+    for at, each in enumerate(askings):
+        if each.idempotency is not None:
+            if each.idempotency not in unused:  # answered before, or by one before it here
+                continue
+            unused.remove(each.idempotency)
+        if goes_together(each):
+            wanted[at] = each
+    made, told = make(connection, list(wanted.values()), now)
+    of_places = dict(zip(wanted, made, strict=True))
+    kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
+    give_back(connection, [key for key in claimed if key not in kept])
+    return Group([of_places.get(at) for at in range(len(askings))], told)
+
+
+def make(
+    connection: Connection, askings: Sequence[Asking], now: datetime
+) -> tuple[Sequence[Request | RegistryError], Sequence[Told]]:
+    """Write those of some requests that can be made, whose keys are this transaction's."""
+    judged = _judged(connection, askings, now)
+    told = _write(connection, [each for each in judged if isinstance(each, _Draft)], now)
+    return [each.made if isinstance(each, _Draft) else each for each in judged], told
+
+
+def _begin(connection: Connection) -> datetime:
+    """Return the time, and let this transaction wait for no lock for long."""
+    if has_one_writer(connection):
+        return db_now(connection)
+    found: datetime = connection.execute(_BEGIN, {"wait": f"{LOCK_WAIT_MS}ms"}).one()[0]
+    return found.astimezone(UTC)
+
+
+def _judged(
+    connection: Connection, askings: Sequence[Asking], now: datetime
+) -> Sequence[_Draft | RegistryError]:
+    """Return the requests that can be made, in the order of their calls, or why one cannot."""
+    owners = _ids(connection, _ASKERS, {each.asked.tenant for each in askings})
+    types = _ids(connection, _TYPES, {each.asked.vm_type for each in askings})
+    allowance = Allowance(connection, set(owners.values()))
+    named = [each.asked for each in askings if each.asked.name is not None]
+    names = None  # who gives no name is given one that nobody has
+    if named:
+        given = {name for each in named for name in _names_of(each.name or "", each.count)}
+        names = Names(connection, set(owners.values()), sorted(given))
+    images = _Images(connection)
+    any_draws = any(each.asked.reservation is not None for each in askings)
+    draws = Draws(connection, now) if any_draws else None
+
+    def judge(asking: Asking) -> _Draft:
+        asked = asking.asked
+        # Whoever was not found is looked for again, to be told what is the matter.
+        owner = owners.get(asked.tenant) or asker_id(connection, asked.tenant)
+        type_id = types.get(asked.vm_type) or vm_type_id(connection, asked.vm_type)
+        if draws is None or asked.reservation is None:
+            allowance.check(owner, type_id, asked.count, over_quota=asking.over_quota)
+        else:  # its quota was looked at when it was accepted, and counts it since it began
+            draws.check(asked.reservation, owner, asked.vm_type, asked.count)
+        image = images.of(asking)
+        made = new_request(asked, image, check_hosts(connection, asked.hosts), now=now)
+        if names is not None:
+            of_vms = numbered_names(made.name, 1, made.count)
+            if asked.name is not None:
+                names.check(owner, of_vms, made.name)
+            names.give(owner, of_vms, made.name)
+        if asked.reservation is None:
+            allowance.take(owner, type_id, asked.count)
+        return _Draft(asking, made, owner, type_id, image)
+
+    found: list[_Draft | RegistryError] = []
+    for each in askings:
+        try:
+            found.append(judge(each))
+        except RegistryError as error:
+            found.append(error)
+    return found
+
+
+def _ids(
+    connection: Connection, query: Select[UUID, str], names: Iterable[str]
+) -> Mapping[str, UUID]:
+    """Return the ids that a query finds by names; of several with one name the last."""
+    some = sorted(filter(is_name, names))
+    if not some:
+        return {}
+    return {name: key for key, name in connection.execute(query, {"names": some})}
+
+
+def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> Sequence[Told]:
+    """Write drafts with their VMs, keys and history, and the audit's rows."""
+    if not drafts:
+        return ()
+    rows = [request_row(draft.made, draft.owner, draft.type_id) for draft in drafts]
+    try:
+        insert_rows(connection, requests, rows)
+    except IntegrityError as error:  # who went around the lock of the tenant
+        raise DuplicateError("request", "name", drafts[0].made.name) from error
+    insert_rows(
+        connection,
+        request_images,
+        [
+            {"request_id": draft.made.id, "image_id": draft.image.id}
+            for draft in drafts
+            if draft.image is not None
+        ],
+    )
+    insert_rows(
+        connection,
+        request_access,
+        [
+            access_row(draft.made.id, draft.asking.asked.access)
+            for draft in drafts
+            if draft.asking.asked.access != NO_ACCESS
+        ],
+    )
+    on_networks = _join(connection, drafts, now)
+    of_vms = [
+        row
+        for draft in drafts
+        for row in vm_rows(draft.made, draft.owner, range(1, draft.made.count + 1), now=now)
+    ]
+    insert_rows(connection, vms, of_vms)
+    cards: defaultdict[UUID | None, list[UUID]] = defaultdict(list)
+    for row in of_vms:
+        cards[on_networks.get(row["request_id"])].append(row["id"])
+    for network_id, keys in cards.items():
+        give_macs(connection, keys, network_id)
+    record(connection, [history(draft.made, draft.asking.actor) for draft in drafts])
+    of_keys = [(draft.asking.idempotency, draft.made) for draft in drafts]
+    keep_records(connection, [(key, made) for key, made in of_keys if key is not None])
+    return write_intents(
+        connection,
+        [
+            (draft.asking.call, str(draft.made.id), _status_kept(draft.asking))
+            for draft in drafts
+            if draft.asking.call is not None
+        ],
+        now,
+    )
+
+
+def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Mapping[UUID, UUID]:
+    """Make requests members of groups, and return the networks of those that want one."""
+    networks: dict[UUID, UUID] = {}
+    for draft in drafts:
+        asked, made, owner = draft.asking.asked, draft.made, draft.owner
+        if asked.rules != NO_RULES:
+            join_groups(connection, owner, made.id, asked.rules, now)
+        if asked.network is not None:
+            networks[made.id] = put_on_network(connection, made.id, asked.network, owner)
+    return networks
+
+
+def _status_kept(asking: Asking) -> int | None:
+    """Return how a call ends, where that is kept."""
+    return asking.idempotency.status if asking.idempotency is not None else None
+
+
+def _names_of(name: str, count: int) -> Sequence[str]:
+    return [name, *numbered_names(name, 1, count)]
+
+
+class _Images:
+    """The images that calls name, each kept from being removed once it was found."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._found: dict[tuple[str, str], Image] = {}
+
+    def of(self, asking: Asking) -> Image | None:
+        """Return the image of a call, or raise what it would be told alone."""
+        reference = asking.asked.image
+        if reference is None:
+            return None
+        wanted = reference, asking.asked.vm_type
+        if wanted not in self._found:
+            vm_type = get_vm_type(self._connection, asking.asked.vm_type)
+            self._found[wanted] = image_for(self._connection, reference, vm_type)
+        return self._found[wanted]
+
+
+_BEGIN: Final = select(
+    func.clock_timestamp(), func.set_config("lock_timeout", bindparam("wait"), True)
+)
+_ASKERS: Final = (
+    select(tenants.c.id, tenants.c.name)
+    .where(
+        tenants.c.name.in_(bindparam("names", expanding=True)),
+        tenants.c.removed_at.is_(None),
+        tenants.c.is_group.is_(False),
+    )
+    .order_by(tenants.c.id)
+    .with_for_update(key_share=True)
+)
+_TYPES: Final = (
+    select(vm_types.c.id, vm_types.c.name)
+    .where(vm_types.c.name.in_(bindparam("names", expanding=True)))
+    .order_by(vm_types.c.revision)
+)

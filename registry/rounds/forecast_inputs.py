@@ -1,0 +1,291 @@
+"""What estimates of waiting times are made from: who runs since when, and how long others lived.
+
+However long the history is, the same number of rows is read: the newest VMs, and of earlier times
+some that were made then, from times twice as long ago each. VMs are read by when they were made,
+whether they live or not, so that long lives are told apart from many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select
+
+from registry.catalogue.resources import demands, resource_names
+from registry.db.bulk import among, chunks
+from registry.db.ids import first_at
+from registry.db.schema import (
+    assignments,
+    is_place,
+    requests,
+    round_inputs,
+    rounds,
+    tenants,
+    unreleased,
+    vm_types,
+    vms,
+)
+from registry.lifecycle import FINISHED
+from registry.records.ahead import AheadView, LateRequest, LivingVms, PastLife
+from registry.records.requests import Rules
+from registry.records.rounds import RequestView
+from registry.rounds.cluster import view_cluster
+from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.slot_loop import slot_loop_status
+
+#: VMs that are read, the newest, and of each earlier time.
+NEWEST: Final = 20_000
+OF_EACH_TIME: Final = 1_000
+_FIRST_TIME: Final = timedelta(hours=1)
+_TIMES: Final = 14  #: the last of them two years long
+#: Requests are taken to come on as they came in this time.
+LATELY: Final = timedelta(days=1)
+MOST_CAME: Final = 2_000
+_LATEST_INPUTS: Final = (
+    select(round_inputs.c.inputs)
+    .join(rounds, rounds.c.number == round_inputs.c.round)
+    .where(rounds.c.decided_by == "policy")
+    .order_by(rounds.c.number.desc())
+    .limit(1)
+)
+
+
+def may_look_ahead(connection: Connection) -> bool:
+    """Return whether there is what `view_ahead` begins with; cheap, however large the site is."""
+    if slot_loop_status(connection).slot_length_s is None:
+        return False
+    latest = _LATEST_INPUTS.with_only_columns(round_inputs.c.round)
+    return connection.scalar(latest) is not None
+
+
+def view_ahead(connection: Connection, known: KnownHosts | None = None) -> AheadView:
+    """Return it in the transaction of a connection, which only reads."""
+    cluster = view_cluster(connection, known=known)
+    axis = resource_names(connection)
+    made = _made(connection, cluster.now)
+    placed_at = _placed_at(connection, [row.id for row in made])
+    demand = {
+        key: tuple(amounts.get(name, 0) for name in axis)
+        for key, amounts in demands(connection).items()
+    }
+    named = connection.execute(select(vm_types.c.id, vm_types.c.name))
+    names = {row.id: row.name for row in named}
+    since = cluster.now - LATELY
+    kinds, came, since = _came(connection, made, since, demand, names)
+    return AheadView(
+        cluster=cluster,
+        living=_living(connection),
+        lives=_lives(made, placed_at, cluster.now),
+        kinds=kinds,
+        came=came,
+        came_since=since,
+        ends=_ends(connection),
+        demand=demand,
+        vm_types=names,
+        slot_length_s=slot_loop_status(connection).slot_length_s,
+        inputs=connection.scalar(_LATEST_INPUTS),
+    )
+
+
+def _made(connection: Connection, now: datetime) -> list[Row[Any]]:
+    """Return VMs by when they were made, the newest first."""
+    newest = connection.execute(_vms_made().order_by(vms.c.id.desc()).limit(NEWEST)).all()
+    found = list(newest)
+    if len(newest) < NEWEST:
+        return found
+    end = newest[-1].id
+    length = _FIRST_TIME
+    for _ in range(_TIMES):
+        begin = first_at(now - length)
+        length *= 2
+        if begin < end:
+            its = and_(vms.c.id >= begin, vms.c.id < end)
+            some = _vms_made().where(its).order_by(vms.c.id).limit(OF_EACH_TIME)
+            found += connection.execute(some).all()
+            end = begin
+    return found
+
+
+def _vms_made() -> Any:
+    return (
+        select(
+            vms.c.id,
+            vms.c.request_id,
+            vms.c.tenant_id,
+            requests.c.vm_type_id,
+            vms.c.created_at,
+            vms.c.deleted_at,
+        )
+        .join(requests, requests.c.id == vms.c.request_id)
+        .where(~vms.c.spot)
+    )
+
+
+def _placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
+    """Return when VMs got their first place; by key, however many had one."""
+    found: dict[UUID, datetime] = {}
+    for some in chunks(vm_ids):
+        query = select(assignments.c.vm_id, assignments.c.created_at).where(
+            among(connection, assignments.c.vm_id, some), assignments.c.generation == 1
+        )
+        found.update((row.vm_id, row.created_at) for row in connection.execute(query))
+    return found
+
+
+def _lives(
+    made: Sequence[Row[Any]], first: Mapping[UUID, datetime], now: datetime
+) -> tuple[PastLife, ...]:
+    """Return how long VMs lived; those of a request that began and ended together count once."""
+    seen: set[object] = set()
+    lives = []
+    for row in made:
+        placed_at = first.get(row.id)
+        if placed_at is None:
+            continue
+        end = row.deleted_at or now
+        minute = None if row.deleted_at is None else int(row.deleted_at.timestamp() // 60)
+        key = (row.request_id, placed_at, minute)
+        if key not in seen:
+            seen.add(key)
+            lives.append(
+                PastLife(
+                    tenant_id=row.tenant_id,
+                    vm_type_id=row.vm_type_id,
+                    lived_s=max(0.0, (end - placed_at).total_seconds()),
+                    ended=row.deleted_at is not None,
+                )
+            )
+    return tuple(lives)
+
+
+def _living(connection: Connection) -> tuple[LivingVms, ...]:
+    """Return what runs, or is about to; who had several places lived since it was made."""
+    placed_at = case(
+        (assignments.c.generation == 1, assignments.c.created_at), else_=vms.c.created_at
+    )
+    query = (
+        select(
+            assignments.c.host_id,
+            assignments.c.tenant_id,
+            vms.c.request_id,
+            requests.c.vm_type_id,
+            placed_at.label("placed_at"),
+            requests.c.expires_at,
+            func.count(),
+        )
+        .select_from(assignments)
+        .join(vms, vms.c.id == assignments.c.vm_id)
+        .join(requests, requests.c.id == vms.c.request_id)
+        .where(is_place, unreleased)
+        .group_by(
+            assignments.c.host_id,
+            assignments.c.tenant_id,
+            vms.c.request_id,
+            requests.c.vm_type_id,
+            placed_at,
+            requests.c.expires_at,
+        )
+        .order_by(vms.c.request_id, placed_at, assignments.c.host_id)
+    )
+    # One object for each id: a process is sent all of it, which takes a third of the time so.
+    known: dict[UUID, UUID] = {}
+    one = known.setdefault
+    return tuple(
+        LivingVms(
+            host_id=one(host, host),
+            tenant_id=one(tenant, tenant),
+            request_id=one(request, request),
+            vm_type_id=one(vm_type, vm_type),
+            placed_at=at,
+            ends_at=ends,
+            count=count,
+        )
+        for host, tenant, request, vm_type, at, ends, count in connection.execute(query).all()
+    )
+
+
+def _ends(connection: Connection) -> Mapping[UUID, datetime]:
+    """Return when the time of each request is over that has one and goes on."""
+    query = select(requests.c.id, requests.c.expires_at).where(
+        requests.c.expires_at.is_not(None), requests.c.state.not_in(FINISHED)
+    )
+    return {row.id: row.expires_at for row in connection.execute(query)}
+
+
+def _came(
+    connection: Connection,
+    made: Sequence[Row[Any]],
+    since: datetime,
+    demand: Mapping[UUID, tuple[int, ...]],
+    names: Mapping[UUID, str],
+) -> tuple[tuple[RequestView, ...], tuple[LateRequest, ...], datetime]:
+    """Return kinds of requests that came since a time, when they did, and since when exactly."""
+    newest = made[:NEWEST]
+    together = Counter(
+        (row.created_at, row.request_id) for row in newest if row.created_at >= since
+    )
+    lately = sorted(together)
+    if len(newest) == NEWEST and newest[-1].created_at > since:
+        since = newest[-1].created_at
+    if len(lately) > MOST_CAME:
+        lately = lately[-MOST_CAME:]
+        since = lately[0][0]
+    kinds: dict[object, tuple[int, RequestView]] = {}
+    kind_of: dict[UUID, int] = {}
+    for some in chunks(sorted({request for _, request in lately})):
+        for row in connection.execute(_asking(among(connection, requests.c.id, some))):
+            rules = Rules(forbids=tuple(row.forbids), zone=row.zone)
+            named = None if row.hosts is None else tuple(row.hosts)
+            asks = (tuple(row.requires), named, rules, row.priority)
+            key = (row.tenant_id, row.vm_type_id, *asks)
+            view = RequestView(
+                id=row.id,
+                name=row.name,
+                tenant_id=row.tenant_id,
+                vm_type=names[row.vm_type_id],
+                demand=demand[row.vm_type_id],
+                count=1,
+                min_count=1,
+                requires=tuple(row.requires),
+                hosts=named,
+                avoid=(),
+                age=0,
+                created_at=row.created_at,
+                rules=rules,
+                priority=row.priority,
+            )
+            kind_of[row.id] = kinds.setdefault(key, (len(kinds), view))[0]
+    return (
+        tuple(view for _, view in kinds.values()),
+        tuple(
+            LateRequest(kind=kind_of[request], asked_at=at, count=together[at, request])
+            for at, request in lately
+            if request in kind_of
+        ),
+        since,
+    )
+
+
+def _asking(which: ColumnElement[bool]) -> Any:
+    """Return the query for what requests asked of hosts; tenants that are gone ask no more."""
+    return (
+        select(
+            requests.c.id,
+            requests.c.name,
+            requests.c.tenant_id,
+            requests.c.vm_type_id,
+            requests.c.requires,
+            requests.c.hosts,
+            requests.c.forbids,
+            requests.c.zone,
+            requests.c.priority,
+            requests.c.created_at,
+        )
+        .join(tenants, tenants.c.id == requests.c.tenant_id)
+        .where(which, tenants.c.removed_at.is_(None), ~requests.c.spot)
+        .order_by(requests.c.id)
+    )

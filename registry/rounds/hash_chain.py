@@ -1,0 +1,245 @@
+"""Rounds as a chain of digests: what each tells its tenants is settled when it is committed.
+
+Each round has a tree of digests. Its leaves are the row of each tenant and one record of what
+tenants are not told, each with a salt of its own, so that no leaf can be guessed from a digest.
+The link of a round is the digest of the link before and of the round: its public fields and the
+root of its tree. `controller/session/proofs.py` checks it all, and shares no code with this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, insert, select
+
+from registry.db.engine import Database
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import round_links, rounds, tenants
+from registry.errors import NotFoundError
+from registry.records.rounds import ProofHeader, ProofRow, RoundCommit, RoundProof
+
+#: What the first link follows.
+BEGINNING: Final = "0" * 64
+_SALT_BYTES: Final = 32
+#: Made once: a round writes a text for each tenant.
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+#: Rounds of a page, whatever is asked for: the tree of each is made anew.
+_MOST: Final = 50
+#: Of a round, what its link covers.
+_TOLD: Final = tuple(
+    rounds.c[name]
+    for name in (
+        "number", "slot_start_at", "policy", "decided_by", "cut", "seed", "engine_version",
+        "inputs_digest", "bound", "fair_distance", "shares",
+    )
+)  # fmt: skip
+
+
+def add_link(
+    connection: Connection, number: int, commit: RoundCommit, told: Mapping[str, Any], now: datetime
+) -> None:
+    """Chain a round that was just inserted; the lease lets one transaction do so at a time.
+
+    Parameters
+    ----------
+    told : mapping
+        What was inserted of the round.
+    """
+    before = select(round_links.c.link).order_by(round_links.c.round.desc()).limit(1)
+    previous = connection.scalar(before) or BEGINNING
+    salt = secrets.token_bytes(_SALT_BYTES)
+    totals = {
+        "asked": sum(int(share.get("asked", 0)) for share in told["shares"]),
+        "placed": told["placed"],
+        "left_out": told["left_out"],
+        "dropped": told["dropped"],
+        "group_shares": told["group_shares"],
+        "outcome": hashlib.sha256(commit.outcome).hexdigest(),
+    }
+    record = _leaf(_salt_of(salt, ""), _text(totals))
+    leaves = _leaves(salt, [_row(share) for share in told["shares"]], record)
+    content = _content(_header(number, told), _levels(leaves)[-1][0])
+    connection.execute(
+        insert(round_links).values(
+            round=number,
+            previous=previous,
+            content=content,
+            link=_digest("link", bytes.fromhex(previous), bytes.fromhex(content)),
+            record=record.hex(),
+            salt=salt,
+            created_at=now,
+        )
+    )
+
+
+class RoundProofs:
+    """Tells a tenant what of the chain is its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self, tenant: str, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[RoundProof]:
+        """Return a page of rounds, newest first, with the row of one tenant in each.
+
+        A page has 50 rounds at most.
+
+        Raises
+        ------
+        NotFoundError
+            If there never was such a tenant.
+        """
+        limit = min(check_limit(limit), _MOST)
+        query = (
+            select(round_links, *_TOLD)
+            .outerjoin(rounds, rounds.c.number == round_links.c.round)
+            .order_by(round_links.c.round.desc())
+            .limit(limit + 1)
+        )
+        if cursor is not None:
+            (before,) = decode_cursor(cursor, int)
+            query = query.where(round_links.c.round < before)
+        with self._database.read() as connection:
+            there = select(tenants.c.id).where(tenants.c.name == tenant).limit(1)
+            if connection.execute(there).first() is None:
+                raise NotFoundError("tenant", tenant)
+            found = [_proof(row, tenant) for row in connection.execute(query)]
+        return page_of(found, limit, lambda proof: (proof.round,))
+
+
+def _proof(row: Row[Any], tenant: str) -> RoundProof:
+    """Tell of one round what is the tenant's, and how it hangs on the chain.
+
+    Nothing is checked here: who asks finds out.
+    """
+    told: dict[str, Any] = {}
+    if row.number is not None:
+        rows = [_row(share) for share in row.shares]
+        record = bytes.fromhex(row.record)
+        levels = _levels(_leaves(row.salt, rows, record))
+        told = {"header": _header(row.number, dict(row._mapping)), "root": levels[-1][0].hex()}
+        own = next((each for each in rows if each.tenant == tenant), None)
+        if own is not None:
+            salt = _salt_of(row.salt, tenant)
+            path = _path(levels, _leaf(salt, _text(_row_values(own))))
+            told |= {"row": own, "salt": salt.hex(), "path": path}
+    return RoundProof(
+        round=row.round, previous=row.previous, content=row.content, link=row.link, **told
+    )
+
+
+def _row(share: Mapping[str, Any]) -> ProofRow:
+    target = share.get("target")
+    return ProofRow(
+        tenant=share["tenant"],
+        weight=_number(share.get("weight", 0.0)),
+        before=_number(share.get("before", 0.0)),
+        after=_number(share.get("after", 0.0)),
+        target=None if target is None else _number(target),
+        asked=int(share.get("asked", 0)),
+        given=int(share.get("given", 0)),
+    )
+
+
+def _number(value: Any) -> float:
+    """Return it as every database keeps it: without a sign of zero."""
+    return float(value) + 0.0
+
+
+def _row_values(row: ProofRow) -> list[Any]:
+    """A row as it is digested: floats by their bits, which no database rounds."""
+    return [
+        row.tenant,
+        row.weight.hex(),
+        row.before.hex(),
+        row.after.hex(),
+        None if row.target is None else row.target.hex(),
+        row.asked,
+        row.given,
+    ]
+
+
+def _header(number: int, told: Mapping[str, Any]) -> ProofHeader:
+    return ProofHeader(
+        round=number,
+        slot_start_at=told["slot_start_at"].astimezone(UTC).isoformat(timespec="microseconds"),
+        policy=told["policy"],
+        decided_by=told["decided_by"],
+        cut=bool(told["cut"]),
+        seed=told["seed"],
+        engine_version=told["engine_version"],
+        inputs_digest=told["inputs_digest"],
+        bound=told["bound"],
+        fair_distance=told["fair_distance"],
+    )
+
+
+def _content(header: ProofHeader, root: bytes) -> str:
+    values = [
+        header.round,
+        header.slot_start_at,
+        header.policy,
+        header.decided_by,
+        header.cut,
+        header.seed,
+        header.engine_version,
+        header.inputs_digest,
+        None if header.bound is None else float(header.bound).hex(),
+        None if header.fair_distance is None else float(header.fair_distance).hex(),
+    ]
+    return _digest("round", root, _text(values).encode())
+
+
+def _leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
+    """Return the leaves in the order of their digests, which says nothing of whose they are."""
+    own = [_leaf(_salt_of(salt, row.tenant), _text(_row_values(row))) for row in rows]
+    return sorted([record, *own])
+
+
+def _levels(leaves: list[bytes]) -> list[list[bytes]]:
+    """Return the tree from its leaves to its root; who has no neighbour goes up alone."""
+    levels = [leaves]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        pairs = zip(below[::2], below[1::2], strict=False)
+        above = [_node(left, right) for left, right in pairs]
+        levels.append(above + below[len(above) * 2 :])
+    return levels
+
+
+def _path(levels: list[list[bytes]], leaf: bytes) -> tuple[tuple[str, str], ...]:
+    at, path = levels[0].index(leaf), []
+    for level in levels[:-1]:
+        beside = at ^ 1
+        if beside < len(level):
+            path.append(("left" if beside < at else "right", level[beside].hex()))
+        at //= 2
+    return tuple(path)
+
+
+def _salt_of(salt: bytes, tenant: str) -> bytes:
+    """The salt of one leaf; it tells nothing of that of another. "" is no tenant's name."""
+    return hmac.digest(salt, tenant.encode(), "sha256")
+
+
+def _text(values: Any) -> str:
+    return _CANONICAL.encode(values)
+
+
+def _leaf(salt: bytes, text: str) -> bytes:
+    return hashlib.sha256(b"fuga leaf 1\n" + salt + text.encode()).digest()
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"fuga node 1\n" + left + right).digest()
+
+
+def _digest(what: str, *parts: bytes) -> str:
+    return hashlib.sha256(f"fuga {what} 1\n".encode() + b"".join(parts)).hexdigest()

@@ -1,0 +1,403 @@
+"""Assignments in the hands of workers: claims, compare-and-set, and what failure means.
+
+A claim is a lease on the row, known by its token. Whoever takes over writes
+another token, so every later call of the former owner finds that it lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, func, select, update
+
+from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, step_of_assignment, step_of_vm
+from registry.audit.events import record
+from registry.db.access import HOST_COLUMNS, to_access
+from registry.db.claims import ASSIGNMENTS, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, has_one_writer, retried
+from registry.db.locks import lock_hosts, lock_vms
+from registry.db.schema import (
+    assignments,
+    hosts,
+    requests,
+    tenants,
+    unreleased,
+    vm_type_resources,
+    vm_types,
+    vms,
+)
+from registry.errors import ClaimLostError
+from registry.images.on_hosts import image_on_host, lacks_image
+from registry.ledger.host_backoff import BUILD_AVOID_S, avoid
+from registry.ledger.release import BESIDE, Ending, end
+from registry.ledger.shared_disks import disk_name_of, forget_kept, is_needed
+from registry.lifecycle import (
+    OUT_OF_REACH,
+    AssignmentEvent,
+    AssignmentState,
+    VmDesired,
+    VmObserved,
+    VmObservedEvent,
+)
+from registry.networks.addresses import network_of
+from registry.records.work import Build, Claim, Due, Leftover, Removal
+from registry.requests.guest_access import access_of
+from registry.tasks.outbox import claim_leftover, due, finish_leftover
+from registry.tasks.overdue import is_overdue, overdue_builds
+from registry.tasks.queues import WorkQueue
+
+#: attempts that may fail for a passing reason before the assignment is given up
+MAX_ATTEMPTS: Final = 5
+HOLD_BACK_S: Final = 30
+MAX_HOLD_BACK_S: Final = 600
+_BUILDING: Final = (AssignmentState.CREATING.value, AssignmentState.ACTIVE.value)
+_REMOVING: Final = (
+    AssignmentState.RELEASING.value,
+    AssignmentState.QUARANTINED.value,
+    AssignmentState.LEAVING.value,
+)
+#: what proves that a VM was resumed
+_BOOTED: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value, VmObserved.LOST.value)
+
+SELECT = (
+    select(
+        assignments,
+        vms.c.name.label("vm_name"),
+        vms.c.hostname,
+        vms.c.request_id,
+        vms.c.desired,
+        vms.c.observed,
+        tenants.c.name.label("tenant"),
+        hosts.c.max_builds,
+        hosts.c.failed_builds,
+        lacks_image(assignments.c.host_id, vms.c.request_id).label("lacks_image"),
+        *BESIDE,
+        *(column for column in HOST_COLUMNS if column.key != "host_id"),
+    )
+    .select_from(assignments)
+    .join(vms, vms.c.id == assignments.c.vm_id)
+    .join(tenants, tenants.c.id == assignments.c.tenant_id)
+    .join(hosts, hosts.c.id == assignments.c.host_id)
+    .with_for_update(of=assignments, key_share=True)
+)
+
+
+class Assignments:
+    """What workers and the sweep do with assignments and leftovers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def state(self, assignment_id: UUID) -> AssignmentState | None:
+        """Return an assignment's state; None if there is none of that id."""
+        query = select(assignments.c.state).where(assignments.c.id == assignment_id)
+        with self._database.read() as connection:
+            found = connection.scalars(query).one_or_none()
+        return AssignmentState(found) if found is not None else None
+
+    # ---- building -----------------------------------------------------------
+
+    @retried
+    def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
+        """Claim an assignment to build its VM, or to finish what another left.
+
+        None: not ours to do. Somebody's lease on it is live, it is finished,
+        being removed or gone, its host is out of reach, waits for the image or for
+        its storage, or as many builds as the host allows are claimed there.
+        """
+        with self._database.write() as connection:
+            row = _find(connection, assignment_id, on_host=True)
+            now = db_now(connection)
+            if row is None or is_claimed(row, now) or row.health in OUT_OF_REACH:
+                return None
+            before = AssignmentState(row.state)
+            if before == AssignmentState.RESERVED:
+                event = AssignmentEvent.CLAIMED
+            elif before == AssignmentState.CREATING or (
+                before == AssignmentState.ACTIVE and row.observed not in _BOOTED
+            ):
+                event = AssignmentEvent.RECLAIMED
+            else:
+                return None
+            unbuilt = before != AssignmentState.ACTIVE
+            if unbuilt and (row.lacks_image or row.pool_silent_since is not None):
+                return None
+            if _live_builds(connection, row.host_id, now) >= row.max_builds:
+                return None
+            step = ASSIGNMENT.step(before, event)
+            began_at = now if before == AssignmentState.RESERVED else row.build_began_at
+            values = {"state": step.after.value, "build_began_at": began_at}
+            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
+            record(connection, [step_of_assignment(step, row, now, owner)])
+            claim = Claim(assignment_id=row.id, token=token)
+            return to_build(connection, row, claim, step.after)
+
+    @retried
+    def extend(self, claim: Claim, lease_s: float) -> None:
+        """Keep a claim for longer; also one that ran out and that nobody took."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
+
+    @retried
+    def activate(self, claim: Claim) -> None:
+        """Write that the domain is started, paused: only then may it be resumed.
+
+        Raises
+        ------
+        ClaimLostError
+            If another claimed it, or the VM was deleted meanwhile. The caller
+            destroys what it made.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            if row.state != AssignmentState.CREATING.value:
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
+            step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
+            ASSIGNMENTS.write(connection, row.id, state=step.after.value, activated_at=now)
+            record(connection, [step_of_assignment(step, row, now, row.claim_owner)])
+
+    @retried
+    def mark_running(self, claim: Claim) -> None:
+        """Write that the VM runs, and give the claim back."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim, on_host=True)
+            if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
+                raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
+            now = db_now(connection)
+            step = VM_OBSERVED.step(row.observed, VmObservedEvent.SEEN_RUNNING)
+            seen = {"observed": step.after.value, "last_error": None}
+            connection.execute(update(vms).where(vms.c.id == row.vm_id).values(**seen))
+            if row.disk_of is not None:
+                forget_kept(connection, [row.vm_id])  # it runs with it
+            if step.moved:
+                record(connection, [step_of_vm(step, row, now, row.claim_owner)])
+            connection.execute(
+                update(hosts)
+                .where(hosts.c.id == row.host_id, hosts.c.failed_builds > 0)
+                .values(failed_builds=0)
+            )
+            ASSIGNMENTS.give_back(connection, row.id, last_error=None)
+
+    @retried
+    def fail(
+        self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
+    ) -> None:
+        """Write that a build failed, and give the claim back.
+
+        A transient failure is tried again, up to five times. Any other leaves
+        the assignment quarantined: is its domain absent? Nobody knows, so it
+        keeps its capacity until somebody proved it. The request avoids the host
+        for a while, and the host gets no VMs for 30 s, doubling with each
+        failed build in a row.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim, on_host=True)
+            failed = Ending(row, AssignmentEvent.FAILED, error)
+            again = transient and row.attempts + 1 < MAX_ATTEMPTS
+            # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
+            settled = row.state == AssignmentState.ACTIVE.value and row.observed in _BOOTED
+            if again or settled or not failed.step.moved:  # a removal goes on, later
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
+                )
+                attempts = row.attempts + 1
+                ASSIGNMENTS.put_off(connection, row.id, attempts=attempts, last_error=error)
+                return
+            now = db_now(connection)
+            _quarantine(
+                connection, [failed], now=now, actor=row.claim_owner, build_avoid_s=build_avoid_s
+            )
+
+    @retried
+    def end_overdue(
+        self,
+        build_timeout_s: float,
+        *,
+        actor: str = "control",
+        build_avoid_s: float = BUILD_AVOID_S,
+    ) -> tuple[UUID, ...]:
+        """End builds that began longer ago and started no domain; return which.
+
+        Whoever is at one loses it, and finds out with the next step. It ends as any
+        build that failed: quarantined, until its domain is proven absent.
+        """
+        with self._database.write() as connection:
+            found = overdue_builds(connection, build_timeout_s, now=db_now(connection))
+            if not found:
+                return ()
+            lock_hosts(connection, *{row.host_id for row in found})
+            lock_vms(connection, vms.c.id.in_([row.vm_id for row in found]))
+            now = db_now(connection)
+            reason = f"its build took longer than {build_timeout_s:g} s"
+            these = SELECT.where(assignments.c.id.in_([row.id for row in found]))
+            endings = [
+                Ending(row, AssignmentEvent.FAILED, reason)
+                for row in connection.execute(these.order_by(assignments.c.id))
+                if is_overdue(row, build_timeout_s, now)
+            ]
+            _quarantine(connection, endings, now=now, actor=actor, build_avoid_s=build_avoid_s)
+            return tuple(each.row.id for each in endings)
+
+    # ---- removing -----------------------------------------------------------
+
+    @retried
+    def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
+        """Claim an assignment to remove its VM, or to prove a failed build absent."""
+        with self._database.write() as connection:
+            row = _find(connection, assignment_id)
+            now = db_now(connection)
+            if row is None or row.state not in _REMOVING or is_claimed(row, now):
+                return None
+            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now)
+            return Removal(
+                claim=Claim(assignment_id=row.id, token=token),
+                vm_id=row.vm_id,
+                generation=row.generation,
+                quarantined=row.state == AssignmentState.QUARANTINED.value,
+                left_behind=row.state == AssignmentState.LEAVING.value
+                and row.desired != VmDesired.DELETED.value,
+                disk_of=None if is_needed(connection, row) else disk_name_of(row),
+                request_id=row.request_id,
+                host=to_access(row),
+            )
+
+    @retried
+    def release(self, claim: Claim) -> None:
+        """Write that the domain is proven absent: the capacity is free again."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            endings = [Ending(row, AssignmentEvent.PROVEN_ABSENT)]
+            end(connection, endings, now=now, actor=row.claim_owner)
+
+    @retried
+    def yield_claim(self, claim: Claim, error: str | None) -> None:
+        """Give a claim back unfinished; it is sent again later."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            values: dict[str, Any] = {"last_error": error} if error is not None else {}
+            if error is not None:
+                connection.execute(
+                    update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
+                )
+            ASSIGNMENTS.put_off(connection, row.id, **values)
+
+    # ---- the sweep ----------------------------------------------------------
+
+    @retried
+    def due(
+        self,
+        limit: int = 200,
+        resend_after_s: float = 10,
+        host_id: UUID | None = None,
+        *,
+        waiting: Mapping[WorkQueue, int] | None = None,
+    ) -> tuple[Due, ...]:
+        """Return the tasks that nobody works on, and mark them as sent; see `sweep.due`."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            return due(connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting)
+
+    @retried
+    def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
+        """Claim a leftover to remove it; None if it is gone or somebody is at it."""
+        with self._database.write() as connection:
+            return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
+
+    @retried
+    def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
+        """Forget a leftover that is removed."""
+        with self._database.write() as connection:
+            finish_leftover(connection, id, now=db_now(connection), actor=actor)
+
+
+def to_build(connection: Connection, row: Row[Any], claim: Claim, state: AssignmentState) -> Build:
+    """Return what an assignment's VM is built from, by its row of `SELECT`."""
+    # Of its type: the overhead that the assignment holds is not the guest's.
+    amounts = connection.execute(
+        select(vm_type_resources.c.resource, vm_type_resources.c.amount)
+        .join(requests, requests.c.vm_type_id == vm_type_resources.c.vm_type_id)
+        .where(requests.c.id == row.request_id)
+        .order_by(vm_type_resources.c.resource)
+    )
+    limits = connection.scalar(
+        select(vm_types.c.limits)
+        .join(requests, requests.c.vm_type_id == vm_types.c.id)
+        .where(requests.c.id == row.request_id)
+    )
+    return Build(
+        claim=claim,
+        state=state,
+        vm_id=row.vm_id,
+        request_id=row.request_id,
+        vm_name=row.vm_name,
+        hostname=row.hostname,
+        tenant=row.tenant,
+        generation=row.generation,
+        disk_generation=row.disk_generation or row.generation,
+        disk_of=disk_name_of(row),
+        round=row.round,
+        resources={each.resource: each.amount for each in amounts},
+        host=to_access(row),
+        access=access_of(connection, row.request_id, row.tenant_id),
+        network=network_of(connection, row.vm_id, row.host_id),
+        failed_before=row.attempts,
+        image=image_on_host(connection, row.request_id, row.host_id),
+        limits=limits or {},
+    )
+
+
+def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
+    """Lock an assignment with its VM (``on_host``: and the host) and return what is known."""
+    fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
+    row = None if has_one_writer(connection) else connection.execute(fixed).one_or_none()
+    if row is not None:
+        if on_host:
+            lock_hosts(connection, row.host_id)
+        lock_vms(connection, vms.c.id == row.vm_id)
+    return connection.execute(SELECT.where(assignments.c.id == key)).one_or_none()
+
+
+def _ours(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
+    key = claim.assignment_id
+    return ASSIGNMENTS.ours(_find(connection, key, on_host=on_host), key, claim.token)
+
+
+def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
+    return connection.execute(
+        select(func.count())
+        .select_from(assignments)
+        .where(
+            assignments.c.host_id == host_id,
+            unreleased,
+            assignments.c.state.in_(_BUILDING),
+            assignments.c.claim_until > now,
+        )
+    ).scalar_one()
+
+
+def _quarantine(
+    connection: Connection,
+    endings: Sequence[Ending],
+    *,
+    now: datetime,
+    actor: str,
+    build_avoid_s: float,
+) -> None:
+    """Write that builds failed for good, on hosts that are locked: these get no VMs for a while."""
+    attempts = assignments.c.attempts + 1
+    end(connection, endings, now=now, actor=actor, is_error=True, attempts=attempts)
+    failed_builds = {each.row.host_id: each.row.failed_builds for each in endings}
+    for each in endings:
+        avoid(connection, each.row.request_id, each.row.host_id, now, build_avoid_s)
+        failed_builds[each.row.host_id] += 1
+    for host_id, number in failed_builds.items():
+        hold_back_s = min(HOLD_BACK_S * 2 ** min(number - 1, 10), MAX_HOLD_BACK_S)
+        until = now + timedelta(seconds=hold_back_s)
+        values = {"failed_builds": number, "held_back_until": until}
+        connection.execute(update(hosts).where(hosts.c.id == host_id).values(**values))

@@ -1,0 +1,370 @@
+"""Fencing: proving that a host which is down is off, before its VMs are placed elsewhere.
+
+A row of `host_fences` is the workers' message. The control centre that leads writes it, a
+worker runs the operator's command, and only its success frees what the host holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
+
+from registry.audit.events import note
+from registry.db.claims import FENCES
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import lock_hosts
+from registry.db.schema import (
+    assignments,
+    events,
+    host_fences,
+    hosts,
+    is_place,
+    kept_disks,
+    unreleased,
+)
+from registry.errors import ClaimLostError, ConflictError, NotFoundError
+from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
+from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
+from registry.ledger.release import release_all
+from registry.lifecycle import (
+    AssignmentState,
+    FenceEvent,
+    FenceState,
+    HostAdmin,
+    HostHealth,
+)
+from registry.records.hosts import FenceOrder
+from registry.records.rounds import Lease
+from registry.rounds.leases import check_epoch
+
+#: After a failure it is tried again, each time after twice as long.
+AGAIN_S: Final = 60
+MAX_AGAIN_S: Final = 3600
+#: a maintained host is down because somebody works on it
+_ATTENDED: Final = (HostAdmin.MAINTENANCE.value, HostAdmin.RETIRED.value)
+_WAITS: Final = "host_vms_wait"
+_ONLY_THERE: Final = (
+    "on_failure=replace loses no disk, and the disks of its VMs are on this host alone: they wait"
+    " for it. On a shared pool (label shared_pool=NAME) they would start elsewhere with their"
+    " disks; on_failure=rebuild builds them anew from their images, and loses what they had written"
+)
+_NO_TARGET: Final = "it has no fence target: `fuga host set NAME --fence-target TARGET`"
+
+
+class Fencing:
+    """Asks for the fencing of hosts, and takes down what came of it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def ask_for_failed(
+        self, lease: Lease, *, by_default: OnFailure = OnFailure.WAIT
+    ) -> tuple[str, ...]:
+        """Ask for every host that is down, holds VMs, and whose VMs are to be placed elsewhere.
+
+        Of a host whose VMs would be, but for their disks, which it alone has, an event tells
+        that they wait. Nothing is asked while more than half of the hosts do not answer: then it is
+        rather the monitor that is cut off. Hosts in maintenance are left alone.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is not the current one of the control centre.
+        """
+        with self._database.write() as connection:
+            check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
+            now = db_now(connection)
+            failed = [
+                (row, wanted_of(row.labels, by_default=by_default))
+                for row in _failed(connection, now)
+            ]
+            found = [row for row, wanted in failed if is_replaced(wanted, row.shared_pool)]
+            waits = [
+                row
+                for row, wanted in failed
+                if wanted is OnFailure.REPLACE and row.shared_pool is None
+            ]
+            _tell_that_they_wait(connection, waits, now=now, actor=lease.holder)
+            if not found or _most_are_silent(connection):
+                return ()
+            lock_hosts(connection, *(row.id for row in found))
+            # Looked at again: somebody may have had the rows until just before.
+            still = {row.id for row in _failed(connection, now)}
+            asked = [row for row in found if row.id in still]
+            for row in asked:
+                _ask(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
+            return tuple(row.name for row in asked)
+
+    @retried
+    def ask(self, name: str, *, actor: str) -> None:
+        """Ask for one host, whatever its labels say; nothing if it is asked or done already.
+
+        Raises
+        ------
+        ConflictError
+            If the host is not down, or nothing says how to fence it.
+        """
+        with self._database.write() as connection:
+            host = _down_host(connection, name, "fenced")
+            if host.fence_target is None:
+                raise ConflictError(f"host {name} cannot be fenced: {_NO_TARGET}")
+            row = fence_row(connection, host.id)
+            if row is None or row.state == FenceState.FAILED.value:
+                _ask(connection, host, now=db_now(connection), actor=actor)
+
+    @retried
+    def confirm(self, name: str, *, actor: str) -> int:
+        """Take an operator's word that a host is off; return how many VMs it held.
+
+        Raises
+        ------
+        ConflictError
+            If the host is not down, or its command runs at this moment.
+        """
+        with self._database.write() as connection:
+            host = _down_host(connection, name, "taken for off")
+            row, now = fence_row(connection, host.id), db_now(connection)
+            if is_being_fenced(row, now):
+                raise ConflictError(f"host {name} is being fenced: wait for what comes of it")
+            _fenced(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
+            return release_all(connection, host.id, host.name, now=now, actor=actor)
+
+    def keeps_disk_of(self, vm_id: UUID) -> bool:
+        """Return whether a VM that has no host has a disk in a shared pool, to start with."""
+        with self._database.read() as connection:
+            kept = select(kept_disks.c.vm_id).where(kept_disks.c.vm_id == vm_id)
+            return connection.execute(kept).first() is not None
+
+    # ---- workers ------------------------------------------------------------
+
+    @retried
+    def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
+        """Claim a host to fence it; None: nothing is asked, or somebody is at it."""
+        with self._database.write() as connection:
+            lock_hosts(connection, host_id)
+            host = _host(connection, hosts.c.id == host_id)
+            row, now = fence_row(connection, host_id), db_now(connection)
+            if host is None or row is None or row.state not in OPEN or is_being_fenced(row, now):
+                return None
+            if not _is_silent(host) or host.admin == HostAdmin.RETIRED.value:
+                return None
+            token = uuid4()
+            asked = row.state == FenceState.ASKED.value
+            change_fence(
+                connection,
+                row,
+                FenceEvent.CLAIMED if asked else FenceEvent.RECLAIMED,
+                host_id=host.id,
+                host_name=host.name,
+                now=now,
+                actor=owner,
+                **FENCES.taken(owner, lease_s, token, now=now),
+            )
+            return FenceOrder(
+                host_id=host.id, host=host.name, target=host.fence_target or "", token=token
+            )
+
+    @retried
+    def keep(self, order: FenceOrder, lease_s: float) -> None:
+        """Extend a claim right before the command; `ClaimLostError` if another has it."""
+        with self._database.write() as connection:
+            _ours(connection, order)
+            FENCES.extend(connection, order.host_id, lease_s)
+
+    @retried
+    def succeed(self, order: FenceOrder) -> int:
+        """Write that the host is off, and free what it held; return how many VMs that were."""
+        with self._database.write() as connection:
+            host, row = _ours(connection, order)
+            now = db_now(connection)
+            owner = row.claim_owner
+            _fenced(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
+            return release_all(connection, host.id, host.name, now=now, actor=owner)
+
+    @retried
+    def fail(self, order: FenceOrder, error: str) -> None:
+        """Write that nothing is proven: whatever the host held stays held."""
+        with self._database.write() as connection:
+            host, row = _ours(connection, order)
+            owner = row.claim_owner
+            _failed_again(connection, row, host, error, now=db_now(connection), actor=owner)
+
+
+def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
+    """Return the hosts that are down, hold VMs, and are not being fenced, nor were."""
+    held = select(assignments.c.id).where(
+        assignments.c.host_id == hosts.c.id,
+        is_place,
+        unreleased,
+        assignments.c.state != AssignmentState.RESERVED.value,
+    )
+    idle = or_(
+        host_fences.c.host_id.is_(None),
+        (host_fences.c.state == FenceState.FAILED.value) & (host_fences.c.again_at <= now),
+    )
+    query = (
+        select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.fence_target, hosts.c.shared_pool)
+        .outerjoin(host_fences, host_fences.c.host_id == hosts.c.id)
+        .where(
+            hosts.c.health == HostHealth.DOWN.value,
+            hosts.c.admin.not_in(_ATTENDED),
+            hosts.c.returning_since.is_(None),
+            # Its machine may run as another host: to fence it is for operators alone.
+            hosts.c.same_machine_as.is_(None),
+            held.exists(),
+            idle,
+        )
+        .order_by(hosts.c.id)
+    )
+    return list(connection.execute(query))
+
+
+def _tell_that_they_wait(
+    connection: Connection, rows: Iterable[Row[Any]], *, now: datetime, actor: str
+) -> None:
+    """Write once for each failure of a host why its VMs are not placed elsewhere."""
+    for row in rows:
+        last = (
+            select(events.c.kind)
+            .where(events.c.subject_id == str(row.id), events.c.kind.in_([_WAITS, "host_health"]))
+            .order_by(events.c.id.desc())
+            .limit(1)
+        )
+        if connection.scalar(last) != _WAITS:
+            data = {"name": row.name}
+            note(connection, now, actor, _WAITS, "host", row.id, reason=_ONLY_THERE, data=data)
+
+
+def _most_are_silent(connection: Connection) -> bool:
+    healths = connection.scalars(
+        select(hosts.c.health).where(
+            hosts.c.admin.not_in(_ATTENDED), hosts.c.health != HostHealth.ENROLLING.value
+        )
+    ).all()
+    silent = sum(health != HostHealth.UP.value for health in healths)
+    return bool(2 * silent > len(healths))
+
+
+def _ask(
+    connection: Connection,
+    host: Row[Any],
+    *,
+    now: datetime,
+    actor: str,
+    epoch: int | None = None,
+) -> None:
+    row = fence_row(connection, host.id)
+    asked: dict[str, Any] = {"asked_by": actor, "asked_at": now, "sent_at": None}
+    change_fence(
+        connection,
+        row,
+        FenceEvent.ASKED,
+        host_id=host.id,
+        host_name=host.name,
+        now=now,
+        actor=actor,
+        epoch=epoch,
+        **asked,
+    )
+    if host.fence_target is None:
+        row = fence_row(connection, host.id)
+        _failed_again(connection, row, host, _NO_TARGET, now=now, actor=actor)
+
+
+def _failed_again(
+    connection: Connection,
+    row: Row[Any] | None,
+    host: Row[Any],
+    error: str,
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    attempts = row.attempts + 1 if row is not None else 1
+    pause_s = min(AGAIN_S * 2 ** min(attempts - 1, 10), MAX_AGAIN_S)
+    change_fence(
+        connection,
+        row,
+        FenceEvent.FAILED,
+        host_id=host.id,
+        host_name=host.name,
+        now=now,
+        actor=actor,
+        reason=error,
+        attempts=attempts,
+        last_error=error,
+        again_at=now + timedelta(seconds=pause_s),
+        **FENCES.none,
+    )
+
+
+def _fenced(
+    connection: Connection,
+    row: Row[Any] | None,
+    host: Row[Any],
+    event: FenceEvent,
+    *,
+    now: datetime,
+    actor: str,
+) -> None:
+    change_fence(
+        connection,
+        row,
+        event,
+        host_id=host.id,
+        host_name=host.name,
+        now=now,
+        actor=actor,
+        fenced_at=now,
+        last_error=None,
+        again_at=None,
+        **FENCES.none,
+    )
+
+
+def _host(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None:
+    columns = (
+        hosts.c.id,
+        hosts.c.name,
+        hosts.c.admin,
+        hosts.c.health,
+        hosts.c.fence_target,
+        hosts.c.returning_since,
+    )
+    query: Select[Any] = select(*columns).where(which)
+    return connection.execute(query).one_or_none()
+
+
+def _is_silent(host: Row[Any]) -> bool:
+    """Tell whether a host is down and does not answer either."""
+    return bool(host.health == HostHealth.DOWN.value and host.returning_since is None)
+
+
+def _down_host(connection: Connection, name: str, what: str) -> Row[Any]:
+    """Lock a host by name; `ConflictError` unless it is down."""
+    here = (hosts.c.name == name) & (hosts.c.admin != HostAdmin.RETIRED.value)
+    found = _host(connection, here)
+    if found is None:
+        raise NotFoundError("host", name)
+    lock_hosts(connection, found.id)
+    host = _host(connection, hosts.c.id == found.id)
+    assert host is not None  # noqa: S101 - hosts are never deleted
+    if not _is_silent(host):
+        found_as = host.health if host.returning_since is None else "answering again"
+        raise ConflictError(f"host {name} cannot be {what}: it is {found_as}, and has to be down")
+    return host
+
+
+def _ours(connection: Connection, order: FenceOrder) -> tuple[Row[Any], Row[Any]]:
+    lock_hosts(connection, order.host_id)
+    host = _host(connection, hosts.c.id == order.host_id)
+    row = fence_row(connection, order.host_id)
+    if host is None or row is None:
+        raise ClaimLostError(f"the fencing of host {order.host}", "it is over")
+    return host, FENCES.ours(row, order.host_id, order.token)

@@ -1,0 +1,247 @@
+"""Copies of images in the hands of workers: brought to hosts, lost there, and removed.
+
+A worker that claims a copy uploads to a volume whose name no other attempt uses, and
+only the name of an attempt that ended well is ever handed to a build: a volume that
+an attempt left half written is never taken for the image.
+
+Whoever changes a copy holds the lock of its host.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, func, select
+
+from registry.audit.changes import COPY
+from registry.audit.events import note
+from registry.db.access import to_access
+from registry.db.claims import COPIES, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import lock_hosts
+from registry.db.schema import image_copies, images
+from registry.errors import ClaimLostError
+from registry.images.copies import COPY_ROWS, change_copy
+from registry.images.holds import may_try
+from registry.images.images import to_image
+from registry.images.on_hosts import count_disk
+from registry.ledger.release import give_up_builds
+from registry.lifecycle import OUT_OF_REACH, CopyEvent, CopyState
+from registry.records.images import Image
+from registry.records.work import CopyClaim, CopyRemoval, Upload
+
+#: Attempts in a row that may end for a passing reason before a copy counts as failed.
+MAX_INTERRUPTIONS: Final = 5
+
+
+class ImageCopies:
+    """What workers do with copies of images."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def claim_upload(self, copy_id: UUID, owner: str, lease_s: float) -> Upload | None:
+        """Claim a copy to upload it; None: it is not ours to do, or not now.
+
+        One at a time to a host: two would only slow each other down. An image that no
+        host has yet goes to few at a time, and one that is held to none.
+        """
+        with self._database.write() as connection:
+            row = _find(connection, copy_id)
+            now = db_now(connection)
+            if row is None or row.health in OUT_OF_REACH or is_claimed(row, now):
+                return None
+            if row.pool_silent_since is not None:
+                return None
+            before = CopyState(row.state)
+            if before == CopyState.ABSENT:
+                event = CopyEvent.CLAIMED
+            elif before == CopyState.UPLOADING:
+                event = CopyEvent.RECLAIMED
+            else:
+                return None
+            if _uploads(connection, row.host_id, now):
+                return None
+            image = _image_of(connection, row)
+            if not may_try(connection, image, row.host_id, now):
+                return None
+            attempt = row.attempts + 1
+            step = COPY.step(before, event)
+            values = {"state": step.after.value, "attempts": attempt, "uploaded_bytes": 0}
+            token = COPIES.take(connection, row.id, owner, lease_s, now=now, **values)
+            step.note(connection, now, owner, row.image_id, data={"host": row.host_name})
+            return Upload(
+                claim=CopyClaim(copy_id=row.id, token=token),
+                image=image,
+                host=to_access(row),
+                volume=f"fuga-image-{row.id}.{attempt}.{image.format}",
+                left_volume=row.volume,
+            )
+
+    @retried
+    def begin(self, claim: CopyClaim, volume: str) -> None:
+        """Write where the upload goes, before anything is there."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            COPIES.write(connection, row.id, volume=volume)
+
+    @retried
+    def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
+        """Write how far the upload is, and keep the claim for longer."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
+
+    @retried
+    def uploaded(self, claim: CopyClaim) -> None:
+        """Write that the copy is whole: VMs may rest on it."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            size_bytes = _image_of(connection, row).size_bytes
+            change_copy(
+                connection,
+                row,
+                CopyEvent.UPLOADED,
+                now=now,
+                last_error=None,
+                present_at=now,
+                uploaded_bytes=size_bytes,
+                interruptions=0,
+                host_lost_at=None,
+            )
+
+    @retried
+    def interrupted(self, claim: CopyClaim, error: str | None) -> None:
+        """Give the upload back to be tried again. With an ``error``: up to five times in a row."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            interruptions = row.interruptions + (error is not None)
+            if error is not None and interruptions >= MAX_INTERRUPTIONS:
+                _give_up(connection, row, error, now)
+                return
+            change_copy(
+                connection,
+                row,
+                CopyEvent.INTERRUPTED,
+                now=now,
+                reason=error,
+                last_error=error or row.last_error,
+                interruptions=interruptions,
+                sent_at=now,
+            )
+
+    @retried
+    def refused(self, claim: CopyClaim, error: str) -> None:
+        """Write that the host did not take the image.
+
+        VMs that waited for it there lose their place and are decided again;
+        their requests avoid the host for a while. The host itself is not held
+        back: an image that no host takes must not close the cluster.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            _give_up(connection, row, error, db_now(connection))
+
+    @retried
+    def claim_removal(self, copy_id: UUID, owner: str, lease_s: float) -> CopyRemoval | None:
+        """Claim the copy of an image that was removed; None: it is not ours to do."""
+        with self._database.write() as connection:
+            row = _find(connection, copy_id)
+            now = db_now(connection)
+            if row is None or row.state != CopyState.REMOVING or is_claimed(row, now):
+                return None
+            token = COPIES.take(connection, row.id, owner, lease_s, now=now)
+            return CopyRemoval(
+                claim=CopyClaim(copy_id=row.id, token=token),
+                image=_image_of(connection, row).reference,
+                host=to_access(row),
+                volume=row.volume,
+            )
+
+    @retried
+    def removed(self, claim: CopyClaim) -> None:
+        """Write that the host has the copy no more; its disk is free again."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim, CopyState.REMOVING)
+            connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
+            if row.counted:
+                count_disk(connection, row.host_id, -row.disk_gib)
+            image = _image_of(connection, row)
+            note(
+                connection,
+                db_now(connection),
+                row.claim_owner,
+                "image_copy_removed",
+                "image",
+                image.id,
+                data={"image": image.reference, "host": row.host_name},
+            )
+
+    @retried
+    def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
+        """Give a removal back unfinished; it is sent again later."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim, CopyState.REMOVING)
+            COPIES.put_off(connection, row.id, last_error=error or row.last_error)
+
+
+def _find(connection: Connection, copy_id: UUID) -> Row[Any] | None:
+    """Lock a copy's host and then the copy."""
+    host_id = connection.scalars(
+        select(image_copies.c.host_id).where(image_copies.c.id == copy_id)
+    ).one_or_none()
+    if host_id is None:
+        return None
+    lock_hosts(connection, host_id)
+    return connection.execute(COPY_ROWS.where(image_copies.c.id == copy_id)).one_or_none()
+
+
+def _ours(
+    connection: Connection, claim: CopyClaim, state: CopyState = CopyState.UPLOADING
+) -> Row[Any]:
+    row = COPIES.ours(_find(connection, claim.copy_id), claim.copy_id, claim.token)
+    if row.state != state.value:
+        raise ClaimLostError(f"image copy {claim.copy_id}", f"it is {row.state}")
+    return row
+
+
+def _uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
+    query = select(func.count()).select_from(image_copies)
+    under_way = (
+        image_copies.c.host_id == host_id,
+        image_copies.c.state == CopyState.UPLOADING.value,
+        image_copies.c.claim_until > now,
+    )
+    return connection.execute(query.where(*under_way)).scalar_one()
+
+
+def _image_of(connection: Connection, row: Row[Any]) -> Image:
+    return to_image(connection.execute(select(images).where(images.c.id == row.image_id)).one())
+
+
+def _give_up(connection: Connection, row: Row[Any], error: str, now: datetime) -> None:
+    image = _image_of(connection, row)
+    change_copy(
+        connection,
+        row,
+        CopyEvent.REFUSED,
+        now=now,
+        reason=error,
+        last_error=error,
+        uploaded_bytes=0,
+    )
+    count_disk(connection, row.host_id, -row.disk_gib)
+    give_up_builds(
+        connection,
+        row.host_id,
+        row.image_id,
+        reason=f"image {image.reference} could not be brought to host {row.host_name}: {error}",
+        now=now,
+        actor=row.claim_owner,
+    )

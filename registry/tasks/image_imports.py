@@ -1,0 +1,101 @@
+"""Images that workers fetch: claimed by lease like other work, and begun anew when it ran out."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, select
+
+from registry.audit.changes import IMAGE
+from registry.db.claims import IMPORTS, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.schema import images
+from registry.errors import ClaimLostError
+from registry.images.images import to_image
+from registry.images.incoming import Stored
+from registry.lifecycle import ImageEvent, ImageState
+from registry.records.work import Import, ImportClaim
+
+
+class ImageImports:
+    """What workers do with images that are to be fetched."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
+        """Claim an import; None: it is over, or somebody is at it."""
+        with self._database.write() as connection:
+            row = _lock(connection, image_id)
+            now = db_now(connection)
+            if row is None or row.state != ImageState.IMPORTING:
+                return None
+            if is_claimed(row, now):
+                return None
+            token = IMPORTS.take(connection, image_id, owner, lease_s, now=now, received_bytes=0)
+            return Import(
+                claim=ImportClaim(image_id=image_id, token=token),
+                image=to_image(row),
+                url=row.source,
+                signature=row.signature,
+            )
+
+    @retried
+    def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
+        """Write how far the import is, and keep the claim for longer."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
+
+    @retried
+    def imported(self, claim: ImportClaim, stored: Stored) -> None:
+        """Write that the image's content is in the store: it is on offer."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            _end(
+                connection,
+                row,
+                ImageEvent.IMPORTED,
+                None,
+                signed_by=stored.signed_by or row.signed_by,
+                size_bytes=stored.size_bytes,
+                received_bytes=stored.size_bytes,
+                virtual_size_bytes=stored.virtual_size_bytes,
+            )
+
+    @retried
+    def failed(self, claim: ImportClaim, error: str) -> None:
+        """Write that the image cannot be had, and why."""
+        with self._database.write() as connection:
+            _end(connection, _ours(connection, claim), ImageEvent.FAILED, error)
+
+    @retried
+    def yielded(self, claim: ImportClaim) -> None:
+        """Give an import back unfinished; it is sent again later."""
+        with self._database.write() as connection:
+            IMPORTS.put_off(connection, _ours(connection, claim).id)
+
+
+def _lock(connection: Connection, image_id: UUID) -> Row[Any] | None:
+    return connection.execute(
+        select(images).where(images.c.id == image_id).with_for_update(key_share=True)
+    ).one_or_none()
+
+
+def _ours(connection: Connection, claim: ImportClaim) -> Row[Any]:
+    row = IMPORTS.ours(_lock(connection, claim.image_id), claim.image_id, claim.token)
+    if row.state != ImageState.IMPORTING:
+        raise ClaimLostError(f"image {claim.image_id}", f"it is {row.state}")
+    return row
+
+
+def _end(
+    connection: Connection, row: Row[Any], event: ImageEvent, error: str | None, **values: Any
+) -> None:
+    step = IMAGE.step(row.state, event)
+    IMPORTS.give_back(connection, row.id, state=step.after.value, last_error=error, **values)
+    now, data = db_now(connection), {"image": to_image(row).reference}
+    step.note(connection, now, row.claim_owner, row.id, reason=error, data=data)

@@ -1,0 +1,344 @@
+"""Moves in the hands of workers: claims, progress, the switch, and what failure means.
+
+The switch is a compare-and-set on the claim. Where the guest is, only who looked at both
+hosts can say: nothing else ends a move that a worker ever began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, and_, or_, select, update
+
+from registry.audit.changes import MOVE, VM_OBSERVED
+from registry.audit.events import record
+from registry.db.access import to_access
+from registry.db.claims import MOVES, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.schema import (
+    assignments,
+    hosts,
+    moves,
+    power_actions,
+    vms,
+)
+from registry.errors import ClaimLostError
+from registry.ledger.shared_disks import forget_kept
+from registry.lifecycle import (
+    OPEN_MOVES,
+    OUT_OF_REACH,
+    AssignmentState,
+    MoveEvent,
+    MoveState,
+    VmDesired,
+    VmObserved,
+    VmObservedEvent,
+)
+from registry.moves.changes_at_destination import refused_there
+from registry.moves.create import MOVES_LABEL
+from registry.moves.ending import arrived, close, lock_move, not_arrived
+from registry.records.moves import MoveClaim, MoveLimits, MoveProgress, MoveStep
+from registry.records.work import Claim, Due
+from registry.tasks.assignments import SELECT, to_build
+from registry.tasks.next_moves import send_next
+from registry.tasks.queues import MOVE_VM
+
+_OPEN: Final = [state.value for state in OPEN_MOVES]
+_DELETED: Final = "its VM was deleted"
+#: A label of hosts: where they receive moves.
+_ADDRESS_LABEL: Final = "move_address="
+_SEEN: Final = {
+    VmObserved.RUNNING: VmObservedEvent.SEEN_RUNNING,
+    VmObserved.STOPPED: VmObservedEvent.SEEN_STOPPED,
+}
+
+
+class MoveSteps:
+    """What workers do with moves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def claim(
+        self, move_id: UUID, owner: str, lease_s: float, limits: MoveLimits
+    ) -> MoveStep | None:
+        """Claim a move to begin it, or to find out what became of it.
+
+        None: not ours to do. It is over, somebody is at it, its time has not come, or what
+        nobody had begun ended here, since the VM, its place or where it was to arrive are not
+        what they were.
+        """
+        with self._database.write() as connection:
+            move = lock_move(connection, move_id, with_groups=True)
+            now = db_now(connection)
+            if move is None or move.state not in _OPEN or is_claimed(move, now):
+                return None
+            vm = _vm(connection, move)
+            begun = move.state == MoveState.MOVING.value
+            if not begun:
+                over = _overtaken(vm, move) or _refused_there(connection, move)
+                if over is not None:
+                    not_arrived(connection, move, over[1], now=now, actor=owner)
+                    close(connection, move, over[0], reason=over[1], now=now, actor=owner)
+                    return None
+                if not _may_begin(connection, vm, move, limits, now):
+                    return None
+            event = MoveEvent.RECLAIMED if begun else MoveEvent.CLAIMED
+            step = MOVE.step(move.state, event)
+            kind = move.kind
+            if not begun:
+                kind = "live" if vm.observed == VmObserved.RUNNING.value else "cold"
+            values: dict[str, Any] = {"state": step.after.value, "kind": kind}
+            values["attempts"] = move.attempts + 1
+            values["began_at"] = move.began_at or now
+            token = MOVES.take(connection, move_id, owner, lease_s, now=now, **values)
+            told = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
+            record(connection, [step.row(now, owner, move.id, tenant=move.tenant, data=told)])
+            return _to_step(connection, move, vm, token, kind=kind, begun=begun)
+
+    @retried
+    def send_next(self, limits: MoveLimits) -> tuple[Due, ...]:
+        """Return the moves that have room now, and mark them as sent: another has ended."""
+        with self._database.write() as connection:
+            found = send_next(connection, limits, now=db_now(connection))
+            return tuple(Due(task=MOVE_VM, id=key) for key in found)
+
+    @retried
+    def keep(
+        self, claim: MoveClaim, lease_s: float, progress: MoveProgress | None = None
+    ) -> str | None:
+        """Extend a claim, and write how far the move has come; return why it is to end, if so.
+
+        Raises
+        ------
+        ClaimLostError
+            If another has it.
+        """
+        with self._database.write() as connection:
+            move = _ours(connection, claim)
+            told = (
+                {}
+                if progress is None
+                else {
+                    "total_bytes": progress.total_bytes,
+                    "remaining_bytes": progress.remaining_bytes,
+                    "rate_bytes_s": progress.rate_bytes_s,
+                }
+            )
+            MOVES.extend(connection, claim.move_id, lease_s, **told)
+            return _stop(_vm(connection, move), move)
+
+    @retried
+    def tell_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
+        """Write how long the guest stood still, where another found it arrived meanwhile.
+
+        Who takes a move over sees where the guest is, and not what the move was like.
+        """
+        with self._database.write() as connection:
+            connection.execute(
+                update(moves)
+                .where(
+                    moves.c.id == claim.move_id,
+                    moves.c.state == MoveState.MOVED.value,
+                    moves.c.downtime_ms.is_(None),
+                )
+                .values(downtime_ms=downtime_ms)
+            )
+
+    @retried
+    def arrive(self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None) -> bool:
+        """Write that the VM is where it was to go: the one place that says so.
+
+        ``observed`` is how it was seen there, running or stopped. False: the VM was deleted
+        meanwhile, and what is there goes.
+
+        Raises
+        ------
+        ClaimLostError
+            If another has it, or the host was fenced after the claim.
+        """
+        with self._database.write() as connection:
+            move = _ours(connection, claim)
+            vm = _vm(connection, move)
+            now, actor = db_now(connection), move.claim_owner
+            if vm.desired == VmDesired.DELETED.value:
+                _end_here(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
+                return False
+            if vm.arriving != AssignmentState.ARRIVING.value:
+                # Who claims it next knows that from the beginning.
+                raise ClaimLostError(f"move {move.id}", f"host {move.to_host} was fenced")
+            arrived(connection, move, now=now, actor=actor)
+            forget_kept(connection, [move.vm_id])
+            step = VM_OBSERVED.step(vm.observed, _SEEN[observed])
+            connection.execute(
+                update(vms)
+                .where(vms.c.id == move.vm_id)
+                .values(
+                    observed=step.after.value, switched_at=now, paused_since=None, last_error=None
+                )
+            )
+            if step.moved:
+                data = {"host": move.to_host, "assignment": str(move.to_id)}
+                history = step.row(now, actor, move.vm_id, tenant=move.tenant, data=data)
+                record(connection, [history])
+            close(
+                connection,
+                move,
+                MoveEvent.ARRIVED,
+                reason=None,
+                now=now,
+                actor=actor,
+                downtime_ms=downtime_ms,
+                remaining_bytes=0,
+            )
+            return True
+
+    @retried
+    def fail(self, claim: MoveClaim, error: str) -> None:
+        """Write that the VM is where it was, or nowhere; what there is of it elsewhere goes.
+
+        A move that was to end (it was cancelled, its VM deleted) did not fail.
+        """
+        with self._database.write() as connection:
+            move = _ours(connection, claim)
+            stop = _stop(_vm(connection, move), move)
+            event = MoveEvent.FAILED if stop is None else MoveEvent.CANCELLED
+            _end_here(connection, move, stop or error, event, now=db_now(connection))
+
+    @retried
+    def put_off(self, claim: MoveClaim, error: str | None) -> None:
+        """Give the claim back: nobody can tell yet where the VM is."""
+        with self._database.write() as connection:
+            _ours(connection, claim)
+            told = {} if error is None else {"last_error": error}
+            MOVES.put_off(connection, claim.move_id, **told)
+
+
+def _end_here(
+    connection: Connection, move: Row[Any], reason: str, event: MoveEvent, *, now: datetime
+) -> None:
+    actor = move.claim_owner
+    not_arrived(connection, move, reason, now=now, actor=actor)
+    close(connection, move, event, reason=reason, now=now, actor=actor)
+
+
+def _ours(connection: Connection, claim: MoveClaim) -> Row[Any]:
+    return MOVES.ours(lock_move(connection, claim.move_id), claim.move_id, claim.token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vm:
+    """What is wanted of a VM, known of it, and what became of both assignments of its move."""
+
+    desired: str
+    observed: str
+    labels: Mapping[str, str]
+    left: str  #: state of the assignment that it moves away from
+    arriving: str
+
+
+def _vm(connection: Connection, move: Row[Any]) -> _Vm:
+    both = select(assignments.c.id, assignments.c.state).where(
+        assignments.c.id.in_([move.from_id, move.to_id])
+    )
+    states = {row.id: row.state for row in connection.execute(both)}
+    wanted = select(vms.c.desired, vms.c.observed, vms.c.labels).where(vms.c.id == move.vm_id)
+    gone = AssignmentState.RELEASED.value
+    return _Vm(
+        **connection.execute(wanted).one()._mapping,
+        left=states.get(move.from_id, gone),
+        arriving=states.get(move.to_id, gone),
+    )
+
+
+def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
+    """Return how a move ends that nobody began and that has no sense any more."""
+    stop = _stop(vm, move)
+    if stop is not None:
+        return MoveEvent.CANCELLED, stop
+    if vm.arriving != AssignmentState.ARRIVING.value:
+        return MoveEvent.FAILED, f"host {move.to_host} was fenced"
+    if vm.left != AssignmentState.ACTIVE.value:
+        return MoveEvent.FAILED, f"its place on host {move.from_host} is {vm.left}"
+    if vm.observed not in _SEEN:
+        return MoveEvent.FAILED, f"it is {vm.observed}"
+    runs = vm.observed == VmObserved.RUNNING.value
+    if vm.labels.get(MOVES_LABEL) == "never" or (vm.labels.get(MOVES_LABEL) == "cold" and runs):
+        return MoveEvent.FAILED, "its tenant forbade it meanwhile"
+    return None
+
+
+def _refused_there(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
+    """Return how a move ends that its destination would refuse by now."""
+    why = refused_there(connection, move)
+    return None if why is None else (MoveEvent.FAILED, why)
+
+
+def _stop(vm: _Vm, move: Row[Any]) -> str | None:
+    """Return why a move is to end with the VM where it was, if it is."""
+    if vm.desired == VmDesired.DELETED.value:
+        return _DELETED
+    return None if move.cancelled_by is None else f"cancelled by {move.cancelled_by}"
+
+
+def _may_begin(
+    connection: Connection, vm: _Vm, move: Row[Any], limits: MoveLimits, now: datetime
+) -> bool:
+    """Tell whether a move's time has come; both hosts are locked."""
+    query = select(hosts.c.id, hosts.c.health, hosts.c.pool_silent_since)
+    ends = connection.execute(
+        query.where(hosts.c.id.in_([move.from_host_id, move.to_host_id]))
+    ).all()
+    if any(end.health in OUT_OF_REACH or end.pool_silent_since is not None for end in ends):
+        return False
+    asked = select(power_actions.c.vm_id).where(power_actions.c.vm_id == move.vm_id)
+    if connection.execute(asked).first() is not None:
+        return False
+    under_way = moves.c.state == MoveState.MOVING.value
+    for host_id in (move.from_host_id, move.to_host_id):
+        here = or_(moves.c.from_host_id == host_id, moves.c.to_host_id == host_id)
+        if MOVES.in_hand(connection, and_(under_way, here), now) >= limits.per_host:
+            return False
+    return MOVES.in_hand(connection, under_way, now) < limits.everywhere
+
+
+def _to_step(
+    connection: Connection, move: Row[Any], vm: _Vm, token: UUID, *, kind: str, begun: bool
+) -> MoveStep:
+    rows = connection.execute(SELECT.where(assignments.c.id.in_([move.from_id, move.to_id])))
+    ends = {row.id: row for row in rows}
+    here, there = ends[move.from_id], ends[move.to_id]
+    claim = Claim(assignment_id=move.to_id, token=token)
+    return MoveStep(
+        claim=MoveClaim(move_id=move.id, token=token),
+        kind="live" if kind == "live" else "cold",
+        begun=begun,
+        stop=_stop(vm, move),
+        attempts=move.attempts + 1,
+        fenced=vm.left == AssignmentState.RELEASED.value,
+        lost=vm.arriving == AssignmentState.RELEASED.value,
+        vm_id=move.vm_id,
+        from_id=move.from_id,
+        from_host=to_access(here),
+        back=to_build(
+            connection,
+            here,
+            Claim(assignment_id=move.from_id, token=token),
+            AssignmentState(vm.left),
+        ),
+        to=to_build(connection, there, claim, AssignmentState.ARRIVING),
+        address=_address(connection, move.to_host_id),
+    )
+
+
+def _address(connection: Connection, host_id: UUID) -> str | None:
+    """Return where a host receives moves, by its label."""
+    labels = connection.execute(select(hosts.c.labels).where(hosts.c.id == host_id)).scalar_one()
+    found = (each for each in labels if each.startswith(_ADDRESS_LABEL))
+    return next((each.removeprefix(_ADDRESS_LABEL) for each in found), None)

@@ -1,0 +1,114 @@
+"""Moves that wait for a worker, and those that begin when another has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Select, and_, literal_column, or_, select, update
+
+from registry.db.schema import assignments, hosts, moves, power_actions, slot_loop, vms
+from registry.images.on_hosts import lacks_image
+from registry.lifecycle import (
+    OPEN_MOVES,
+    OUT_OF_REACH,
+    AssignmentState,
+    HostAdmin,
+    MoveState,
+    SlotLoopState,
+    VmDesired,
+)
+from registry.records.moves import MoveLimits
+
+#: Moves between hosts that have room, of which those are chosen that have room together.
+_MOST_LOOKED_AT: Final = 64
+
+
+def waiting_moves() -> Select[Any]:
+    """Return moves that may begin, and those that a worker has to end, wherever their hosts are.
+
+    One begins when both hosts are within reach, its image is there, and nothing is asked of
+    the VM's power; none while the slot loop is paused. One that has no sense any more awaits none
+    of this: its worker died, its plan was cancelled, its VM was deleted, one of its hosts was
+    fenced, or the one where it was to arrive takes no VMs any more.
+    """
+    # Looked up for each move: a join may begin with all VMs that ever were.
+    end = hosts.alias()
+    out_of_reach = select(end.c.id).where(
+        end.c.id.in_([moves.c.from_host_id, moves.c.to_host_id]), end.c.health.in_(OUT_OF_REACH)
+    )
+    its_vm = select(vms.c.id).where(vms.c.id == moves.c.vm_id)
+    lacks = its_vm.where(lacks_image(moves.c.to_host_id, vms.c.request_id))
+    powered = select(power_actions.c.vm_id).where(power_actions.c.vm_id == moves.c.vm_id)
+    paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
+    held_up = (out_of_reach, lacks, powered, paused)
+    stands, comes = (
+        select(assignments.c.id).where(
+            assignments.c.id == end_of_move, assignments.c.state == literal_column(f"'{state}'")
+        )
+        for end_of_move, state in (
+            (moves.c.from_id, AssignmentState.ACTIVE),
+            (moves.c.to_id, AssignmentState.ARRIVING),
+        )
+    )
+    closed = select(end.c.id).where(
+        end.c.id == moves.c.to_host_id, end.c.admin != literal_column(f"'{HostAdmin.ACTIVE}'")
+    )
+    is_open = moves.c.state.in_([literal_column(f"'{state}'") for state in OPEN_MOVES])
+    return (
+        select(moves)
+        .where(
+            is_open,
+            or_(
+                and_(*(~each.correlate(moves).exists() for each in held_up)),
+                moves.c.state == MoveState.MOVING.value,
+                moves.c.cancelled_by.is_not(None),
+                closed.correlate(moves).exists(),
+                its_vm.where(vms.c.desired == VmDesired.DELETED.value).correlate(moves).exists(),
+                ~stands.correlate(moves).exists(),
+                ~comes.correlate(moves).exists(),
+            ),
+        )
+        .order_by(moves.c.state == MoveState.ASKED.value)
+    )
+
+
+def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
+    """Return the moves that have room, and mark them as sent, however short ago they were.
+
+    A message about a move that has no room yet is dropped, and the sweep sends another only after
+    a while. So whoever ends a move sends those that may begin then.
+    """
+    under_way = connection.execute(
+        select(moves.c.from_host_id, moves.c.to_host_id).where(
+            moves.c.state == MoveState.MOVING.value, moves.c.claim_until > now
+        )
+    ).all()
+    busy = Counter(host_id for ends in under_way for host_id in ends)
+    full = [host_id for host_id, count in busy.items() if count >= limits.per_host]
+    waiting = connection.execute(
+        waiting_moves()
+        .with_only_columns(moves.c.id, moves.c.from_host_id, moves.c.to_host_id)
+        .where(
+            moves.c.state == MoveState.ASKED.value,
+            moves.c.from_host_id.not_in(full),
+            moves.c.to_host_id.not_in(full),
+        )
+        .order_by(moves.c.sent_at.nulls_first(), moves.c.id)
+        .limit(_MOST_LOOKED_AT)
+        .with_for_update(of=moves, skip_locked=True, key_share=True)
+    ).all()
+    found: list[UUID] = []
+    for move in waiting:
+        ends = (move.from_host_id, move.to_host_id)
+        if len(under_way) + len(found) >= limits.everywhere:
+            break
+        if all(busy[host_id] < limits.per_host for host_id in ends):
+            busy.update(ends)
+            found.append(move.id)
+    if found:
+        connection.execute(update(moves).where(moves.c.id.in_(found)).values(sent_at=now))
+    return found

@@ -1,0 +1,407 @@
+"""What nobody works on: the rows are the messages, and are sent again until they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Row,
+    Select,
+    Subquery,
+    and_,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+    union_all,
+)
+
+from registry.audit.events import note
+from registry.consoles.states import forget_silent
+from registry.db.access import HOST_COLUMNS, to_access
+from registry.db.claims import (
+    ASSIGNMENTS,
+    COPIES,
+    FENCES,
+    IMPORTS,
+    LEFTOVERS,
+    MOVES,
+    POWER,
+    Claims,
+    is_claimed,
+)
+from registry.db.schema import (
+    assignments,
+    host_fences,
+    hosts,
+    image_copies,
+    images,
+    is_moving,
+    leftovers,
+    place_of,
+    power_actions,
+    unreleased,
+    vms,
+)
+from registry.images.holds import is_not_held
+from registry.images.on_hosts import lacks_image
+from registry.ledger.fences import OPEN
+from registry.ledger.placeable import ABSENT
+from registry.ledger.shared_disks import in_use
+from registry.lifecycle import (
+    OPEN_MOVES,
+    OUT_OF_REACH,
+    AssignmentState,
+    CopyState,
+    HostAdmin,
+    HostHealth,
+    ImageState,
+)
+from registry.records.hosts import HostAccess
+from registry.records.work import Due, Leftover
+from registry.tasks.next_moves import waiting_moves
+from registry.tasks.power_steps import SEEN
+from registry.tasks.queues import (
+    CREATE,
+    DELETE,
+    FENCE_HOST,
+    IMPORT_IMAGE,
+    MOVE_VM,
+    QUEUE_OF,
+    REMOVE_IMAGE,
+    REMOVE_LEFTOVER,
+    SWITCH_POWER,
+    UPLOAD_IMAGE,
+    WorkQueue,
+)
+
+_UNBUILT: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
+#: A build goes on until its VM is seen to run.
+_BUILDING: Final = (*_UNBUILT, AssignmentState.ACTIVE.value)
+_REMOVING: Final = (
+    AssignmentState.RELEASING.value,
+    AssignmentState.QUARANTINED.value,
+    AssignmentState.LEAVING.value,
+)
+#: Messages that may wait in a queue however little is in hand.
+_ALWAYS: Final = 32
+_OPEN_MOVES: Final = tuple(state.value for state in OPEN_MOVES)
+_GOING: Final = (CopyState.REMOVING.value,)
+_COMING: Final = (CopyState.ABSENT.value, CopyState.UPLOADING.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """When a sweep looks, and where."""
+
+    now: datetime
+    stale: datetime  #: what was sent since is given time
+    host_id: UUID | None = None  #: None: everywhere
+
+    def at(
+        self,
+        query: Select[Any],
+        table: Any,
+        *,
+        or_returning: bool = False,
+        needs_pool: ColumnElement[bool] | None = None,
+    ) -> Select[Any]:
+        """Return a query for rows of hosts that can be worked on now."""
+        within_reach: ColumnElement[bool] = hosts.c.health.not_in(OUT_OF_REACH)
+        if needs_pool is not None:
+            silent = hosts.c.pool_silent_since.is_not(None)
+            within_reach = and_(within_reach, ~and_(silent, needs_pool))
+        if or_returning:
+            within_reach = or_(within_reach, hosts.c.returning_since.is_not(None))
+        found = query.join(hosts, hosts.c.id == table.c.host_id).where(
+            within_reach, hosts.c.admin != HostAdmin.RETIRED.value
+        )
+        return found if self.host_id is None else found.where(table.c.host_id == self.host_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """Rows of one table that ask for one task."""
+
+    task: str
+    claims: Claims
+    waiting: Callable[[_Look], Select[Any]]
+    states: Sequence[str] = ()  #: of rows that ask for it, where the table has others' too
+    anywhere: bool = False  #: their hosts take no part
+
+    def send(self, connection: Connection, limit: int, look: _Look) -> list[Due]:
+        """Return what nobody works on, and mark it as sent."""
+        if self.anywhere and look.host_id is not None:
+            return []
+        query = self.waiting(look).where(self.claims.idle(look.now, look.stale))
+        keys = self.claims.send(connection, query, limit, now=look.now)
+        return [Due(task=self.task, id=key) for key in keys]
+
+    def in_hand(self, connection: Connection, now: datetime) -> int:
+        """Return how many of its rows somebody has in hand."""
+        ours = self.claims.table.c.state.in_(self.states) if self.states else true()
+        return self.claims.in_hand(connection, ours, now)
+
+
+def _fences(look: _Look) -> Select[Any]:
+    query = select(host_fences).join(hosts, hosts.c.id == host_fences.c.host_id)
+    down = and_(hosts.c.health == HostHealth.DOWN.value, hosts.c.admin != HostAdmin.RETIRED.value)
+    return query.where(host_fences.c.state.in_(OPEN), down)
+
+
+def _power(look: _Look) -> Select[Any]:
+    # Looked up for each that is asked: a join may begin with the places of all.
+    held = assignments.alias()
+    its_place = (
+        select(held.c.id)
+        .where(held.c.vm_id == power_actions.c.vm_id, place_of(held))
+        .correlate(power_actions)
+        .scalar_subquery()
+    )
+    seen = select(vms.c.id).where(vms.c.id == power_actions.c.vm_id, vms.c.observed.in_(SEEN))
+    query = select(power_actions).select_from(
+        power_actions.join(assignments, assignments.c.id == its_place)
+    )
+    return look.at(query, assignments).where(
+        power_actions.c.due_at <= look.now,
+        assignments.c.state == AssignmentState.ACTIVE.value,
+        ASSIGNMENTS.free(look.now),
+        seen.correlate(power_actions).exists(),
+        ~is_moving(power_actions.c.vm_id),
+    )
+
+
+def _removals(look: _Look) -> Select[Any]:
+    return look.at(select(assignments), assignments).where(
+        unreleased, assignments.c.state.in_(_REMOVING)
+    )
+
+
+def _leftovers(look: _Look) -> Select[Any]:
+    return look.at(select(leftovers), leftovers, or_returning=True, needs_pool=true())
+
+
+def _copies_that_go(look: _Look) -> Select[Any]:
+    return look.at(select(image_copies), image_copies, needs_pool=true()).where(
+        image_copies.c.state.in_(_GOING)
+    )
+
+
+def _builds(look: _Look) -> Select[Any]:
+    """Builds that have their image, and VMs that are active but were never seen since.
+
+    Of these the resume is missing. As many of each host as it has room for: the others
+    would only be refused there, again and again. What was begun goes first, since it has
+    only so long.
+    """
+    unbuilt = assignments.c.state.in_(_UNBUILT)
+    started = and_(assignments.c.state == AssignmentState.ACTIVE.value, ABSENT)
+    reserved = assignments.c.state == AssignmentState.RESERVED.value
+    nth = func.row_number().over(
+        partition_by=assignments.c.host_id,
+        order_by=(reserved, assignments.c.sent_at.nulls_first(), assignments.c.id),
+    )
+    busy = _busy(look)
+    query = select(
+        assignments.c.id,
+        nth.label("nth"),
+        (hosts.c.max_builds - func.coalesce(busy.c.builds, 0)).label("room"),
+    ).join(vms, vms.c.id == assignments.c.vm_id)
+    waiting = (
+        look.at(query, assignments, needs_pool=unbuilt)
+        .outerjoin(busy, busy.c.host_id == assignments.c.host_id)
+        .where(
+            assignments.c.id.in_(_not_seen_yet()),
+            unreleased,
+            or_(and_(unbuilt, ~lacks_image(assignments.c.host_id, vms.c.request_id)), started),
+            ASSIGNMENTS.idle(look.now, look.stale),
+        )
+        .subquery()
+    )
+    return (
+        select(assignments)
+        .join(waiting, waiting.c.id == assignments.c.id)
+        .where(waiting.c.nth <= waiting.c.room)
+        .order_by(reserved)
+    )
+
+
+def _not_seen_yet() -> CompoundSelect[Any]:
+    """Return the assignments of VMs that are to be built, or were not seen since.
+
+    Found without a look at those that run, of which there are many: the latter VM by VM,
+    of those that ever had a place, as a join may begin with the places of all.
+    """
+    held = assignments.alias()
+    query = select(held.c.id).where(held.c.state != literal_column("'released'"))
+    active = held.c.state == AssignmentState.ACTIVE.value
+    its_own = (
+        query.where(held.c.vm_id == vms.c.id, active, place_of(held))
+        .correlate(vms)
+        .scalar_subquery()
+    )
+    unseen = select(its_own).where(ABSENT, vms.c.generation > 0)
+    return union_all(query.where(held.c.state.in_(_UNBUILT)), unseen)
+
+
+def _busy(look: _Look) -> Subquery:
+    """Return how many builds of each host are in hand, or were sent just now."""
+    in_hand = and_(
+        assignments.c.state.in_(_BUILDING),
+        assignments.c.claim_until > look.now,
+    )
+    on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > look.stale)
+    query = select(assignments.c.host_id, func.count().label("builds")).where(
+        unreleased, or_(in_hand, on_its_way)
+    )
+    return query.group_by(assignments.c.host_id).subquery()
+
+
+def _moves(look: _Look) -> Select[Any]:
+    return waiting_moves()
+
+
+def _imports(look: _Look) -> Select[Any]:
+    return select(images).where(images.c.state == ImageState.IMPORTING.value)
+
+
+def _uploads(look: _Look) -> Select[Any]:
+    return look.at(select(image_copies), image_copies, needs_pool=true()).where(
+        image_copies.c.state.in_(_COMING), is_not_held(image_copies.c.image_id)
+    )
+
+
+_ALL: Final = (
+    _Kind(task=FENCE_HOST, claims=FENCES, waiting=_fences, anywhere=True),
+    _Kind(task=SWITCH_POWER, claims=POWER, waiting=_power),
+    _Kind(task=DELETE, claims=ASSIGNMENTS, waiting=_removals, states=_REMOVING),
+    _Kind(task=REMOVE_LEFTOVER, claims=LEFTOVERS, waiting=_leftovers),
+    _Kind(task=REMOVE_IMAGE, claims=COPIES, waiting=_copies_that_go, states=_GOING),
+    _Kind(task=MOVE_VM, claims=MOVES, waiting=_moves, states=_OPEN_MOVES, anywhere=True),
+    _Kind(task=CREATE, claims=ASSIGNMENTS, waiting=_builds, states=_BUILDING),
+    _Kind(task=IMPORT_IMAGE, claims=IMPORTS, waiting=_imports, anywhere=True),
+    _Kind(task=UPLOAD_IMAGE, claims=COPIES, waiting=_uploads, states=_COMING),
+)
+_KINDS: Final[Mapping[WorkQueue, tuple[_Kind, ...]]] = MappingProxyType(
+    {queue: tuple(each for each in _ALL if QUEUE_OF[each.task] == queue) for queue in WorkQueue}
+)
+
+
+def due(
+    connection: Connection,
+    limit: int,
+    resend_after_s: float,
+    *,
+    now: datetime,
+    host_id: UUID | None = None,
+    waiting: Mapping[WorkQueue, int] | None = None,
+) -> tuple[Due, ...]:
+    """Return the tasks that nobody works on, and mark them as sent.
+
+    At most ``limit`` by each queue, the most urgent first, and no more than workers will
+    soon take of what is ``waiting`` there already. Each kind of a queue has its share of
+    that, and what those before it left. What was sent less than ``resend_after_s``
+    ago is given time; what was never sent goes first, then what was sent longest ago.
+    Nothing on hosts out of reach or retired, but what goes on hosts that were down and
+    answer again. With ``host_id``, of that host alone; else consoles that nobody uses any
+    more end, too.
+    """
+    look = _Look(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
+    if host_id is None:
+        forget_silent(connection, now=now)
+    found: list[Due] = []
+    for queue, kinds in _KINDS.items():
+        left = limit
+        if waiting is not None:
+            left = min(limit, _room(connection, kinds, waiting.get(queue, 0), now))
+        if left <= 0:
+            continue
+        for after, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
+            sent = kind.send(connection, max(1, left // (after + 1)), look)
+            left -= len(sent)
+            found += sent
+    return tuple(found)
+
+
+def _room(connection: Connection, kinds: Sequence[_Kind], waiting: int, now: datetime) -> int:
+    """Return how many messages more a queue takes in which so many wait.
+
+    At most as many wait as workers have in hand, so that nothing waits there for much longer
+    than work lasts: it would be sent again meanwhile. It is filled when it is half empty.
+    """
+    most = max(_ALWAYS, sum(kind.in_hand(connection, now) for kind in kinds))
+    return 0 if waiting > most // 2 else most - waiting
+
+
+def claim_leftover(
+    connection: Connection, key: UUID, owner: str, lease_s: float, *, now: datetime
+) -> Leftover | None:
+    """Claim a leftover; None if it is gone, out of reach, or somebody is at it."""
+    row = connection.execute(
+        select(
+            leftovers,
+            hosts.c.returning_since,
+            hosts.c.shared_pool,
+            *(column for column in HOST_COLUMNS if column.key != "host_id"),
+        )
+        .select_from(leftovers)
+        .join(hosts, hosts.c.id == leftovers.c.host_id)
+        .where(leftovers.c.id == key, hosts.c.admin != HostAdmin.RETIRED.value)
+        .with_for_update(of=leftovers)
+    ).one_or_none()
+    if row is None or (row.health in OUT_OF_REACH and row.returning_since is None):
+        return None
+    if row.pool_silent_since is not None:
+        return None
+    if is_claimed(row, now):
+        return None
+    LEFTOVERS.take(connection, key, owner, lease_s, now=now)
+    its = [row.assignment_id] if row.assignment_id is not None else []
+    lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
+    stays = connection.execute(lives).first() is not None
+    return Leftover(
+        id=row.id,
+        host=to_access(row),
+        kind=row.kind,
+        vm_uuid=row.vm_uuid,
+        name=row.name,
+        assignment_id=row.assignment_id,
+        asked=row.asked_by is not None,
+        disk_stays=stays or bool(in_use(connection, its)),
+        seed_stays=stays,
+        neighbours=_neighbours(connection, row),
+    )
+
+
+def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
+    """Return the other hosts that see the pool of a leftover's host, in order."""
+    if row.shared_pool is None:
+        return ()
+    others: Select[Any] = select(*HOST_COLUMNS).where(
+        hosts.c.shared_pool == row.shared_pool,
+        hosts.c.id != row.host_id,
+        hosts.c.admin != HostAdmin.RETIRED.value,
+    )
+    found = connection.execute(others.order_by(hosts.c.id))
+    return tuple(to_access(each) for each in found)
+
+
+def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:
+    """Forget a leftover; if the host still has it, the next report finds it again."""
+    row = connection.execute(select(leftovers).where(leftovers.c.id == key)).one_or_none()
+    if row is None:
+        return
+    if not connection.execute(delete(leftovers).where(leftovers.c.id == key)).rowcount:
+        return
+    data = {"kind": row.kind, "leftover": row.name, "assignment": str(row.assignment_id)}
+    note(connection, now, actor, "leftover_removed", "host", row.host_id, data=data)

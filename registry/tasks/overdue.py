@@ -1,0 +1,44 @@
+"""Builds that take too long are ended, whoever is at them: what a worker promised may never come.
+
+A call to a host is bounded by its deadline, a worker by its lease. This bounds the whole:
+a build that is claimed again and again, or handed back each time, ends as one that failed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, select
+
+from registry.db.schema import assignments, unreleased
+from registry.lifecycle import AssignmentState
+
+#: In one transaction; the rest follows with the next sweep.
+MOST_AT_ONCE: Final = 100
+
+
+def overdue_builds(
+    connection: Connection, build_timeout_s: float, *, now: datetime
+) -> tuple[Row[Any], ...]:
+    """Return id, host and VM of builds that began so long ago and have no domain started yet."""
+    query = (
+        select(assignments.c.id, assignments.c.host_id, assignments.c.vm_id)
+        .where(
+            unreleased,
+            assignments.c.state == AssignmentState.CREATING.value,
+            assignments.c.build_began_at <= now - timedelta(seconds=build_timeout_s),
+        )
+        .order_by(assignments.c.build_began_at, assignments.c.id)
+        .limit(MOST_AT_ONCE)
+    )
+    return tuple(connection.execute(query))
+
+
+def is_overdue(row: Row[Any], build_timeout_s: float, now: datetime) -> bool:
+    """Judge a locked row again: its worker may have finished meanwhile."""
+    return (
+        row.state == AssignmentState.CREATING.value
+        and row.build_began_at is not None
+        and bool(row.build_began_at <= now - timedelta(seconds=build_timeout_s))
+    )

@@ -1,0 +1,246 @@
+"""What is asked of a VM's power in the hands of workers, a step at a time.
+
+No step waits for a guest. A guest that was told to shut down is looked at again after a
+while, by whichever worker is sent; past its time it is forced. So a thousand guests that
+do not listen hold no thread.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, Select, and_, delete, select, update
+
+from registry.audit.changes import POWER as POWER_OF_VM
+from registry.audit.changes import VM_OBSERVED
+from registry.audit.events import record
+from registry.db.access import HOST_COLUMNS, to_access
+from registry.db.claims import POWER, is_claimed
+from registry.db.clock import db_now
+from registry.db.engine import Database, retried
+from registry.db.locks import lock_vms
+from registry.db.schema import (
+    assignments,
+    hosts,
+    is_moving,
+    is_place,
+    power_actions,
+    tenants,
+    vms,
+)
+from registry.errors import ClaimLostError
+from registry.lifecycle import (
+    OUT_OF_REACH,
+    POWER_TRANSITIONS,
+    AssignmentState,
+    PowerEvent,
+    PowerState,
+    VmObserved,
+    VmObservedEvent,
+)
+from registry.networks.addresses import card_of
+from registry.records.work import PowerClaim, PowerStep
+
+#: A guest that booted only now may not have heard it the first time.
+SIGNAL_AGAIN_S: Final = 10.0
+#: Refusals in a row after which a start or reboot is given up.
+MAX_REFUSALS: Final = 5
+_SOONEST_S: Final = 0.5
+_LATEST_S: Final = 5.0
+_AFTER_TROUBLE_S: Final = 5.0
+#: Before it was seen there is a build at work; one that is lost has no domain.
+SEEN: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
+
+#: What an event of a step says of the VM itself.
+_OBSERVED: Final = {
+    PowerEvent.SEEN_OFF: VmObservedEvent.SEEN_STOPPED,
+    PowerEvent.SEEN_ON: VmObservedEvent.SEEN_RUNNING,
+    PowerEvent.RESET: VmObservedEvent.SEEN_RUNNING,
+}
+
+_SELECT: Final[Select[Any]] = (
+    select(
+        vms.c.id,
+        vms.c.observed,
+        is_moving(vms.c.id).label("is_moving"),
+        tenants.c.name.label("tenant"),
+        assignments.c.id.label("assignment_id"),
+        assignments.c.state.label("assignment_state"),
+        assignments.c.generation,
+        assignments.c.claim_until.label("build_until"),
+        power_actions.c.state,
+        power_actions.c.timeout_s,
+        power_actions.c.force_at,
+        power_actions.c.signalled_at,
+        power_actions.c.attempts,
+        power_actions.c.due_at,
+        power_actions.c.claim_token,
+        power_actions.c.claim_owner,
+        power_actions.c.claim_until,
+        *HOST_COLUMNS,
+    )
+    .select_from(power_actions)
+    .join(vms, vms.c.id == power_actions.c.vm_id)
+    .join(tenants, tenants.c.id == vms.c.tenant_id)
+    .join(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
+    .join(hosts, hosts.c.id == assignments.c.host_id)
+)
+
+
+class PowerSteps:
+    """What workers do with what is asked of a VM's power."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
+        """Claim the next step; None: nothing is asked, it is not yet time, or somebody is at it."""
+        with self._database.write() as connection:
+            row = _find(connection, vm_id)
+            now = db_now(connection)
+            if row is None or not _is_ready(row, now):
+                return None
+            token = POWER.take(connection, vm_id, owner, lease_s, now=now)
+            again = timedelta(seconds=SIGNAL_AGAIN_S)
+            return PowerStep(
+                claim=PowerClaim(vm_id=vm_id, token=token),
+                state=PowerState(row.state),
+                assignment_id=row.assignment_id,
+                generation=row.generation,
+                host=to_access(row),
+                overdue=row.timeout_s == 0 or (row.force_at is not None and row.force_at <= now),
+                to_signal=row.signalled_at is None or row.signalled_at + again <= now,
+                card=card_of(connection, vm_id),
+            )
+
+    @retried
+    def keep(self, claim: PowerClaim, state: PowerState, lease_s: float) -> None:
+        """Extend a claim before the step that ``state`` asks for.
+
+        Raises
+        ------
+        ClaimLostError
+            If another has it, the VM lost its place, or something else is asked by now.
+        """
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            if row.state != state.value:
+                raise ClaimLostError(f"the power of VM {claim.vm_id}", f"it is {row.state}")
+            POWER.extend(connection, claim.vm_id, lease_s)
+
+    @retried
+    def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
+        """Write what was done or seen; the claim stays, until nothing is left to do."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            return _advance(connection, row, event, now=now, reason=None)
+
+    @retried
+    def look_again(self, claim: PowerClaim) -> None:
+        """Give the claim back: the guest is given more time."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            due_at = now + timedelta(seconds=_SOONEST_S)
+            if row.force_at is not None:
+                waited = now - (row.force_at - timedelta(seconds=row.timeout_s))
+                pause_s = min(max(waited.total_seconds() / 4, _SOONEST_S), _LATEST_S)
+                due_at = min(now + timedelta(seconds=pause_s), max(row.force_at, now))
+            POWER.give_back(connection, claim.vm_id, due_at=due_at, sent_at=None, attempts=0)
+
+    @retried
+    def put_off(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
+        """Give the claim back after trouble; a start that is refused too often is given up."""
+        with self._database.write() as connection:
+            row = _ours(connection, claim)
+            now = db_now(connection)
+            attempts = row.attempts + 1 if refused else row.attempts
+            if (row.state, PowerEvent.FAILED.value) in POWER_TRANSITIONS and (
+                attempts >= MAX_REFUSALS
+            ):
+                connection.execute(
+                    update(vms).where(vms.c.id == claim.vm_id).values(last_error=error)
+                )
+                _advance(connection, row, PowerEvent.FAILED, now=now, reason=error)
+                return
+            values: dict[str, Any] = {} if error is None else {"last_error": error}
+            pause_s = _SOONEST_S if error is None else _AFTER_TROUBLE_S
+            due_at = now + timedelta(seconds=pause_s)
+            values |= {"due_at": due_at, "sent_at": None, "attempts": attempts}
+            POWER.give_back(connection, claim.vm_id, **values)
+
+
+def _is_ready(row: Row[Any], now: datetime) -> bool:
+    return (
+        not is_claimed(row, now)
+        and row.due_at <= now
+        and row.assignment_state == AssignmentState.ACTIVE.value
+        and (row.build_until is None or row.build_until <= now)
+        and row.observed in SEEN
+        and not row.is_moving
+        and row.health not in OUT_OF_REACH
+    )
+
+
+def _find(connection: Connection, vm_id: UUID) -> Row[Any] | None:
+    lock_vms(connection, vms.c.id == vm_id)
+    return connection.execute(_SELECT.where(vms.c.id == vm_id)).one_or_none()
+
+
+def _ours(connection: Connection, claim: PowerClaim) -> Row[Any]:
+    row = POWER.ours(_find(connection, claim.vm_id), claim.vm_id, claim.token)
+    if row.assignment_state != AssignmentState.ACTIVE.value:
+        raise ClaimLostError(
+            f"the power of VM {claim.vm_id}", f"its assignment is {row.assignment_state}"
+        )
+    return row
+
+
+def _advance(
+    connection: Connection,
+    row: Row[Any],
+    event: PowerEvent,
+    *,
+    now: datetime,
+    reason: str | None,
+) -> PowerState:
+    if (row.state, event) not in POWER_TRANSITIONS:
+        # Something else was asked while this step was under way: it is looked at anew.
+        raise ClaimLostError(f"the power of VM {row.id}", f"it is {row.state} by now")
+    step, by = POWER_OF_VM.step(row.state, event), row.claim_owner
+    after = step.after
+    history = []
+    if step.moved:
+        history.append(step.row(now, by, row.id, tenant=row.tenant, reason=reason))
+    seen = _OBSERVED.get(event)
+    if seen is not None:
+        history += _observe(connection, row, seen, now=now)
+    if after == PowerState.IDLE:
+        connection.execute(delete(power_actions).where(power_actions.c.vm_id == row.id))
+    elif event == PowerEvent.SIGNALLED:
+        force_at = row.force_at or now + timedelta(seconds=row.timeout_s)
+        POWER.write(connection, row.id, state=after.value, signalled_at=now, force_at=force_at)
+    else:
+        POWER.write(connection, row.id, state=after.value)
+    record(connection, history)
+    return after
+
+
+def _observe(
+    connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
+) -> list[dict[str, Any]]:
+    """Write what a VM is now; looks at its host that began before this are no news of it."""
+    step = VM_OBSERVED.step(row.observed, event)
+    connection.execute(
+        update(vms)
+        .where(vms.c.id == row.id)
+        .values(observed=step.after.value, switched_at=now, paused_since=None, last_error=None)
+    )
+    if not step.moved:
+        return []
+    data = {"host": row.host_name, "assignment": str(row.assignment_id)}
+    return [step.row(now, row.claim_owner, row.id, tenant=row.tenant, data=data)]

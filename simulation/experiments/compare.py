@@ -1,0 +1,129 @@
+"""Policies side by side, with what seeds tell about their differences."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from placement import FloatArray
+from simulation.experiments.plan import CHANGED, UNCHANGED
+from simulation.metrics.summary import measure, measures_of
+
+#: Signs of so many differences are tried all, of more at random.
+_MOST_EXACT: Final = 12
+_TRIES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One measure of one variant beside the first, paired by seed."""
+
+    mean: float
+    p: float | None  #: None: fewer than two seeds
+    seeds: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether chance alone would rarely (5 %) make such a difference."""
+        return self.p is not None and self.p <= 0.05
+
+
+def variant_of(summary: Mapping[str, Any]) -> str:
+    """Return what a run is one seed of: its name without the seed."""
+    return str(summary["name"]).rpartition("-seed")[0] or str(summary["name"])
+
+
+def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return means of each variant, and its differences from another, in JSON values.
+
+    That is the first variant; for one that is changed the same unchanged.
+
+    Notes
+    -----
+    Differences are paired by seed; ``p`` is of the sign-flip test: how many of
+    all choices of signs make a sum of differences at least as large.
+    """
+    variants: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for summary in summaries:
+        variants.setdefault(variant_of(summary), {})[int(summary["seed"])] = summary
+    first = next(iter(variants), None)
+    measures = measures_of(summaries)
+    rows = []
+    for name, by_seed in variants.items():
+        base = unchanged(name)
+        if base not in variants:
+            base = first if name != first else None
+        row: dict[str, Any] = {
+            "variant": name,
+            "base": base,
+            "seeds": sorted(by_seed),
+            "measures": {},
+        }
+        row["policy"] = next(iter(by_seed.values()))["policy"]
+        for path, *_ in measures:
+            values = [measure(by_seed[seed], path) for seed in sorted(by_seed)]
+            known = [value for value in values if value is not None]
+            told: dict[str, Any] = {
+                "mean": float(np.mean(known)) if known else None,
+                "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+            }
+            if base is not None:
+                told["difference"] = _document(difference(variants[base], by_seed, path))
+            row["measures"][path] = told
+        rows.append(row)
+    return {"base": first, "variants": rows}
+
+
+def unchanged(variant: str) -> str | None:
+    """Return the name of the same variant on unchanged hosts; None for other variants."""
+    stem = variant.removesuffix(CHANGED)
+    return stem + UNCHANGED if stem != variant else None
+
+
+def difference(
+    base: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], path: str
+) -> Difference | None:
+    """Return how a measure differs from that of the same seeds of another variant."""
+    pairs = [
+        (measure(base[seed], path), measure(other[seed], path)) for seed in base if seed in other
+    ]
+    gaps = np.array([b - a for a, b in pairs if a is not None and b is not None])
+    if not len(gaps):
+        return None
+    p = sign_flip_p(gaps) if len(gaps) > 1 else None
+    return Difference(mean=float(gaps.mean()), p=p, seeds=len(gaps))
+
+
+def sign_flip_p(gaps: FloatArray) -> float:
+    """Return how likely differences are to sum so far from 0 if their signs were chance.
+
+    Examples
+    --------
+    Three differences of one sign: two of the eight choices are as extreme.
+
+    >>> sign_flip_p(np.array([1.0, 2.0, 3.0]))
+    0.25
+    """
+    found = abs(float(gaps.sum()))
+    if len(gaps) <= _MOST_EXACT:
+        signs = np.array(list(itertools.product((1, -1), repeat=len(gaps))))
+    else:
+        signs = np.random.default_rng(0).choice((1, -1), (_TRIES, len(gaps)))
+    sums = np.abs(signs @ gaps)
+    return float((sums >= found - 1e-12 * max(1.0, math.fabs(found))).mean())
+
+
+def _document(found: Difference | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "mean": found.mean,
+        "p": found.p,
+        "seeds": found.seeds,
+        "significant": found.is_significant,
+    }

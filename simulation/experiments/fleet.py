@@ -1,0 +1,220 @@
+"""A study whose runs are on other machines: files tell what is to be done and what was.
+
+A message names a job, and is a nudge like those to the workers: brokers lose messages and
+repeat them. Who submits the study looks at its files, and sends again what nobody runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from simulation.experiments.jobs import Job, JobFiles
+from simulation.experiments.run import Progress, summary_in
+from simulation.experiments.specs import RunSpec
+from simulation.experiments.study import RunFailedError, ended
+
+_LOOK_EVERY_S: Final = 0.5
+#: Looking at ten thousand runs is not to be all that a file server does.
+_PAUSE_PER_LOOK: Final = 4.0
+#: A worker needs some seconds from a message to the lock; a message too many does no harm.
+_SEND_AGAIN_S: Final = 10.0
+#: So long nobody begins anything before we wonder.
+_SILENCE_S: Final = 30.0
+
+
+class JobQueue(Protocol):
+    """Carries names of jobs to who runs them; may lose and repeat them."""
+
+    def send(self, folder: Path, name: str) -> bool:
+        """Send one; False if nothing can be sent now."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Tell whether no message waits for a worker, as far as is known."""
+        ...
+
+
+class FleetStudy:
+    """Runs specs on a fleet that shares a folder; goes on with what is there.
+
+    Parameters
+    ----------
+    folder : Path
+        Each run writes to ``runs/NAME`` below it, as those of `Study` do.
+    warn : callable
+        Called with a sentence about what keeps the fleet from work, once for each time.
+    send_again_s, silence_s : float
+        So long after a message a job that nobody runs is sent again, if no message
+        waits any more; and so long nothing happens before there is a warning.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[RunSpec],
+        folder: Path,
+        queue: JobQueue,
+        *,
+        as_csv: bool,
+        warn: Callable[[str], None],
+        send_again_s: float = _SEND_AGAIN_S,
+        silence_s: float = _SILENCE_S,
+    ) -> None:
+        self._specs = list(specs)
+        self._files = JobFiles(folder.resolve())
+        self._queue = queue
+        self._as_csv = as_csv
+        self._warn = warn
+        self._send_again_s = send_again_s
+        self._silence_s = silence_s
+        self._stopping = False
+        self._leaving = False
+        self._asked_to_stop = False
+        self._failed: RunFailedError | None = None
+        self._asked_at = 0.0
+        self._idle_since: float | None = None
+        self._wondered = False
+        self._sent: dict[str, float] = {}
+        self._taken: set[str] = set()
+        self._broker_answers = True
+        self._left: dict[str, str] = {}
+        self._found: dict[str, dict[str, Any]] = {}
+        self._progress: dict[str, Progress] = {}
+
+    def stop(self) -> None:
+        """Let every run write what it has, and begin no other; told twice, do not wait for it."""
+        self._leaving = self._stopping
+        self._stopping = True
+
+    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+        """Run everything; return the summaries in order of the specs, of runs that began.
+
+        Raises
+        ------
+        RunFailedError
+            If one failed; the others have been stopped and have kept what they had.
+        JobTakenError
+            If somebody else works in the folder.
+        SharedFolderError
+            If it is none that a fleet can work in.
+        """
+        with self._files.submitting():
+            self._submit()
+            while self._left and not self._leaving:
+                if self._stopping:
+                    self._ask_to_stop()
+                began, waited = time.monotonic(), len(self._left)
+                free = self._look()
+                took = time.monotonic() - began
+                if not self._stopping:
+                    self._wonder(idle=len(free) == waited)
+                    self._send(free)
+                tell(self._progress)
+                if self._left:
+                    time.sleep(max(_LOOK_EVERY_S, _PAUSE_PER_LOOK * took))
+            if not self._left:
+                self._files.clear()
+        if self._failed is not None:
+            raise self._failed
+        return [self._found[spec.name] for spec in self._specs if spec.name in self._found]
+
+    def _submit(self) -> None:
+        """Write the job of every run that has not come to its end, and remember all digests.
+
+        Jobs of an earlier study in this folder that are in this one no more are taken
+        back; one that runs goes on, and nobody waits for it.
+        """
+        digests = {spec.name: spec.digest() for spec in self._specs}
+        for name in self._files.names():
+            if name not in digests:
+                self._files.take_back(name)
+        cwd = str(Path.cwd())
+        for spec in self._specs:
+            digest = digests[spec.name]
+            summary = summary_in(self._files.run(spec.name), digest)
+            if summary is None or not summary["finished"]:
+                self._files.submit(Job(spec=spec, cwd=cwd, digest=digest, as_csv=self._as_csv))
+        self._left = digests
+
+    def _look(self) -> list[str]:
+        """See how far every run is; return what waits for somebody to run it."""
+        free, taken = [], set()
+        for name, digest in list(self._left.items()):
+            if self._files.is_taken(name):
+                taken.add(name)
+                if (far := self._files.progress(name)) is not None:
+                    self._progress[name] = far
+                # Its message has arrived; if its worker dies, the next one is due at once.
+                self._sent.pop(name, None)
+            elif not self._is_over(name, digest):
+                self._progress.pop(name, None)
+                if name not in self._taken:  # else it may still be told why it was let go of
+                    free.append(name)
+            elif self._files.take_back(name):
+                del self._left[name]
+                # Whoever began it has let go of it: this is its last word.
+                last = self._progress.pop(name, None)
+                if (summary := summary_in(self._files.run(name), digest)) is not None:
+                    self._found[name] = summary
+                    self._progress[name] = ended(last)
+        self._taken = taken
+        return free
+
+    def _ask_to_stop(self) -> None:
+        if self._asked_to_stop:
+            return
+        self._asked_to_stop = True
+        self._files.ask_to_stop()
+        if self._taken:
+            self._warn(
+                f"{len(self._taken)} runs are to write what they have; Ctrl-C again leaves without"
+                " waiting for them"
+            )
+
+    def _wonder(self, *, idle: bool) -> None:
+        """Warn once when nobody has been at any run for a while."""
+        now = time.monotonic()
+        if not idle or self._idle_since is None:
+            self._idle_since, self._wondered = now, False
+        elif not self._wondered and now - self._idle_since > self._silence_s:
+            self._wondered = True
+            self._warn(
+                "nobody is at any run: is there a `fuga simulation-worker` on this broker, on a"
+                f" folder that has {self._files.folder}? Its log tells what keeps it"
+            )
+
+    def _is_over(self, name: str, digest: str) -> bool:
+        """Tell whether a job that nobody runs need not be run."""
+        summary = summary_in(self._files.run(name), digest)
+        if summary is not None and summary["finished"]:
+            return True
+        failure = self._files.failure(name)
+        if failure is not None:
+            self._failed = self._failed or RunFailedError(
+                name, f"{failure.message} (on {failure.worker})", bad_input=failure.bad_input
+            )
+            self._stopping = True
+        return self._stopping
+
+    def _send(self, free: Sequence[str]) -> None:
+        """Send jobs that nobody runs: each once, and again when none of it is on its way."""
+        now = time.monotonic()
+        due = [name for name in free if name not in self._sent]
+        again = [
+            name
+            for name in free
+            if name in self._sent and now - self._sent[name] > self._send_again_s
+        ]
+        if again and now - self._asked_at > self._send_again_s:
+            self._asked_at = now
+            due += again if self._queue.is_empty() else []
+        for name in due:
+            if not self._queue.send(self._files.folder, name):
+                if self._broker_answers:
+                    self._warn("the broker does not answer; what runs goes on, and so do we")
+                self._broker_answers = False
+                return
+            self._broker_answers = True
+            self._sent[name] = now

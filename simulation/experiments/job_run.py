@@ -1,0 +1,107 @@
+"""One job of a fleet, as the worker does it that took it: under the job's lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from registry.db import checkpoint
+from simulation.errors import InputError
+from simulation.experiments.jobs import Failure, Job, JobFiles, locked
+from simulation.experiments.run import Progress, simulate, summary_in
+from simulation.experiments.specs import RunSpec
+from simulation.experiments.study import RunFailedError, Study
+
+_TELL_EVERY_S: Final = 1.0
+
+
+def run_job(
+    files: JobFiles, name: str, stop: Callable[[], bool], *, worker: str
+) -> dict[str, Any] | None:
+    """Run one job in a process of its own, or what is left of it.
+
+    Parameters
+    ----------
+    worker : str
+        Who runs it, for who waits for it.
+
+    Returns
+    -------
+    dict or None
+        The summary; None if there was nothing to do, because somebody else is at it,
+        it was taken back, or it failed, which its files tell.
+    """
+    text = files.read(name)
+    if text is None or files.is_taken(name) or files.asked_to_stop():
+        return None
+    if files.failure(name) is not None:  # it was let go of for that, a moment ago
+        return None
+    try:
+        job = Job.of(text)
+    except InputError as error:
+        files.tell_failure(name, Failure(message=str(error), bad_input=True, worker=worker))
+        return None
+    done = summary_in(files.run(name), job.digest)
+    if done is not None and done["finished"]:
+        return None
+    work = partial(_under_lock, files.job(name), text)
+    study = Study([job.spec], files.folder, jobs=1, resume=True, as_csv=job.as_csv, work=work)
+    told_at = 0.0
+
+    def tell(progress: Mapping[str, Progress]) -> None:
+        nonlocal told_at
+        if stop() or files.asked_to_stop():
+            study.stop()
+        now, far = time.monotonic(), progress.get(name)
+        if far is not None and far.part < 1 and now - told_at > _TELL_EVERY_S:
+            told_at = now
+            files.tell_progress(name, replace(far, worker=worker))
+
+    try:
+        return next(iter(study.run(tell)), None)
+    except RunFailedError as error:
+        files.tell_failure(
+            name, Failure(message=error.message, bad_input=error.bad_input, worker=worker)
+        )
+        return None
+
+
+def _under_lock(
+    path: Path,
+    text: str,
+    spec: RunSpec,
+    folder: Path,
+    *,
+    tell: Callable[[Progress], None],
+    **options: Any,
+) -> dict[str, Any] | None:
+    """Simulate in the process that holds the lock: if its worker is killed, it keeps both.
+
+    Then it writes what it has, and ends; only after that can another worker begin.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the worker's to understand, as Ctrl-C
+    job = Job.of(text)
+    with locked(path) as file:
+        if file is None or file.read() != text:
+            return None
+        try:
+            os.chdir(job.cwd)
+        except OSError as error:
+            raise InputError(job.cwd, f"a worker needs it, too: {error.strerror}") from None
+        if spec.digest() != job.digest:
+            raise InputError(
+                spec.trace.path, "this, or another file of the run, is not the same on a worker"
+            )
+
+        def told(progress: Progress) -> None:
+            tell(progress)
+            checkpoint("simulation.told")
+
+        tell(Progress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
+        return simulate(spec, folder, tell=told, **options)

@@ -1,0 +1,288 @@
+"""The jobs of a study as files of its folder, which the machines of a fleet share.
+
+``DIR/fleet/NAME.json`` says what is to be run, and is the lock of ``DIR/runs/NAME``: who
+holds it may write there, or take the job back. The system lets go of it with the process
+that holds it, however that ends; in a folder on a file server, the server does so with the
+machine. So no clock decides who is dead, and a job that is sent twice runs once.
+
+Nobody but who submits the study writes a job's file, and only under its lock; it is
+never replaced by another file, whose lock would be another one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from typing import Any, Final, TextIO, TypeVar
+
+from service.version import engine_version
+from simulation.errors import InputError, SimulationError
+from simulation.experiments.run import Progress, replace_file
+from simulation.experiments.specs import RunSpec
+from simulation.experiments.study import RUNS
+
+FLEET: Final = "fleet"
+_STUDY: Final = "study"
+_STOP: Final = "stop"
+#: `struct flock` of Linux with 64 bits: type, whence, start, length, process.
+_FLOCK: Final = "hhqqi"
+
+T = TypeVar("T")
+
+
+class JobTakenError(SimulationError):
+    """A folder that somebody else works in."""
+
+
+class SharedFolderError(SimulationError):
+    """A folder that a fleet cannot share, as it is."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"{path}: {error.strerror}; who simulates on a fleet needs to write there, and to hold"
+            " POSIX locks that all machines see (NFS 4, CephFS)"
+        )
+
+
+@cache
+def made_by() -> str:
+    """Return what results depend on besides their inputs."""
+    libraries = ("numpy", "scipy", "pyarrow")
+    told = ", ".join(f"{name} {version(name)}" for name in libraries)
+    return f"fuga {engine_version()}, Python {python_version()}, {told}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run, as a machine of the fleet is told of it."""
+
+    spec: RunSpec
+    cwd: str  #: where relative paths of the spec begin
+    digest: str  #: of the spec with its files, as who submitted it sees them
+    as_csv: bool
+    made_by: str = field(default_factory=made_by)
+
+    def text(self) -> str:
+        """Return it as a job's file has it."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps({**told, "spec": self.spec.document()}, indent=2) + "\n"
+
+    @classmethod
+    def of(cls, text: str) -> Job:
+        """Return the job that a file holds.
+
+        Raises
+        ------
+        InputError
+            If it holds none that this version knows.
+        """
+        try:
+            told: dict[str, Any] = json.loads(text)
+            theirs = told["made_by"]
+            if theirs != made_by():
+                raise InputError("a job", f"{theirs} submitted it, here is {made_by()}")
+            return cls(**{**told, "spec": RunSpec.of(told["spec"])})
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError("a job", f"it is of another version of fuga: {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a job cannot be done."""
+
+    message: str
+    bad_input: bool
+    worker: str  #: who says so
+
+
+class JobFiles:
+    """The files of a study's jobs, for who submits them and for who runs them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._fleet = folder / FLEET
+
+    def job(self, name: str) -> Path:
+        """Return the file of a job."""
+        return self._fleet / f"{name}.json"
+
+    def run(self, name: str) -> Path:
+        """Return the folder that a job writes to."""
+        return self.folder / RUNS / name
+
+    @contextmanager
+    def submitting(self) -> Iterator[None]:
+        """Be the only one that submits this study; what there was of its end is forgotten.
+
+        Raises
+        ------
+        JobTakenError
+            If somebody else does.
+        SharedFolderError
+            If nobody can, in this folder.
+        """
+        study = self._fleet / _STUDY
+        try:
+            self._fleet.mkdir(parents=True, exist_ok=True)
+            study.touch()
+        except OSError as error:
+            raise SharedFolderError(study, error) from error
+        with locked(study) as file:
+            if file is None:
+                raise JobTakenError(f"{self.folder}: another `fuga simulate` is at this study")
+            (self._fleet / _STOP).unlink(missing_ok=True)
+            yield
+
+    def submit(self, job: Job) -> None:
+        """Write a job's file; one that runs just now goes on, if it is the same.
+
+        Raises
+        ------
+        JobTakenError
+            If another job is running that would write to the same folder.
+        """
+        path, text = self.job(job.spec.name), job.text()
+        path.touch()
+        with locked(path) as file:
+            if file is None:
+                if path.read_text() != text:
+                    raise JobTakenError(
+                        f"{self.run(job.spec.name)}: a worker is at it with other options; let it"
+                        f" end, or stop it by `touch {self._fleet / _STOP}`, and try again"
+                    )
+                return
+            self._said(job.spec.name, "failed").unlink(missing_ok=True)
+            self._said(job.spec.name, "progress").unlink(missing_ok=True)
+            found = file.read()
+            if found == text:
+                return
+            if found:
+                file.seek(0)
+                file.truncate()
+            file.write(text)
+
+    def read(self, name: str) -> str | None:
+        """Return a job's text, None if it is not there or taken back."""
+        try:
+            return self.job(name).read_text() or None
+        except FileNotFoundError:
+            return None
+
+    def names(self) -> list[str]:
+        """Return the names of all jobs that were not taken back."""
+        return sorted(path.stem for path in self._fleet.glob("*.json"))
+
+    def is_taken(self, name: str) -> bool:
+        """Tell whether somebody runs a job, without touching the lock."""
+        try:
+            file = self.job(name).open("rb")
+        except FileNotFoundError:
+            return False
+        with file:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+    def take_back(self, name: str) -> bool:
+        """Let nobody begin a job any more; False if somebody has."""
+        path = self.job(name)
+        with locked(path) as file:
+            if file is None:
+                return not path.exists()
+            path.unlink()  # who has opened it already gets the lock of no job
+        return True
+
+    def ask_to_stop(self) -> None:
+        """Let who runs a job of the study write what there is."""
+        (self._fleet / _STOP).touch()
+
+    def asked_to_stop(self) -> bool:
+        """Tell whether `ask_to_stop` was called, or somebody made that file."""
+        return (self._fleet / _STOP).exists()
+
+    def tell_progress(self, name: str, progress: Progress) -> None:
+        """Say how far a job is."""
+        self._say(name, "progress", asdict(progress))
+
+    def progress(self, name: str) -> Progress | None:
+        """Return how far a job is, as far as anybody knows."""
+        return self._heard(name, "progress", Progress)
+
+    def tell_failure(self, name: str, failure: Failure) -> None:
+        """Say that a job need not be tried again."""
+        self._say(name, "failed", asdict(failure))
+
+    def failure(self, name: str) -> Failure | None:
+        """Return why a job failed, None if it did not."""
+        return self._heard(name, "failed", Failure)
+
+    def clear(self) -> None:
+        """Leave what the same study on one machine would have left.
+
+        A job that is still there is somebody's, of an earlier study: its lock stays.
+        """
+        if not self.names():
+            shutil.rmtree(self._fleet, ignore_errors=True)
+
+    def _said(self, name: str, kind: str) -> Path:
+        return self._fleet / f"{name}.{kind}"
+
+    def _say(self, name: str, kind: str, told: Mapping[str, Any]) -> None:
+        with suppress(FileNotFoundError):  # the study is over, and nobody wants to know
+            replace_file(self._said(name, kind), json.dumps(told).encode())
+
+    def _heard(self, name: str, kind: str, what: Callable[..., T]) -> T | None:
+        try:
+            return what(**json.loads(self._said(name, kind).read_text()))
+        except (OSError, ValueError, TypeError):  # nothing yet; on a file server, just replaced
+            return None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[TextIO | None]:
+    """Hold a file's lock; None if another process does, or the file is not there.
+
+    Closing the file anywhere in this process lets go of it.
+
+    Raises
+    ------
+    SharedFolderError
+        If it cannot be written, or the file system has no locks.
+    """
+    try:
+        file = path.open("r+")
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        raise SharedFolderError(path, error) from error
+    with file:
+        yield file if _lock(file) and _is_still(path, file) else None
+
+
+def _lock(file: TextIO) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as error:
+        raise SharedFolderError(Path(file.name), error) from error
+    return True
+
+
+def _is_still(path: Path, file: TextIO) -> bool:
+    """Tell whether a file was not removed between its opening and its lock."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:  # there is none; of a file server, the opened one is no more
+        return False

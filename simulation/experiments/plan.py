@@ -1,0 +1,203 @@
+"""Which simulations a study is made of: policies, seeds and what a sweep varies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from placement import PlacementError, entry_by_name, policy_by_name
+from plain_text import RepeatedNameError, each_once
+from simulation.errors import InputError
+from simulation.experiments.specs import RunSpec
+
+#: What a sweep may vary besides parameters of policies.
+_SLOT: Final = "slot"
+#: Ends of the names of variants with and without what is added, left out and moved.
+UNCHANGED, CHANGED = "-unchanged", "-changed"
+_MOST_RUNS: Final = 10_000
+
+
+def plan(
+    base: RunSpec,
+    *,
+    policies: Sequence[str],
+    seeds: int,
+    parameters: Sequence[str] = (),
+    sweep: Sequence[str] = (),
+    beside_unchanged: bool = False,
+) -> list[RunSpec]:
+    """Return every run of a study, the policies in the order given, seeds innermost.
+
+    Parameters
+    ----------
+    parameters : sequence of str
+        ``NAME=VALUE``, for every policy that reads them.
+    sweep : sequence of str
+        ``NAME=A,B,C``; a policy that does not read a parameter runs once for all
+        its values.
+
+    Raises
+    ------
+    InputError
+        For words of the wrong form, unknown policies, or values that a policy refuses.
+    """
+    fixed, varied = _assignments(parameters, "--parameter"), _assignments(sweep, "--sweep")
+    if both := fixed.keys() & varied.keys():
+        raise InputError("--sweep", f"{min(both)!r} is also given by --parameter")
+    values = {name: told.split(",") for name, told in varied.items()}
+    specs: list[RunSpec] = []
+    inventories = [(base, "")]
+    if beside_unchanged:
+        if not (base.add_hosts or base.without_hosts or base.moving.is_asked):
+            raise InputError(
+                "--beside-unchanged",
+                "neither --add-hosts nor --without-hosts is told, nor --balance, --spare, --roll"
+                " or --room",
+            )
+        as_is = replace(base, add_hosts=(), without_hosts=(), moving=base.moving.unchanged())
+        inventories = [(as_is, UNCHANGED), (base, CHANGED)]
+    for policy in policies:
+        read = _parameters_of(policy)
+        axes = [name for name in values if name == _SLOT or name in read]
+        for chosen in itertools.product(*(values[name] for name in axes)):
+            point = dict(zip(axes, chosen, strict=True))
+            label = "".join(f"-{name}{text}" for name, text in point.items())
+            for hosts, which in inventories:
+                specs += _runs(hosts, policy, {**fixed, **point}, label + which, seeds)
+    unread = [
+        name
+        for name in values
+        if name != _SLOT and not any(name in _parameters_of(policy) for policy in policies)
+    ]
+    if unread:
+        raise InputError(f"--sweep {unread[0]}", "no policy that runs reads this parameter")
+    twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
+    if twice:
+        raise InputError(twice[0], "the name of two runs; a policy or a value is told twice")
+    if len(specs) > _MOST_RUNS:
+        raise InputError("--sweep", f"{len(specs)} runs, allowed are {_MOST_RUNS}")
+    return specs
+
+
+def _runs(
+    base: RunSpec, policy: str, told: Mapping[str, str], label: str, seeds: int
+) -> list[RunSpec]:
+    parameters = {name: _value(text) for name, text in told.items() if name != _SLOT}
+    length_s = base.slot_length_s
+    if _SLOT in told:
+        length_s = slot_length(told[_SLOT], "--sweep slot")
+    for option, name, its in (
+        (f"--policy {policy}", policy, parameters),
+        *(
+            (f"--zone-policy {zone}={name}", name, base.zone_parameters.get(zone, parameters))
+            for zone, name in base.zone_policies.items()
+        ),
+    ):
+        try:
+            policy_by_name(name, its)
+        except PlacementError as error:
+            raise InputError(option, str(error)) from error
+    return [
+        replace(
+            base,
+            name=f"{policy}{label}-seed{seed}".replace("/", "_"),
+            policy=policy,
+            parameters=parameters,
+            slot_length_s=length_s,
+            seed=seed,
+        )
+        for seed in range(seeds)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneChoice:
+    """Who decides on hosts of a zone."""
+
+    policy: str
+    parameters: Mapping[str, Any] | None = None  #: None: those of the policy elsewhere
+
+
+def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
+    """Return who decides in which zone.
+
+    Words are ``ZONE=POLICY``, or name a JSON file as ``FUGA_ZONE_POLICIES`` has it:
+    ``{"ZONE": {"policy": …, "parameters": {…}}}``.
+
+    Raises
+    ------
+    InputError
+        For other words and files, and zones that are named twice.
+    """
+    told: list[tuple[str, ZoneChoice]] = []
+    for word in words:
+        if "=" in word and not Path(word).is_file():
+            zone, policy = _assignment(word, "--zone-policy")
+            told.append((zone, ZoneChoice(policy)))
+        else:
+            told += _zones_in(word)
+    if len({zone for zone, _ in told}) < len(told):
+        raise InputError("--zone-policy", "a zone is named twice")
+    return dict(told)
+
+
+def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        document = json.loads(text, object_pairs_hook=each_once)
+        return [
+            (zone, ZoneChoice(str(its["policy"]), dict(its.get("parameters", {}))))
+            for zone, its in document.items()
+        ]
+    except RepeatedNameError as error:
+        raise InputError(f"--zone-policy {path}", str(error)) from error
+    except OSError as error:
+        wanted = "ZONE=POLICY, or a JSON file"
+        raise InputError(f"--zone-policy {path}", f"{error.strerror}; expected {wanted}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        form = '{"ZONE": {"policy": "NAME", "parameters": {}}}'
+        raise InputError(f"--zone-policy {path}", f"expected {form}: {error!r}") from error
+
+
+def slot_length(text: str, where: str) -> float:
+    """Return the length of a slot in seconds."""
+    try:
+        length_s = float(text)
+    except ValueError:
+        raise InputError(where, f"found {text!r}, expected seconds") from None
+    if not 0.001 <= length_s <= 1e9:
+        raise InputError(where, f"found {text!r}, expected 0.001 s or more")
+    return length_s
+
+
+def _parameters_of(policy: str) -> frozenset[str]:
+    try:
+        return entry_by_name(policy).parameters
+    except PlacementError as error:
+        raise InputError(f"--policy {policy}", str(error)) from error
+
+
+def _assignments(words: Iterable[str], where: str) -> dict[str, str]:
+    try:
+        return each_once(_assignment(word, where) for word in words)
+    except RepeatedNameError as error:
+        raise InputError(where, str(error)) from None
+
+
+def _assignment(word: str, where: str) -> tuple[str, str]:
+    name, equals, told = word.partition("=")
+    if not name or not equals or not told:
+        raise InputError(f"{where} {word}", "expected NAME=VALUE")
+    return name, told
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

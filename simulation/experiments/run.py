@@ -1,0 +1,301 @@
+"""One simulation from its inputs to its files; stopped halfway it can go on later."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from placement import PlacementError
+from simulation.checkpoint import CheckpointError, Kept, Limits, encode, read, seconds, whole
+from simulation.experiments.specs import Inputs, RunSpec, open_inputs
+from simulation.metrics.recorder import Recorder
+from simulation.metrics.summary import summary_of
+from simulation.metrics.tables import write_tables
+from simulation.slots.cluster import Cluster
+from simulation.slots.engine import Engine
+from simulation.slots.interning import Book
+from simulation.traces.chunks import Arrivals
+
+SUMMARY: Final = "summary.json"
+_CHECKPOINT: Final = "checkpoint.bin"
+_OLD_CHECKPOINT: Final = "checkpoint.pickle"  #: of versions whose files could run code
+_TELL_EVERY_S: Final = 0.2
+#: What a document of other values than ours makes of a simulation that takes it up.
+_MISFITS: Final = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, PlacementError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a simulation is."""
+
+    part: float  #: of the trace
+    slot: int
+    running: int
+    waiting: int
+    worker: str | None = None  #: of a fleet, who is at it
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """All that a simulation is between two slots."""
+
+    digest: str
+    engine: Engine
+    recorder: Recorder
+    next_slot: int | None  #: None: nothing has arrived yet
+    taken: int  #: requests taken from the trace
+    seconds: float  #: of the wall clock, so far
+    processor_s: float  #: of this process, so far
+    deciding_s: float  #: of the wall clock inside rounds
+    events: int
+
+    def kept(self) -> Kept:
+        """Return what a checkpoint holds: all that `_begin` would not make again."""
+        return {
+            "engine": self.engine.kept(),
+            "recorder": self.recorder.kept(),
+            "next_slot": self.next_slot,
+            "taken": self.taken,
+            "seconds": self.seconds,
+            "processor_s": self.processor_s,
+            "deciding_s": self.deciding_s,
+            "events": self.events,
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from a checkpoint; the state has just been made by `_begin`."""
+        self.engine.restore(kept["engine"])
+        self.recorder.restore(kept["recorder"])
+        if kept["next_slot"] is not None:
+            self.next_slot = whole(kept, "next_slot", Limits(-(2**62), 2**62))
+        self.taken, self.events = whole(kept, "taken"), whole(kept, "events")
+        for name in ("seconds", "processor_s", "deciding_s"):
+            setattr(self, name, seconds(kept, name))
+
+
+def simulate(
+    spec: RunSpec,
+    folder: Path,
+    *,
+    resume: bool = False,
+    as_csv: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run a simulation, or what is left of it, and write its files to a folder.
+
+    Parameters
+    ----------
+    resume : bool
+        Go on from where the same simulation was stopped, or take what it wrote
+        if it had ended.
+    stop : callable
+        Asked after each slot; once it says so, what there is so far is written
+        together with a checkpoint.
+
+    Returns
+    -------
+    dict
+        The summary, as written; ``finished`` tells whether it came to its end.
+    """
+    digest = spec.digest()
+    found = summary_in(folder, digest) if resume else None
+    if found is not None and found["finished"]:
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    inputs = open_inputs(spec)
+    state = _begin(spec, inputs, digest)
+    if resume:
+        _restore(state, folder)
+    finished = _run(spec, inputs, state, stop, tell)
+    summary = _summary(spec, inputs, state, finished=finished)
+    names = [host.name for host in inputs.inventory.hosts]
+    write_tables(folder, state.recorder, state.engine, names, as_csv=as_csv)
+    if inputs.faults.count:
+        (folder / "bad_rows.txt").write_text("\n".join(inputs.faults.lines()) + "\n")
+    if finished:
+        (folder / _CHECKPOINT).unlink(missing_ok=True)
+    else:
+        replace_file(folder / _CHECKPOINT, encode(state.kept(), digest))
+    (folder / _OLD_CHECKPOINT).unlink(missing_ok=True)
+    replace_file(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+    return summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A simulation that wrote nothing."""
+
+    finished: bool
+    summary: Mapping[str, Any]
+    recorder: Recorder
+    engine: Engine
+
+
+def watch(
+    spec: RunSpec,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Watched:
+    """Run a simulation as `simulate` does, and write no files."""
+    inputs = open_inputs(spec)
+    state = _begin(spec, inputs, spec.digest())
+    finished = _run(spec, inputs, state, stop, tell)
+    return Watched(
+        finished=finished,
+        summary=_summary(spec, inputs, state, finished=finished),
+        recorder=state.recorder,
+        engine=state.engine,
+    )
+
+
+def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
+    engine = Engine(
+        Cluster.of(inputs.inventory, inputs.resources),
+        Book(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
+        spec,
+        inputs.inventory.events,
+        inputs.hierarchies[1:],
+    )
+    recorder = Recorder(
+        inputs.resources,
+        [host.host_class for host in inputs.inventory.hosts],
+        ideal_every=spec.ideal_every,
+        moving=spec.moving.measured,
+    )
+    return _State(
+        digest=digest,
+        engine=engine,
+        recorder=recorder,
+        next_slot=None,
+        taken=0,
+        seconds=0.0,
+        processor_s=0.0,
+        deciding_s=0.0,
+        events=0,
+    )
+
+
+def _run(
+    spec: RunSpec,
+    inputs: Inputs,
+    state: _State,
+    stop: Callable[[], bool],
+    tell: Callable[[Progress], None],
+) -> bool:
+    """Pass slot after slot; return whether the end was reached."""
+    arrivals = Arrivals(inputs.trace, state.taken)
+    engine, length = state.engine, spec.slot_length_s
+    if state.next_slot is None:
+        first = arrivals.next_s()
+        if first is None:
+            return True
+        state.next_slot = math.ceil(first / length)
+    began, told, before = time.perf_counter(), 0.0, state.seconds
+    busy_before = state.processor_s - time.process_time()
+    while True:
+        slot = state.next_slot
+        chunks = arrivals.until(slot * length)
+        started = time.perf_counter()
+        passed = engine.pass_to(slot, chunks)
+        now = time.perf_counter()
+        state.deciding_s += now - started
+        state.recorder.record(passed, engine)
+        placed = 0 if passed.round is None else int(passed.round.placed.count.sum())
+        state.events += placed + sum(len(each) for each in passed.arrived)
+        state.events += sum(int(vms.count.sum()) for vms in (*passed.ended, *passed.lost))
+        state.next_slot, state.taken = slot + 1, arrivals.taken
+        state.seconds = before + now - began
+        state.processor_s = busy_before + time.process_time()
+        if now - told > _TELL_EVERY_S:
+            told = now
+            running, waiting = int(engine.book.vms.sum()), int(engine.waiting.count.sum())
+            part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
+            tell(Progress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
+        if _over(spec, engine, arrivals, slot, placed):
+            return True
+        if stop():
+            return False
+
+
+def _over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
+    if spec.until_s is not None:
+        return (slot + 1) * spec.slot_length_s > spec.until_s
+    if arrivals.next_s() is not None:
+        return False
+    if engine.movers is not None and engine.movers.is_rolling:
+        return False
+    if not spec.drain:
+        return True
+    # What still waits while nothing more ends, and no host returns, waits for ever.
+    return not placed and engine.running.last_slot is None and engine.next_event_s is None
+
+
+def _summary(spec: RunSpec, inputs: Inputs, state: _State, *, finished: bool) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "policy": spec.policy,
+        "parameters": dict(spec.parameters),
+        "seed": spec.seed,
+        "slot_length_s": spec.slot_length_s,
+        "finished": finished,
+        "digest": state.digest,
+        "spec": spec.document(),
+        **summary_of(state.recorder, state.engine),
+        "bad_rows": inputs.faults.document(),
+        "timing": {
+            "seconds": state.seconds,
+            "processor_seconds": state.processor_s,
+            "deciding_seconds": state.deciding_s,
+            "events": state.events,
+            "events_per_processor_second": state.events / max(state.processor_s, 1e-9),
+        },
+    }
+
+
+def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
+    """Return what the same simulation wrote, whether it came to its end or not."""
+    try:
+        found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if found.get("digest") == digest else None
+
+
+def _restore(state: _State, folder: Path) -> None:
+    """Go on from the checkpoint of the same simulation, if there is one.
+
+    Raises
+    ------
+    CheckpointError
+        If there is one that cannot be gone on from.
+    """
+    path = folder / _CHECKPOINT
+    kept = read(path, state.digest)
+    if kept is None:
+        old = folder / _OLD_CHECKPOINT
+        if old.exists() and summary_in(folder, state.digest) is not None:
+            raise CheckpointError(
+                old, "an older version of fuga wrote it, in a format that could run programs"
+            )
+        return
+    try:
+        state.restore(kept)
+    except _MISFITS as error:
+        told = f"{type(error).__name__}: {error}"
+        raise CheckpointError(path, f"it does not fit this simulation ({told:.200})") from error
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that whoever reads it sees the old one or the new one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(data)
+    partial.replace(path)

@@ -1,0 +1,146 @@
+"""What one run of a what-if came to, in JSON values of bounded size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from placement import FloatArray, IntArray, dominant_shares
+from simulation.experiments.run import Watched
+from simulation.metrics.summary import waits_of
+
+#: Points of a line, tenants, and kinds of what waits: more is not read.
+MOST_POINTS: Final = 200
+MOST_TENANTS: Final = 50
+MOST_WAITING: Final = 20
+
+
+def told(run: Watched) -> dict[str, Any]:
+    """Return the figures, lines over time, tenants, and what waits at the end.
+
+    Times are in seconds from the beginning; shares and uses are parts of the pool.
+    """
+    summary = run.summary
+    waits_s = {name: summary["wait_s"][name] for name in ("mean", "p50", "p90", "max")}
+    return {
+        "policy": summary["policy"],
+        "hosts": int(run.engine.cluster.present.sum()),
+        "vms": dict(summary["vms"]),
+        "placed_part": summary["placed_part"],
+        "wait_s": waits_s | {"mean_so_far": _mean_so_far(run)},
+        "fair_distance": summary["fair_distance"],
+        "used": {name: each["mean"] for name, each in summary["used"].items()},
+        "rounds": summary["rounds"],
+        "fallbacks": summary["fallbacks"],
+        "seconds": summary["timing"]["seconds"],
+        "tenants": _tenants(run),
+        "waiting": _waiting(run),
+        "lines": _lines(run),
+    }
+
+
+def _mean_so_far(run: Watched) -> float | None:
+    """Return the mean wait of VMs that were placed, and so far of those that wait at the end.
+
+    Where few are placed, and soon, the mean of these alone would look best.
+    """
+    waits_s, counts = waits_of(run.recorder)
+    waited_s, waiting = _waited_so_far(run)
+    vms = float(counts.sum() + waiting.sum())
+    return float((waits_s * counts).sum() + waited_s.sum()) / vms if vms else None
+
+
+def _waited_so_far(run: Watched) -> tuple[FloatArray, IntArray]:
+    """Return VM-seconds that each tenant's VMs wait at the end, (N,), and how many do, (N,)."""
+    waiting, count = run.engine.waiting, len(run.engine.book.tenants)
+    waited_s, vms = np.zeros(count), np.zeros(count, dtype=np.int64)
+    np.add.at(vms, waiting.tenant, waiting.count)
+    over_s = float(run.summary["to_s"] or 0.0)
+    np.add.at(waited_s, waiting.tenant, waiting.count * np.maximum(over_s - waiting.since_s, 0.0))
+    return waited_s, vms
+
+
+def _tenants(run: Watched) -> list[dict[str, Any]]:
+    book, recorder = run.engine.book, run.recorder
+    pool = run.engine.cluster.offered().sum(axis=0)
+    count = len(book.tenants)
+    shares = dominant_shares(book.held[:count], pool) if count else np.zeros(0)
+    waiting_s, waits = _waited_so_far(run)
+    rows: list[dict[str, Any]] = []
+    for place, name in enumerate(book.tenants.values):
+        seen = place < len(recorder.tenants)
+        asked, placed = recorder.tenants.rows[place, :2].tolist() if seen else (0, 0)
+        waited = float(recorder.waited_s[place]) if seen else 0.0
+        vms = placed + int(waits[place])
+        rows.append(
+            {
+                "tenant": name,
+                "asked": asked,
+                "placed": placed,
+                "waiting": int(waits[place]),
+                "mean_wait_s": waited / placed if placed else None,
+                "mean_wait_so_far_s": (waited + float(waiting_s[place])) / vms if vms else None,
+                "share": float(shares[place]),
+            }
+        )
+    rows.sort(key=lambda row: (-row["share"], -row["asked"], row["tenant"]))
+    return rows[:MOST_TENANTS]
+
+
+def _waiting(run: Watched) -> list[dict[str, Any]]:
+    """Return what waits at the end by tenant and size, the most VMs first."""
+    waiting, book = run.engine.waiting, run.engine.book
+    over_s = float(run.summary["to_s"])
+    found: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0.0])
+    for tenant, kind, count, since_s in zip(
+        waiting.tenant.tolist(),
+        waiting.kind.tolist(),
+        waiting.count.tolist(),
+        waiting.since_s.tolist(),
+        strict=True,
+    ):
+        each = found[tenant, kind]
+        each[0] += count
+        each[1] = max(each[1], over_s - since_s)
+    rows: list[dict[str, Any]] = [
+        {
+            "tenant": book.tenants.values[tenant],
+            "demand": {
+                name: int(amount)
+                for name, amount in zip(book.resources, book.demand[kind], strict=True)
+                if amount
+            },
+            "vms": int(vms),
+            "longest_wait_s": longest_s,
+        }
+        for (tenant, kind), (vms, longest_s) in found.items()
+    ]
+    rows.sort(key=lambda row: (-row["vms"], row["tenant"]))
+    return rows[:MOST_WAITING]
+
+
+def _lines(run: Watched) -> dict[str, Any]:
+    slots = run.recorder.slots
+    parts = np.array_split(np.arange(len(slots)), min(len(slots), MOST_POINTS) or 1)
+
+    def line(name: str) -> list[float | None]:
+        return _means(slots.column(name), parts)
+
+    return {
+        "at_s": line("start_s"),
+        "running": line("vms_running"),
+        "waiting": line("vms_waiting"),
+        "fair_distance": line("fair_distance"),
+        "used": {name: line(f"used:{name}") for name in run.recorder.resources},
+    }
+
+
+def _means(column: npt.NDArray[Any], parts: list[npt.NDArray[Any]]) -> list[float | None]:
+    means = []
+    for part in parts:
+        known = column[part][np.isfinite(column[part])]
+        means.append(round(float(known.mean()), 6) if len(known) else None)
+    return means

@@ -1,0 +1,260 @@
+"""What to simulate, as plain values: what a process of its own is told, and a resume compares."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from registry.catalogue import VMS
+from registry.requests import zone_of
+from simulation.errors import InputError
+from simulation.slots.choice import Choice
+from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.fleet import MEMORY
+from simulation.slots.moving.options import Moving
+from simulation.slots.moving.rolling import matching
+from simulation.topology.hierarchy import Since, read_hierarchy
+from simulation.topology.hosts import SimHost
+from simulation.topology.inventory import HostSpec, Inventory, read_inventory
+from simulation.traces.chunks import Trace
+from simulation.traces.faults import BadRows
+from simulation.traces.formats import format_of, resources_in, source_of
+from simulation.traces.native import Keep, NativeTrace, in_order
+from simulation.traces.rows import table_of
+from simulation.traces.workload import PREFIX, workload_of
+
+_PARTS = 10_000  #: tenants are sampled in so many parts
+
+
+#: What every VM takes some of, where anything asks for it, and what ends a number of it.
+_OF_EVERY_VM: Final[Mapping[str, str]] = {"vcpus": "c", "memory_mib": "memory_mib", "disk_gib": "d"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSpec:
+    """Where requests come from."""
+
+    path: str
+    format: str | None = None
+    types: str | None = None  #: a CSV file of VM types
+    tenants: int = 0  #: fold tenants into so many; 0: as they are
+    sample: float = 1.0  #: part of the tenants that takes part, others for each seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec(Choice):
+    """One simulation: one policy, one seed, one length of slots."""
+
+    name: str
+    trace: TraceSpec
+    hosts: str
+    add_hosts: tuple[str, ...] = ()  #: more of them, in the same forms
+    without_hosts: tuple[str, ...] = ()  #: names, or patterns of names, of those left out
+    weights: str | None = None  #: a CSV file of tenants and their weights
+    tree: str | None = None  #: a CSV file of groups and tenants, and their parents
+    quotas: str | None = None  #: a CSV file of what tenants and groups may hold at most
+    until_s: float | None = None
+    drain: bool = False  #: go on until everything that ends has ended
+    ideal_every: int = 12
+
+    def document(self) -> dict[str, Any]:
+        """Return it in JSON values."""
+        told: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return told
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> RunSpec:
+        """Return what `document` was made of.
+
+        Raises
+        ------
+        InputError
+            If it is of another version, and knows other words.
+        """
+        try:
+            told = {**document, "trace": TraceSpec(**document["trace"])}
+            told["moving"] = Moving.of(document["moving"])
+            for name in ("add_hosts", "without_hosts"):
+                told[name] = tuple(told[name])
+            return cls(**told)
+        except (KeyError, TypeError) as error:
+            raise InputError("a run", f"it is of another version of fuga: {error}") from None
+
+    def digest(self) -> str:
+        """Tell whether another run was asked for the same; files by name, size and time."""
+        told = self.document()
+        files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts)
+        for path in (*files, self.weights, self.tree, self.quotas):
+            if path is not None and Path(path).is_file():
+                stat = Path(path).stat()
+                told[f"file {path}"] = [stat.st_size, stat.st_mtime_ns]
+        text = json.dumps(told, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a simulation reads, on one axis of resources."""
+
+    trace: Trace
+    inventory: Inventory
+    resources: tuple[str, ...]
+    weights: Mapping[str, float]
+    hierarchies: tuple[Since, ...]  #: groups, weights and quotas; the first from 0 on
+    faults: BadRows
+
+
+def open_inputs(spec: RunSpec) -> Inputs:
+    """Open what a run reads.
+
+    Raises
+    ------
+    InputError
+        For files that are not what they should be, or a resource that requests
+        ask for and no host has.
+    """
+    inventory = read_inventory(spec.hosts)
+    named = list(inventory.hosts)
+    if spec.without_hosts:
+        inventory = inventory.without(spec.without_hosts)
+    for number, more in enumerate(spec.add_hosts, 1):
+        prefix = "added" if number == 1 else f"added{number}"
+        inventory = inventory.joined(read_inventory(more).named(prefix))
+    _check_zones(spec, [*named, *inventory.hosts])
+    _check_moving(spec, inventory)
+    weights = read_weights(spec.weights)
+    hierarchies = read_hierarchy(spec.tree, spec.quotas)
+    faults = BadRows(spec.trace.path)
+    if spec.trace.path.startswith(PREFIX):
+        resources = in_order({"vcpus", "memory_mib", *inventory.resources})
+        _check_offered(("vcpus", "memory_mib"), inventory, spec)
+        made = workload_of(spec.trace.path, resources, spec.seed)
+        _check_quotas(hierarchies, resources, spec)
+        return Inputs(made, inventory, resources, weights, hierarchies, faults)
+    path = Path(spec.trace.path)
+    its = format_of(path, spec.trace.format)
+    types = read_types(spec.trace.types)
+    asked = resources_in(path, its, types)
+    if not asked:
+        raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
+    _check_added(asked, inventory, spec)
+    if "cpu_milli" in asked and "cpu_milli" not in inventory.resources:
+        inventory = inventory.in_thousandths()
+    _check_offered(asked, inventory, spec)
+    resources = in_order({*asked, *inventory.resources})
+    if spec.moving.is_asked and MEMORY not in asked:
+        raise InputError(
+            str(path), f"requests have {', '.join(asked)}; what moves carry is told by {MEMORY}"
+        )
+    trace = NativeTrace(
+        source=source_of(path, its),
+        resources=resources,
+        faults=faults,
+        types=types,
+        keep=_sampled(spec.trace.sample, spec.seed),
+        fold=spec.trace.tenants,
+    )
+    _check_quotas(hierarchies, resources, spec)
+    return Inputs(trace, inventory, resources, weights, hierarchies, faults)
+
+
+def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
+    missing = sorted(set(asked) - set(inventory.resources))
+    if missing:
+        raise InputError(
+            spec.hosts,
+            f"no host has {', '.join(missing)}, which requests of {spec.trace.path} ask for",
+        )
+
+
+def _check_added(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
+    """Refuse to add hosts that lack what every VM takes: nothing would ever be placed there."""
+    needed = [name for name in _OF_EVERY_VM if name in asked and name in inventory.resources]
+    for told in spec.add_hosts:
+        for host in read_inventory(told).hosts:
+            lacking = [name for name in needed if not host.capacity.get(name)]
+            if not lacking:
+                continue
+            there = sorted(
+                each.capacity[lacking[0]]
+                for each in inventory.hosts
+                if each.capacity.get(lacking[0])
+            )
+            usual = f"{there[len(there) // 2]}{_OF_EVERY_VM[lacking[0]]}"
+            raise InputError(
+                f"--add-hosts {told}",
+                f"{host.name} has no {', '.join(lacking)}, which requests ask for, so no VM would"
+                f" fit; add it, as in {told.partition(',')[0]}:{usual}, which hosts there have",
+            )
+
+
+def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
+    """Refuse zones that no host has, with or without those that are left out."""
+    known = {zone_of(host.labels) for host in hosts}
+    for zone, policy in spec.zone_policies.items():
+        if zone not in known:
+            raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
+
+
+def _check_moving(spec: RunSpec, inventory: Inventory) -> None:
+    """Refuse hosts to roll through, and domains to keep spare for, that are not there."""
+    labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
+    moving = spec.moving
+    if moving.roll is not None and not matching(moving.roll.hosts, labels):
+        some = ", ".join(host.name for host in inventory.hosts[:5])
+        raise InputError(f"--roll hosts={moving.roll.hosts}", f"no such host; {some}, …")
+    if moving.spare is not None and (domains_of(moving.spare, labels) < 0).all():
+        raise InputError(
+            f"--spare {moving.spare}", f"no host is labelled {moving.spare}=…; or give host"
+        )
+
+
+def _check_quotas(hierarchies: Sequence[Since], resources: Sequence[str], spec: RunSpec) -> None:
+    for quota in (quota for _, hierarchy in hierarchies for quota in hierarchy.quotas):
+        if quota.resource != VMS and quota.resource not in resources:
+            known = ", ".join((VMS, *resources))
+            raise InputError(
+                str(spec.quotas), f"resource {quota.resource!r} of {quota.owner!r}: one of {known}"
+            )
+
+
+def _sampled(part: float, seed: int) -> Keep | None:
+    if part >= 1.0:
+        return None
+    most = int(part * _PARTS)
+    return lambda tenant: zlib.crc32(f"{seed} {tenant}".encode()) % _PARTS < most
+
+
+def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
+    """Return what each type of VM holds, from a CSV file of name and resources."""
+    if path is None:
+        return {}
+    types: dict[str, Mapping[str, int]] = {}
+    for line, row in table_of(path, ("name",)):
+        try:
+            types[row["name"]] = {
+                name: int(amount) for name, amount in row.items() if name != "name" and amount
+            }
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}:{line}", str(error)) from None
+    return types
+
+
+def read_weights(path: str | None) -> Mapping[str, float]:
+    """Return the weight of each tenant that a CSV file of tenant and weight names."""
+    if path is None:
+        return {}
+    weights = {}
+    for line, row in table_of(path, ("tenant",)):
+        try:
+            weights[row["tenant"]] = float(row["weight"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{path}:{line}", "expected tenant and weight") from None
+        if not 0 < weights[row["tenant"]] < 1e9:
+            raise InputError(f"{path}:{line}", "weight: expected a number above 0")
+    return weights

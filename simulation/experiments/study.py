@@ -1,0 +1,245 @@
+"""Several simulations beside each other: on the cores of the machine, and in one summary."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from service.version import engine_version
+from simulation.errors import SimulationError
+from simulation.experiments.compare import comparison
+from simulation.experiments.run import SUMMARY, Progress, simulate
+from simulation.experiments.specs import RunSpec
+
+RUNS: Final = "runs"
+_ASK_EVERY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Why a run ended without a summary."""
+
+    message: str
+    bad_input: bool
+
+
+class RunFailedError(SimulationError):
+    """A run that ended in an error of its own."""
+
+    def __init__(self, name: str, message: str, *, bad_input: bool) -> None:
+        super().__init__(f"{name}: {message}")
+        self.message = message
+        self.bad_input = bad_input
+
+
+@dataclass(slots=True)
+class _Running:
+    process: BaseProcess
+    spec: RunSpec
+
+
+class AnyStudy(Protocol):
+    """A study, wherever its runs are."""
+
+    def stop(self) -> None:
+        """Let every run write what it has, and begin no other."""
+        ...
+
+    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+        """Run everything; return the summaries in order of the specs, of runs that began."""
+        ...
+
+
+class Study:
+    """Runs specs in processes of their own, so many at a time.
+
+    Parameters
+    ----------
+    folder : Path
+        Each run writes to ``runs/NAME`` below it.
+    jobs : int
+        Processes at a time.
+    work : callable
+        What a process does: `simulate`, or what is called like it, can be pickled, and
+        returns None if it did not begin.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[RunSpec],
+        folder: Path,
+        *,
+        jobs: int,
+        resume: bool,
+        as_csv: bool,
+        work: Callable[..., dict[str, Any] | None] = simulate,
+    ) -> None:
+        self._specs = list(specs)
+        self._folder = folder
+        self._jobs = max(1, jobs)
+        self._resume = resume
+        self._as_csv = as_csv
+        self._work = work
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Let every run write what it has, and begin no other."""
+        self._stopping = True
+
+    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+        """Run everything; return the summaries in order of the specs, of runs that began.
+
+        Raises
+        ------
+        RunFailedError
+            If one failed; the others have been stopped and have kept what they had.
+        """
+        context = multiprocessing.get_context("spawn")
+        todo = list(self._specs)
+        running: dict[Connection, _Running] = {}
+        progress: dict[str, Progress] = {}
+        found: dict[str, dict[str, Any]] = {}
+        failed: RunFailedError | None = None
+        asked_to_stop = False
+        while running or (todo and not self._stopping):
+            while todo and not self._stopping and len(running) < self._jobs:
+                spec = todo.pop(0)
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_child,
+                    args=(self._work, theirs, spec, self._folder / RUNS / spec.name),
+                    kwargs={"resume": self._resume, "as_csv": self._as_csv},
+                    name=spec.name,
+                )
+                process.start()
+                theirs.close()
+                running[ours] = _Running(process, spec)
+            if self._stopping and not asked_to_stop:
+                asked_to_stop = True
+                for connection in running:
+                    _send(connection, True)
+            for each in wait(list(running), timeout=_ASK_EVERY_S):
+                assert isinstance(each, Connection)  # noqa: S101 - what we wait for
+                run = running[each]
+                try:
+                    said = each.recv()
+                except EOFError:
+                    said = _Failed(_end_of(run.process), bad_input=False)
+                if isinstance(said, Progress):
+                    progress[run.spec.name] = said
+                    continue
+                if isinstance(said, _Failed):
+                    failed = failed or RunFailedError(
+                        run.spec.name, said.message, bad_input=said.bad_input
+                    )
+                    self.stop()
+                elif said is not None:
+                    found[run.spec.name] = said
+                    progress[run.spec.name] = ended(progress.get(run.spec.name))
+                run.process.join()
+                each.close()
+                del running[each]
+            tell(progress)
+        if failed is not None:
+            raise failed
+        return [found[spec.name] for spec in self._specs if spec.name in found]
+
+
+def write_summary(
+    folder: Path, summaries: Sequence[Mapping[str, Any]], command: Sequence[str]
+) -> dict[str, Any]:
+    """Write the summary of all runs with their comparison, and return it."""
+    document = {
+        "command": list(command),
+        "engine_version": engine_version(),
+        "finished": all(each["finished"] for each in summaries),
+        "comparison": comparison(summaries),
+        "runs": list(summaries),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SUMMARY).write_text(json.dumps(document, indent=2) + "\n")
+    return document
+
+
+def ended(last: Progress | None) -> Progress:
+    """Return how far a run is that has ended."""
+    return Progress(
+        part=1.0,
+        slot=last.slot if last else 0,
+        running=last.running if last else 0,
+        waiting=last.waiting if last else 0,
+    )
+
+
+def _end_of(process: BaseProcess) -> str:
+    """Tell how a process ended that said nothing."""
+    process.join()
+    status = process.exitcode
+    if status == -signal.SIGKILL:
+        return "was killed (signal 9), as the system does where memory runs out: take fewer --jobs"
+    return f"ended with status {status}"
+
+
+def _send(connection: Connection, value: object) -> None:
+    try:
+        connection.send(value)
+    except OSError:  # it has ended: its last word is still to be read
+        return
+
+
+def _child(
+    work: Callable[..., dict[str, Any] | None],
+    connection: Connection,
+    spec: RunSpec,
+    folder: Path,
+    *,
+    resume: bool,
+    as_csv: bool,
+) -> None:
+    """Run one simulation; Ctrl-C is the parent's to understand."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asked = 0.0
+    stopped = False
+
+    def stop() -> bool:
+        nonlocal asked, stopped
+        now = time.monotonic()
+        if not stopped and now - asked > _ASK_EVERY_S:
+            asked = now
+            stopped = connection.poll()  # a word from the parent, or its end
+        return stopped
+
+    try:
+        said: object = work(
+            spec,
+            folder,
+            resume=resume,
+            as_csv=as_csv,
+            stop=stop,
+            tell=lambda progress: _send(connection, progress),
+        )
+    except SimulationError as error:
+        said = _Failed(str(error), bad_input=True)
+    except Exception as error:
+        said = _Failed(f"{type(error).__name__}: {error}", bad_input=False)
+    _send(connection, said)
+    connection.close()
+
+
+def on_interrupt(study: AnyStudy) -> Callable[[], None]:
+    """Let Ctrl-C stop a study gently; return what undoes this."""
+
+    def interrupted(signum: int, frame: FrameType | None) -> None:
+        study.stop()
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    return lambda: (signal.signal(signal.SIGINT, before), None)[1]

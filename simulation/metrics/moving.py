@@ -1,0 +1,228 @@
+"""What moves do to a cluster, and what they take: columns, rows and a summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from placement import Allocation, IntArray, Snapshot
+from placement.rebalancing.destination_search import Search
+from placement.rebalancing.measures import Gauge
+from placement.rebalancing.model import Running
+from placement.rebalancing.spare import spare
+from simulation.checkpoint import Kept
+from simulation.metrics.series import Series, Stacks
+from simulation.slots.engine import Engine, Passed
+from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.timetable import Outcome
+
+#: As rounds that keep spare ask.
+_AS_ROUNDS: Final = Search(tries=2, pairs=0, partly=False)
+_SPARE_UNITS: Final = 1_000_000
+_OUTCOMES: Final = tuple(Outcome)
+
+
+class MovesRecorder:
+    """Keeps what moves of one simulation came to."""
+
+    def __init__(self) -> None:
+        self.moves = Stacks(
+            "request", "tenant", "source", "destination", "start_s", "over_s", "mib", "outcome"
+        )
+        self.why: list[str] = []
+        self._outcomes: Counter[str] = Counter()
+        self._plans: dict[str, list[float]] = {}  #: plans, moves, GiB, gain, seconds
+        self._held_idle = 0.0
+
+    def record(self, passed: Passed, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
+        """Keep what a slot brought, and return columns of its row."""
+        for plan in passed.plans:
+            told = (1.0, float(plan.moves), plan.gib, plan.gain, plan.takes_s)
+            known = self._plans.setdefault(plan.what, [0.0] * len(told))
+            self._plans[plan.what] = [a + b for a, b in zip(known, told, strict=True)]
+        if passed.moves:
+            self._keep(passed)
+        done = [each.move for each in passed.moves if each.outcome is Outcome.MOVED]
+        row: dict[str, float | None] = {
+            "moves": float(len(done)),
+            "moved_gib": sum(move.carried_mib for move in done) / 1024,
+            "moves_failed": float(len(passed.moves) - len(done)),
+        }
+        return row | self._state(passed, engine, ideal=ideal)
+
+    def _keep(self, passed: Passed) -> None:
+        moves = [each.move for each in passed.moves]
+
+        def whole(values: list[int]) -> IntArray:
+            return np.array(values, dtype=np.int64)
+
+        self.moves.add(
+            request=whole([move.vm.request for move in moves]),
+            tenant=whole([move.tenant for move in moves]),
+            source=whole([move.vm.host for move in moves]),
+            destination=whole([move.destination for move in moves]),
+            start_s=np.array([move.starts_s for move in moves]),
+            over_s=np.array([move.over_s for move in moves]),
+            mib=whole([move.carried_mib for move in moves]),
+            outcome=whole([_OUTCOMES.index(each.outcome) for each in passed.moves]),
+        )
+        self.why += [move.why.value for move in moves]
+        self._outcomes.update(each.outcome.value for each in passed.moves)
+
+    def _state(self, passed: Passed, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
+        cluster = engine.cluster
+        offered, used = cluster.offered(), cluster.committed[cluster.rows]
+        ranking = [0, 1][: offered.shape[1]]
+        parts = np.divide(
+            used[:, ranking], offered[:, ranking],
+            out=np.zeros((len(used), len(ranking))), where=offered[:, ranking] > 0,
+        )  # fmt: skip
+        self._held_idle = self._held(passed, engine)
+        row: dict[str, float | None] = {
+            "hosts_in_use": float(used.any(axis=1).sum()),
+            "load_deviation": float(parts.std(axis=0).sum()) if len(parts) else None,
+            "held_idle_part": self._held_idle,
+        }
+        if ideal:
+            snapshot, _ = engine.snapshot()
+            now = Gauge(_without_vms(snapshot, engine)).now()
+            row |= {
+                "potential": now.potential,
+                "skewness": now.mean_skewness,
+                "off_fair": now.fairness_distance,
+            }
+            told = engine.choice.moving.spare or engine.choice.moving.spare_asked
+            if told is not None:
+                domain = domains_of(told, cluster.hosts)
+                fleet = engine.fleet()
+                found = spare(
+                    fleet.running, domain, search=_AS_ROUNDS, budget_units=_SPARE_UNITS, told=0
+                )
+                row["spare_held_part"] = float(found.holds.mean()) if len(found.holds) else None
+        return row
+
+    def _held(self, passed: Passed, engine: Engine) -> float:
+        """Return the part of the first resource that is free and held for requests that starve."""
+        cluster = engine.cluster
+        offered = float(cluster.offered()[:, 0].sum())
+        if not offered:
+            return 0.0
+        if not len(engine.waiting):
+            return 0.0
+        freed = None if engine.movers is None else engine.movers.freed
+        if freed is not None:
+            rows = np.unique(np.array(freed.hosts, dtype=np.int64))
+        elif passed.round is None:  # nothing has changed, so the same hosts are held
+            return self._held_idle
+        else:
+            rows = cluster.rows[_held_hosts(passed.round.allocation)]
+        free = np.maximum(cluster.capacity[rows, 0] - cluster.committed[rows, 0], 0)
+        return float(free.sum() / offered)
+
+    def kept(self) -> Kept:
+        """Return what was recorded so far, for a checkpoint."""
+        return {
+            "moves": self.moves.kept(),
+            "why": self.why,
+            "outcomes": dict(self._outcomes),
+            "plans": self._plans,
+            "held_idle": self._held_idle,
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Have recorded what was kept, and nothing else."""
+        self.moves.restore(kept["moves"])
+        self.why = [str(each) for each in kept["why"]]
+        self._outcomes = Counter({str(n): int(count) for n, count in kept["outcomes"].items()})
+        self._plans = {str(n): [float(each) for each in row] for n, row in kept["plans"].items()}
+        self._held_idle = float(kept["held_idle"])
+
+    def summary(self, slots: Series, engine: Engine) -> dict[str, Any]:
+        """Return what the run's summary says of moves, in JSON values."""
+        movers = engine.movers
+        by_why: Counter[str] = Counter()
+        outcome = self.moves.column("outcome") if self.why else np.zeros(0)
+        moved = outcome == _OUTCOMES.index(Outcome.MOVED)
+        for why, did in zip(self.why, moved.tolist(), strict=True):
+            by_why[why] += did
+        took = (self.moves.column("over_s") - self.moves.column("start_s"))[moved]
+        held = slots.column("spare_held_part")
+        known = held[np.isfinite(held)]
+        reasons = slots.column("left_out:kept_spare")
+        return {
+            "moved": int(moved.sum()),
+            "moved_gib": float(self.moves.column("mib")[moved].sum() / 1024),
+            "move_seconds": float(took.sum()),
+            "by_reason": dict(sorted(by_why.items())),
+            "outcomes": {each.value: self._outcomes[each.value] for each in Outcome},
+            "plans": {
+                name: dict(zip(("plans", "moves", "gib", "gain", "seconds"), row, strict=True))
+                for name, row in sorted(self._plans.items())
+            },
+            "potential": _mean(slots.column("potential")),
+            "fairness_distance": _mean(slots.column("off_fair")),
+            "mean_skewness": _mean(slots.column("skewness")),
+            "load_deviation": _mean(slots.column("load_deviation")),
+            "hosts_in_use": _mean(slots.column("hosts_in_use")),
+            "held_idle_part": _mean(slots.column("held_idle_part")),
+            "spare": None if not len(known) else {
+                "asked": len(known),
+                "not_held": int((known < 1).sum()),
+                "domains_held_part": float(known.mean()),
+                "vm_rounds_waited": int(np.nansum(reasons)),
+            },
+            "roll": None if movers is None else movers.told(),
+        }  # fmt: skip
+
+    def tables(self, names: Any, host_names: Any) -> Mapping[str, Any]:
+        """Return the columns of the table of moves; names are arrays of Arrow."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+        def whole(name: str) -> Any:
+            return self.moves.column(name).astype(np.int64)
+
+        outcomes = pa.array([each.value for each in Outcome])
+        return {
+            "request": whole("request"),
+            "tenant": names.take(pa.array(whole("tenant"))),
+            "source": host_names.take(pa.array(whole("source"))),
+            "destination": host_names.take(pa.array(whole("destination"))),
+            "start_s": self.moves.column("start_s"),
+            "over_s": self.moves.column("over_s"),
+            "carried_mib": whole("mib"),
+            "reason": pa.array(self.why, pa.string()),
+            "outcome": outcomes.take(pa.array(whole("outcome"))),
+        }
+
+
+def _without_vms(snapshot: Snapshot, engine: Engine) -> Running:
+    """Return what a gauge reads of a cluster: it asks for no VM unless one moves."""
+    cluster = engine.cluster
+    hosts, resources = snapshot.capacity.shape
+    nothing = np.zeros(0, dtype=np.int64)
+    return Running(
+        snapshot=snapshot,
+        kind=nothing,
+        host=nothing,
+        tenant=nothing,
+        carried_mib=nothing,
+        mobility=nothing,
+        obstacle=nothing,
+        rests=np.zeros(0, dtype=np.bool_),
+        demand=np.zeros((0, resources), dtype=np.int64),
+        eligible=np.zeros((0, snapshot.eligible.shape[1]), dtype=np.bool_),
+        receives=np.ones(hosts, dtype=np.bool_),
+        over=np.maximum(cluster.committed[cluster.rows] - cluster.offered(), 0),
+    )
+
+
+def _held_hosts(allocation: Allocation) -> list[int]:
+    return sorted({int(host) for _, host in allocation.details.get("holding", ())})
+
+
+def _mean(values: Any) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None

@@ -1,0 +1,296 @@
+"""What a simulation is judged by, slot by slot.
+
+Everything is kept in flat arrays and written at the end, so that a simulation
+that stops halfway can be kept with all that it has seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement import (
+    FloatArray,
+    IntArray,
+    Reason,
+    SolverError,
+    allocation_bound,
+    dominant_shares,
+    fair_distance,
+    target_shares,
+)
+from simulation.checkpoint import Kept, Limits, array, whole
+from simulation.metrics.moving import MovesRecorder
+from simulation.metrics.series import Series, Stacks
+from simulation.slots.engine import Engine, Passed, Round
+from simulation.slots.interning import GrowingRows
+from simulation.slots.running import Vms
+from simulation.slots.waiting import Waiting
+
+#: Tenants of largest share whose shares are kept of each slot.
+SHARES_KEPT = 50
+#: Pictures of all hosts: between so many and twice as many are kept.
+PICTURES_KEPT = 120
+#: Kinds of VM, by VMs asked for, that fragmentation is measured with.
+_KINDS_FOR_FRAGMENTS = 16
+
+
+class Recorder:
+    """Keeps the time series of one simulation.
+
+    Parameters
+    ----------
+    resources : sequence of str
+    host_class : sequence of str
+        The class of each host, as reports name them.
+    ideal_every : int
+        Slots from one comparison with what is fair and what could be placed at
+        most to the next; these take longer than all else.
+    moving : bool
+        Whether what moves do is recorded.
+    """
+
+    def __init__(
+        self,
+        resources: Sequence[str],
+        host_class: Sequence[str],
+        *,
+        ideal_every: int,
+        moving: bool = False,
+    ) -> None:
+        self.moving = MovesRecorder() if moving else None
+        self.resources = tuple(resources)
+        self.classes = tuple(dict.fromkeys(host_class))
+        place = {name: index for index, name in enumerate(self.classes)}
+        self._class_of = np.array([place[name] for name in host_class], dtype=np.int64)
+        self._ideal_every = ideal_every
+        self.slots = Series("slot", "start_s")
+        self.shares = Stacks("slot", "tenant", "share")
+        self.placements = Stacks(
+            "request", "tenant", "host", "count", "arrival_s", "start_s", "end_s"
+        )
+        self.pictures = Stacks("slot", "host", "part")
+        self._picture_every = 1
+        self._pictured = 0
+        #: per tenant: VMs asked, placed, completed, lost, given up
+        self.tenants = GrowingRows(5)
+        self._waited_s: FloatArray = np.zeros(0)
+        self._asked_of_kind: IntArray = np.zeros(0, dtype=np.int64)
+        self.reasons: dict[str, int] = {}
+        self.fallbacks: list[tuple[int, str]] = []
+        self.stood = 0  #: VMs that ran at the beginning of the trace
+
+    def kept(self) -> Kept:
+        """Return what was recorded so far, for a checkpoint."""
+        return {
+            "slots": self.slots.kept(),
+            "shares": self.shares.kept(),
+            "placements": self.placements.kept(),
+            "pictures": self.pictures.kept(),
+            "picture_every": self._picture_every,
+            "pictured": self._pictured,
+            "tenants": self.tenants.rows,
+            "waited_s": self._waited_s,
+            "asked_of_kind": self._asked_of_kind,
+            "reasons": self.reasons,
+            "fallbacks": self.fallbacks,
+            "stood": self.stood,
+            "moving": None if self.moving is None else self.moving.kept(),
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Have recorded what was kept, and nothing else."""
+        for name in ("slots", "shares", "placements", "pictures"):
+            getattr(self, name).restore(kept[name])
+        self._picture_every = whole(kept, "picture_every", Limits(1, 2**62))
+        self._pictured = whole(kept, "pictured")
+        tenants = array(kept, "tenants", "int", (None, 5))
+        self.tenants = GrowingRows(5)
+        self.tenants.grow(len(tenants))
+        self.tenants.rows[:] = tenants
+        self._waited_s = array(kept, "waited_s", "float", (None,))
+        self._asked_of_kind = array(kept, "asked_of_kind", "int", (None,))
+        self.reasons = {str(reason): int(count) for reason, count in kept["reasons"].items()}
+        self.fallbacks = [(int(slot), str(reason)) for slot, reason in kept["fallbacks"]]
+        self.stood = whole(kept, "stood")
+        if self.moving is not None:
+            self.moving.restore(kept["moving"])
+
+    def record(self, passed: Passed, engine: Engine) -> None:
+        """Keep what happened up to a slot, and how the cluster stands after its round."""
+        row: dict[str, float | None] = {"slot": passed.slot, "start_s": passed.start_s}
+        row |= self._counts(passed, engine)
+        row |= self._use(passed.slot, engine)
+        row["round"] = float(passed.round is not None)
+        row["skipped"] = float(passed.skipped)
+        if passed.round is not None:
+            row |= self._round(passed, passed.round, engine)
+        if self.moving is not None:
+            ideal = passed.slot % self._ideal_every == 0
+            row |= self.moving.record(passed, engine, ideal=ideal)
+        self.slots.add_row(row)
+
+    def _counts(self, passed: Passed, engine: Engine) -> dict[str, float | None]:
+        self.tenants.grow(len(engine.book.tenants))
+        tenants = self.tenants.rows
+        for arrived in passed.arrived:
+            np.add.at(tenants[:, 0], arrived.tenant, arrived.count)
+            self._ask(arrived, len(engine.book.demand))
+        for vms in passed.ended:
+            _count(tenants[:, 2], vms)
+        for vms in passed.lost:
+            _count(tenants[:, 3], vms)
+        _count(tenants[:, 4], passed.given_up)
+        placed = passed.round.placed if passed.round is not None else None
+        if placed is not None:
+            _count(tenants[:, 1], placed)
+        if passed.stood is not None:
+            self.stood += int(passed.stood.count.sum())
+        waiting = engine.waiting
+        return {
+            "requests_arrived": float(sum(len(each) for each in passed.arrived)),
+            "vms_arrived": _vms(passed.arrived),
+            "vms_placed": 0.0 if placed is None else float(placed.count.sum()),
+            "vms_ended": _vms(passed.ended),
+            "vms_lost": _vms(passed.lost),
+            "vms_given_up": float(passed.given_up.count.sum()),
+            "vms_running": float(engine.book.vms.sum()),
+            "requests_waiting": float(len(waiting)),
+            "vms_waiting": float(waiting.count.sum()),
+            "oldest_wait_s": float(passed.start_s - waiting.since_s.min()) if len(waiting) else 0.0,
+        }
+
+    def _ask(self, arrived: Waiting, kinds: int) -> None:
+        if kinds > len(self._asked_of_kind):
+            more = kinds - len(self._asked_of_kind)
+            self._asked_of_kind = np.concatenate([self._asked_of_kind, np.zeros(more, np.int64)])
+        np.add.at(self._asked_of_kind, arrived.kind, arrived.count)
+
+    def _use(self, slot: int, engine: Engine) -> dict[str, float | None]:
+        """Return what part of each resource is in use, of all and of each class of hosts."""
+        cluster = engine.cluster
+        there = cluster.present
+        capacity = np.where(there[:, None], cluster.capacity, 0)
+        committed = cluster.committed
+        row: dict[str, float | None] = {}
+        free = capacity - np.minimum(committed, capacity)
+        for r, name in enumerate(self.resources):
+            offered = np.bincount(self._class_of, capacity[:, r], minlength=len(self.classes))
+            used = np.bincount(self._class_of, committed[:, r], minlength=len(self.classes))
+            row[f"used:{name}"] = _part(used.sum(), offered.sum())
+            for place, host_class in enumerate(self.classes):
+                row[f"used:{name}:{host_class}"] = _part(used[place], offered[place])
+        row["fragmentation"] = self._fragmentation(free, engine)
+        if slot % self._picture_every == 0:
+            self._picture(slot, capacity[:, 0], committed[:, 0])
+        return row
+
+    def _fragmentation(self, free: IntArray, engine: Engine) -> float:
+        """Return the part of the free first resource that is on hosts too full for a VM.
+
+        The mean over the VMs asked for so far, of the kinds asked for most.
+        """
+        total = float(free[:, 0].sum())
+        if total == 0 or not self._asked_of_kind.any():
+            return 0.0
+        kinds = np.argsort(-self._asked_of_kind, kind="stable")[:_KINDS_FOR_FRAGMENTS]
+        weight = self._asked_of_kind[kinds].astype(np.float64)
+        too_full = np.zeros(len(kinds))
+        for place, kind in enumerate(kinds.tolist()):
+            full = (free < engine.book.demand[kind]).any(axis=1)
+            too_full[place] = float(free[full, 0].sum())
+        return float((too_full * weight).sum() / (weight.sum() * total))
+
+    def _picture(self, slot: int, capacity: IntArray, committed: IntArray) -> None:
+        hosts = np.flatnonzero(capacity)
+        part = committed[hosts] / capacity[hosts]
+        self.pictures.add(slot=np.full(len(hosts), slot), host=hosts, part=part)
+        self._pictured += 1
+        if self._pictured >= 2 * PICTURES_KEPT:
+            self._picture_every *= 2
+            keep = self.pictures.column("slot") % self._picture_every == 0
+            fewer = Stacks(*self.pictures.names)
+            fewer.add(**{name: self.pictures.column(name)[keep] for name in fewer.names})
+            self._pictured = len(np.unique(fewer.column("slot")))
+            self.pictures = fewer
+
+    def _round(self, passed: Passed, round_: Round, engine: Engine) -> dict[str, float | None]:
+        snapshot, placed = round_.snapshot, round_.placed
+        self._placed(passed.start_s, placed, round_.wait_s)
+        if round_.fallback_reason is not None:
+            self.fallbacks.append((passed.slot, round_.fallback_reason))
+        row: dict[str, float | None] = {
+            "fallback": float(round_.fallback_reason is not None),
+            "cut": float(round_.allocation.cut),
+        }
+        waits: Counter[Reason] = Counter()
+        for left in round_.allocation.left_out:  # thousands, where hosts are too few
+            waits[left.reason] += left.count
+        for reason, count in waits.items():
+            row[f"left_out:{reason.value}"] = float(count)
+            self.reasons[reason.value] = self.reasons.get(reason.value, 0) + count
+        held = engine.book.held[round_.tenants]
+        shares = dominant_shares(held, snapshot.pool)
+        top = np.argsort(-shares, kind="stable")[:SHARES_KEPT]
+        top = top[shares[top] > 0]
+        self.shares.add(
+            slot=np.full(len(top), passed.slot), tenant=round_.tenants[top], share=shares[top]
+        )
+        row["tenants"] = float(len(round_.tenants))
+        row["largest_share"] = float(shares.max(initial=0.0))
+        if passed.slot % self._ideal_every == 0:
+            row["fair_distance"] = fair_distance(shares, target_shares(snapshot))
+            row |= self._bound(round_)
+        return row
+
+    def _bound(self, round_: Round) -> dict[str, float | None]:
+        """Return what of the first resource the round placed, and the most that it could have."""
+        snapshot = round_.snapshot
+        try:
+            bound = allocation_bound(snapshot, 0)
+        except SolverError:  # amounts too far apart for a bound: nothing is decided by it
+            return {}
+        rows, _, counts = round_.allocation.placed.T
+        placed = float((counts * snapshot.demand[rows, 0]).sum())
+        pool = float(snapshot.pool[0])
+        return {"placed_part": _part(placed, pool), "bound_part": _part(bound, pool)}
+
+    def _placed(self, start_s: float, placed: Vms, wait_s: FloatArray) -> None:
+        asked = placed.request >= 0
+        if not asked.all():
+            placed, wait_s = placed.where(asked), wait_s[asked]
+        self.placements.add(
+            request=placed.request,
+            tenant=placed.tenant,
+            host=placed.host,
+            count=placed.count,
+            arrival_s=start_s - wait_s,
+            start_s=np.full(len(placed), start_s),
+            end_s=placed.end_s,
+        )
+        if len(self._waited_s) < len(self.tenants):
+            more = len(self.tenants) - len(self._waited_s)
+            self._waited_s = np.concatenate([self._waited_s, np.zeros(more)])
+        np.add.at(self._waited_s, placed.tenant, wait_s * placed.count)
+
+    @property
+    def waited_s(self) -> FloatArray:
+        """VM-seconds that each tenant's VMs waited before they were placed, (N,)."""
+        missing = len(self.tenants) - len(self._waited_s)
+        return np.concatenate([self._waited_s, np.zeros(max(missing, 0))])
+
+
+def _count(of_tenant: IntArray, rows: Vms | Waiting) -> None:
+    """Add VMs to the numbers of their tenants, without those that ran at the beginning."""
+    asked = rows.request >= 0
+    np.add.at(of_tenant, rows.tenant[asked], rows.count[asked])
+
+
+def _vms(parts: Sequence[Waiting | Vms]) -> float:
+    return float(sum(int(part.count.sum()) for part in parts))
+
+
+def _part(used: float, offered: float) -> float | None:
+    return float(used / offered) if offered > 0 else None

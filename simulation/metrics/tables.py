@@ -1,0 +1,75 @@
+"""Time series as files: Parquet, or CSV for those who have no reader of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simulation.metrics.recorder import Recorder
+from simulation.slots.engine import Engine
+
+
+def write_tables(
+    folder: Path, recorder: Recorder, engine: Engine, hosts: Sequence[str], *, as_csv: bool
+) -> None:
+    """Write slots, shares, placements, hosts, tenants and moves of a simulation."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    names = pa.array(engine.book.tenants.values or [""])
+    host_names = pa.array(hosts)
+    slots = recorder.slots
+    placements, shares, pictures = recorder.placements, recorder.shares, recorder.pictures
+    # Names are put in by Arrow: as objects of Python they would outweigh all else.
+    tables: dict[str, Mapping[str, Any]] = {
+        "slots": {name: slots.column(name) for name in slots.names},
+        "shares": {
+            "slot": _whole(shares.column("slot")),
+            "tenant": names.take(pa.array(_whole(shares.column("tenant")))),
+            "dominant_share": shares.column("share"),
+        },
+        "placements": {
+            "request": _whole(placements.column("request")),
+            "tenant": names.take(pa.array(_whole(placements.column("tenant")))),
+            "host": host_names.take(pa.array(_whole(placements.column("host")))),
+            "count": _whole(placements.column("count")),
+            "arrival_s": placements.column("arrival_s"),
+            "start_s": placements.column("start_s"),
+            "end_s": placements.column("end_s"),
+        },
+        "hosts": {
+            "slot": _whole(pictures.column("slot")),
+            "host": host_names.take(pa.array(_whole(pictures.column("host")))),
+            "used_part": pictures.column("part"),
+        },
+        "tenants": {
+            "tenant": names[: len(recorder.tenants)],
+            **{
+                f"vms_{name}": recorder.tenants.rows[:, place]
+                for place, name in enumerate(("asked", "placed", "completed", "lost", "given_up"))
+            },
+            "waited_vm_seconds": recorder.waited_s,
+        },
+    }
+    if recorder.moving is not None:
+        tables["moves"] = recorder.moving.tables(names, host_names)
+    for name, columns in tables.items():
+        _write(folder / name, columns, as_csv=as_csv)
+
+
+def _whole(column: Any) -> Any:
+    return column.astype(np.int64)
+
+
+def _write(path: Path, columns: Mapping[str, Any], *, as_csv: bool) -> None:
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.csv as pa_csv  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    if as_csv:
+        pa_csv.write_csv(table, path.with_suffix(".csv"))
+    else:
+        pq.write_table(table, path.with_suffix(".parquet"), compression="zstd")

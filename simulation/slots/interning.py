@@ -1,0 +1,195 @@
+"""Names and vectors seen so far, as numbers: what arrays can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from placement import Allowance, FloatArray, IntArray, TenantTree
+from simulation.checkpoint import Kept, MisfitError, array, texts
+from simulation.errors import InputError
+from simulation.topology.hierarchy import Hierarchy
+from simulation.traces.wishes import Wishes
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Numbered(Generic[Key]):
+    """Values in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._number: dict[Key, int] = {}
+        self.values: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def number(self, value: Key) -> int:
+        """Return the number of a value, a new one at its first appearance."""
+        found = self._number.setdefault(value, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+    def numbers(self, values: Iterable[Key]) -> IntArray:
+        """Return the number of each value."""
+        return np.array([self.number(value) for value in values], dtype=np.int64)
+
+
+class GrowingRows:
+    """A matrix of integers that grows by rows."""
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((16, width), dtype=np.int64)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def rows(self) -> IntArray:
+        """The rows, a view: shape (N, width)."""
+        return self._rows[: self._used]
+
+    def grow(self, length: int) -> None:
+        """Make rows of zeros up to a length."""
+        if length > len(self._rows):
+            more = max(length, 2 * len(self._rows)) - len(self._rows)
+            self._rows = np.pad(self._rows, ((0, more), (0, 0)))
+        self._used = max(self._used, length)
+
+
+class Book:
+    """Who asks, for what, and under which wishes; and what each tenant holds."""
+
+    def __init__(
+        self,
+        resources: tuple[str, ...],
+        weights: Mapping[str, float],
+        hierarchy: Hierarchy | None = None,
+    ) -> None:
+        self.resources = resources
+        self._hierarchy = hierarchy or Hierarchy()
+        self.tenants: Numbered[str] = Numbered()
+        self.wishes: Numbered[Wishes] = Numbered()
+        self._kinds: Numbered[tuple[int, ...]] = Numbered()
+        self._demand = GrowingRows(len(resources))
+        self._held = GrowingRows(len(resources) + 1)  # the last column counts VMs
+        self._weights = weights
+        self._weight = np.zeros(0)
+
+    @property
+    def demand(self) -> IntArray:
+        """What one VM of each kind holds, shape (K, R)."""
+        return self._demand.rows
+
+    @property
+    def held(self) -> IntArray:
+        """What each tenant holds, shape (N, R)."""
+        return self._held.rows[:, :-1]
+
+    @property
+    def vms(self) -> IntArray:
+        """How many VMs of each tenant run, shape (N,)."""
+        return self._held.rows[:, -1]
+
+    @property
+    def weight(self) -> FloatArray:
+        """Of each tenant, shape (N,); 1 where none was given."""
+        if len(self._weight) < len(self.tenants):
+            new = self.tenants.values[len(self._weight) :]
+            more = np.array([self._weight_of(name) for name in new])
+            self._weight = np.concatenate([self._weight, more])
+        return self._weight
+
+    def _weight_of(self, name: str) -> float:
+        return self._weights.get(name) or self._hierarchy.weights.get(name, 1.0)
+
+    def follow(self, hierarchy: Hierarchy) -> None:
+        """Let other groups, weights and quotas hold from now on."""
+        self._hierarchy = hierarchy
+        self._weight = np.zeros(0)
+
+    def in_order(self, tenants: IntArray) -> IntArray:
+        """Return tenants in the order in which they go among equals."""
+        order = self._hierarchy.order
+        if not order:
+            return tenants
+        places = [order.get(name, len(order)) for name in self._names(tenants)]
+        return tenants[np.argsort(places, kind="stable")]
+
+    def kinds_of(self, demand: IntArray) -> IntArray:
+        """Return the kind of each demand vector, (Q, R) to (Q,)."""
+        if not len(demand):
+            return np.zeros(0, dtype=np.int64)
+        unique, inverse = np.unique(demand, axis=0, return_inverse=True)
+        numbers = self._kinds.numbers(tuple(row) for row in unique.tolist())
+        before = len(self._demand)
+        self._demand.grow(len(self._kinds))
+        for kind in range(before, len(self._kinds)):
+            self._demand.rows[kind] = self._kinds.values[kind]
+        return numbers[inverse.ravel()]
+
+    def tenants_of(self, names: Iterable[str]) -> IntArray:
+        """Return the number of each tenant.
+
+        Raises
+        ------
+        InputError
+            For one that is a group of others: only tenants ask.
+        """
+        before = len(self.tenants)
+        numbers = self.tenants.numbers(names)
+        self._held.grow(len(self.tenants))
+        for name in self.tenants.values[before:]:
+            if name in self._hierarchy.groups:
+                raise InputError(f"tenant {name!r}", "asks for VMs, but is the parent of others")
+        return numbers
+
+    def tree(self, tenants: IntArray) -> TenantTree | None:
+        """Return the tree over some tenants; None where no group is above any of them."""
+        if not self._hierarchy.groups:
+            return None
+        return self._hierarchy.tree(self._names(tenants), self.weight[tenants])
+
+    def allowances(self, tenants: IntArray) -> tuple[Allowance, ...]:
+        """Return what quotas leave to some tenants."""
+        if not self._hierarchy.quotas:
+            return ()
+        held, vms = self.held[tenants], self.vms[tenants]
+        return self._hierarchy.allowances(self._names(tenants), self.resources, held, vms)
+
+    def _names(self, tenants: IntArray) -> list[str]:
+        return [self.tenants.values[tenant] for tenant in tenants.tolist()]
+
+    def kept(self) -> Kept:
+        """Return all but what was given to begin with, for a checkpoint."""
+        return {
+            "tenants": self.tenants.values,
+            "wishes": [wishes.document() for wishes in self.wishes.values],
+            "kinds": self.demand,
+            "held": self._held.rows,
+        }
+
+    def restore(self, kept: Kept) -> None:
+        """Know what was kept, and nothing else; weights are worked out anew."""
+        tenants = texts(kept, "tenants")
+        held = array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
+        kinds = array(kept, "kinds", "int", (None, len(self.resources)))
+        self.tenants, self.wishes, self._kinds = Numbered(), Numbered(), Numbered()
+        self.tenants.numbers(tenants)
+        self.wishes.numbers(Wishes.of_document(each) for each in kept["wishes"])
+        self._kinds.numbers(tuple(row) for row in kinds.tolist())
+        if (len(self._kinds), len(self.wishes)) != (len(kinds), len(kept["wishes"])):
+            raise MisfitError("a kind of VM or a wish is there twice")
+        for table, rows in ((self._demand, kinds), (self._held, held)):
+            table.grow(len(rows))
+            table.rows[:] = rows
+        self._weight = np.zeros(0)
+
+    def hold(self, tenants: IntArray, kinds: IntArray, counts: IntArray) -> None:
+        """Add VMs to what tenants hold; counts below zero take away."""
+        np.add.at(self.held, tenants, counts[:, None] * self.demand[kinds])
+        np.add.at(self.vms, tenants, counts)

@@ -1,0 +1,212 @@
+"""What a study asks of moves: balance, spare, rolls, room, and what a move costs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from placement import PlacementError
+from placement.constraints.patience import ROOM_PATIENCE
+from placement.parameters import Reader, allowing, number, or_null, read, whole_number
+from placement.rebalancing.balance import BALANCE_WORTH
+from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.model import MoveLimits
+from plain_text import RepeatedNameError, each_once
+from simulation.errors import InputError
+
+_HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+_DAY_S: Final = 86_400.0
+_seconds: Final = number("seconds, 0 or more", lambda value: 0 <= value < 1e12)
+_gib: Final = number("GiB, 0 or more", lambda value: 0 <= value < 1e12)
+_above_0: Final = number("a number above 0", lambda value: 0 < value < 1e12)
+_words: Final = allowing("words", lambda value: isinstance(value, str) and bool(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePrice:
+    """What a move takes, and how many go on at once."""
+
+    gib_per_s: float = 1.0  #: of memory, of one move
+    least_s: float = 5.0  #: of any move, beside what its memory takes
+    rest_s: float = 3600.0  #: a VM that moved is not balanced again before
+    per_host: int = 2  #: moves away from one host, and moves to one
+    at_once: int = 20  #: in the whole site
+
+    @property
+    def limits(self) -> MoveLimits:
+        """The same, as plans have it."""
+        return MoveLimits(
+            per_source=self.per_host, per_destination=self.per_host, at_once=self.at_once
+        )
+
+    def seconds(self, carried_mib: int) -> float:
+        """Return how long a move takes that carries so much."""
+        return self.least_s + carried_mib / 1024 / self.gib_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """A standing rule: balance at an interval."""
+
+    every_s: float = 3600.0
+    hours: str | None = None  #: of the day, UTC, in which it may begin, as 01:00-05:00
+    price_per_gib: float = BALANCE_WORTH.price_per_gib
+    least_gain: float = BALANCE_WORTH.least_gain
+    most_gib: float | None = None  #: of one plan
+    most_moves: int | None = None  #: of one plan
+
+    @property
+    def worth(self) -> Worth:
+        """What a move must be worth."""
+        given = {name: getattr(self, name) for name in _WORTH}
+        return BALANCE_WORTH.with_given(given)
+
+    def is_open(self, at_s: float) -> bool:
+        """Return whether it may begin at a time, in seconds since 1970."""
+        if self.hours is None:
+            return True
+        told = _HOURS.fullmatch(self.hours)
+        assert told is not None  # noqa: S101 - read by `_hours`
+        first, last = (3600 * int(told[i]) + 60 * int(told[i + 1]) for i in (1, 3))
+        now = at_s % _DAY_S
+        return first <= now < last if first < last else now >= first or now < last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """A roll through hosts: empty some, do something to them, go on with the next."""
+
+    at_s: float = 0.0  #: when it begins, in seconds of the trace
+    hosts: str = "*"  #: names or patterns, with ``;`` between, or one ``label=LABEL``
+    at_once: int = 1  #: hosts
+    takes_s: float = 600.0  #: of one host, once it is empty
+    wait_s: float = 3600.0  #: for VMs that cannot move; then the host is left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Room is made by moves for requests that starve; no hosts are held back for them."""
+
+    patience: int = ROOM_PATIENCE  #: slots that a request waits before
+    most_gib: float | None = None  #: of one plan
+
+
+_WORTH: Final = ("price_per_gib", "least_gain", "most_gib", "most_moves")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moving:
+    """All that a run asks of moves."""
+
+    price: MovePrice = field(default_factory=MovePrice)
+    balance: Balance | None = None
+    spare: str | None = None  #: ``host``, ``zone``, or the name of a label as ``rack`` in rack=3
+    spare_asked: str | None = None  #: is it recorded whether that would hold, though none is kept?
+    roll: Roll | None = None
+    room: Room | None = None
+    #: are potential, skewness and hosts in use recorded, though nothing moves?
+    measured: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether VMs move."""
+        return not (self.balance is None and self.roll is None and self.room is None)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anything differs from a run without moves."""
+        return self.moves or self.spare is not None
+
+    @classmethod
+    def told(
+        cls,
+        *,
+        balance: str | None = None,
+        spare: str | None = None,
+        roll: str | None = None,
+        room: str | None = None,
+        price: str | None = None,
+    ) -> Moving:
+        """Return what options say, each ``NAME=VALUE`` with commas between.
+
+        Raises
+        ------
+        InputError
+            For unknown names and values out of bounds.
+        """
+        if price is not None and balance is roll is room is None:
+            raise InputError("--move-price", "nothing moves: give --balance, --roll or --room")
+        found = cls(
+            price=_read(MovePrice, "--move-price", price or ""),
+            balance=None if balance is None else _read(Balance, "--balance", balance),
+            spare=spare,
+            roll=None if roll is None else _read(Roll, "--roll", roll),
+            room=None if room is None else _read(Room, "--room", room),
+        )
+        return replace(found, measured=found.is_asked)
+
+    def unchanged(self) -> Moving:
+        """Return what stands beside a run with moves: the same measures, and no move."""
+        return Moving(measured=self.measured, spare_asked=self.spare)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Moving:
+        """Return what `dataclasses.asdict` made a document of."""
+        told = {**document, "price": MovePrice(**document["price"])}
+        for name, its in (("balance", Balance), ("roll", Roll), ("room", Room)):
+            told[name] = None if document[name] is None else its(**document[name])
+        return cls(**told)
+
+
+def _hours(name: str, value: Any) -> str:
+    wanted = "hours of the day as 01:00-05:00"
+    checked = allowing(wanted, lambda told: isinstance(told, str) and bool(_HOURS.fullmatch(told)))
+    return str(checked(name, value))
+
+
+_READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
+    MovePrice: {
+        "gib_per_s": _above_0,
+        "least_s": _seconds,
+        "rest_s": _seconds,
+        "per_host": whole_number(1, 10**6),
+        "at_once": whole_number(1, 10**6),
+    },
+    Balance: {
+        "every_s": _above_0,
+        "hours": _hours,
+        "price_per_gib": number("a number, 0 or more", lambda value: 0 <= value < 1e12),
+        "least_gain": _above_0,
+        "most_gib": or_null(_gib),
+        "most_moves": or_null(whole_number(0, 10**9)),
+    },
+    Roll: {
+        "at_s": _seconds,
+        "hosts": _words,
+        "at_once": whole_number(1, 10**6),
+        "takes_s": _seconds,
+        "wait_s": _seconds,
+    },
+    Room: {"patience": whole_number(1, 10**9), "most_gib": or_null(_gib)},
+}
+_Read = TypeVar("_Read", MovePrice, Balance, Roll, Room)
+
+
+def _read(its: type[_Read], option: str, words: str) -> _Read:
+    pairs: list[tuple[str, Any]] = []
+    for word in filter(None, words.split(",")):
+        name, equals, value = word.partition("=")
+        if not equals:
+            known = ", ".join(asdict(its()))
+            raise InputError(f"{option} {words}", f"{word!r} is no NAME=VALUE; names are {known}")
+        try:
+            pairs.append((name, json.loads(value)))
+        except ValueError:
+            pairs.append((name, value))
+    try:
+        return its(**read(_READERS[its], each_once(pairs)))
+    except (PlacementError, RepeatedNameError) as error:
+        raise InputError(f"{option} {words}", str(error)) from error

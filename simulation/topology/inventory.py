@@ -1,0 +1,382 @@
+"""Inventories: which hosts there are, and what befalls them when."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from plain_text import each_once
+from registry import InvalidError
+from registry.db import check_labels, check_one_valued
+from simulation.errors import InputError
+from simulation.topology.hosts import Happening, HostEvent
+from simulation.traces import azure_packing
+from simulation.traces.native import in_order
+from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
+
+_SHORT: Final = re.compile(r"\d+:[^,]+(,\d+:[^,]+)*")
+_LABEL: Final = "label="
+_PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
+#: Endings of the short form, and what they count.
+_UNITS: Final = {"c": ("vcpus", 1), "g": ("memory_mib", 1024), "d": ("disk_gib", 1)}
+_WORDS: Final = ("name", "count", "labels", "class", "join_s", "drain_s", "leave_s")
+_MOST_HOSTS: Final = 200_000
+#: So many of the machines that VMs of Azure's packing trace take parts of.
+_AZURE: Final = re.compile(r"azure:(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec:
+    """One host of an inventory."""
+
+    name: str
+    host_class: str  #: hosts of one class are reported together
+    labels: tuple[str, ...]
+    capacity: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """Hosts in order of name, and events in order of time."""
+
+    hosts: tuple[HostSpec, ...]
+    events: tuple[HostEvent, ...] = ()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """All that some host offers."""
+        return in_order({name for host in self.hosts for name in host.capacity})
+
+    def joined(self, more: Inventory) -> Inventory:
+        """Return this inventory and more hosts."""
+        return checked([*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts")
+
+    def without(self, told: Sequence[str]) -> Inventory:
+        """Return this inventory without hosts of these names, or patterns as ``rack3-*``."""
+        gone: set[str] = set()
+        for pattern in told:
+            found = {host.name for host in self.hosts if fnmatchcase(host.name, pattern)}
+            if not found:
+                some = ", ".join(host.name for host in self.hosts[:5])
+                raise InputError(f"--without-hosts {pattern}", f"no host of that name; {some}, …")
+            gone |= found
+        return checked(
+            [host for host in self.hosts if host.name not in gone],
+            [event for event in self.events if event.host not in gone],
+            f"--without-hosts {','.join(told)}",
+        )
+
+    def named(self, prefix: str) -> Inventory:
+        """Return the same hosts under other names, so that they may join others."""
+        return Inventory(
+            hosts=tuple(replace(host, name=f"{prefix}-{host.name}") for host in self.hosts),
+            events=tuple(replace(each, host=f"{prefix}-{each.host}") for each in self.events),
+        )
+
+    def in_thousandths(self) -> Inventory:
+        """Return the same hosts with cores counted in thousandths, as some traces ask for them."""
+        return Inventory(
+            hosts=tuple(
+                replace(
+                    host,
+                    capacity={
+                        "cpu_milli" if name == "vcpus" else name: amount
+                        * (1000 if name == "vcpus" else 1)
+                        for name, amount in host.capacity.items()
+                    },
+                )
+                for host in self.hosts
+            ),
+            events=self.events,
+        )
+
+
+def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) -> Inventory:
+    """Return hosts and events in order; `InputError` for what cannot be."""
+    listed = sorted(hosts, key=lambda host: host.name)
+    names = [host.name for host in listed]
+    twice = sorted({a for a, b in itertools.pairwise(names) if a == b})
+    if twice:
+        raise InputError(where, f"host {twice[0]} stands twice")
+    if not listed:
+        raise InputError(where, "no hosts")
+    if len(listed) > _MOST_HOSTS:
+        raise InputError(where, f"{len(listed)} hosts, allowed are {_MOST_HOSTS}")
+    for host in listed:
+        try:
+            check_one_valued("labels", host.labels)
+        except InvalidError as error:
+            raise InputError(f"{where}: host {host.name}", str(error)) from None
+    ordered = sorted(events, key=lambda event: event.at_s)
+    known = set(names)
+    for event in ordered:
+        if event.host not in known:
+            raise InputError(where, f"an event at {event.at_s:g} s names host {event.host!r}")
+    return Inventory(hosts=tuple(listed), events=tuple(ordered))
+
+
+def read_inventory(told: str) -> Inventory:
+    """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``.
+
+    ``azure:N`` are N of the machines that VMs of Azure's packing trace take parts of.
+    """
+    if _SHORT.fullmatch(told) and not Path(told).exists():
+        return _short(told)
+    if told.startswith(PREFIX):
+        return _like_google(told)
+    if found := _AZURE.fullmatch(told):
+        whole = dict.fromkeys(azure_packing.RESOURCES, azure_packing.MACHINE)
+        return checked(_alike("azure", int(found[1]), whole, host_class="azure"), (), told)
+    path = Path(told)
+    if path.suffix == ".json":
+        return _json(path)
+    return _table_reader(path)(path)
+
+
+def _table_reader(path: Path) -> Callable[[Path], Inventory]:
+    """Return what reads a table of its columns."""
+    columns = columns_of(path)
+    if set(columns) == {"machine_id", "cpu", "memory"}:
+        return _google_machines
+    if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= set(columns):
+        return _alibaba_nodes
+    if len(columns) == 6 and columns[0].isdigit() and columns[2] in ("0", "1", "2"):
+        return _google_events
+    if "name" not in columns:
+        found = ", ".join(columns[:12])
+        raise InputError(str(path), f"columns {found}: an inventory has name")
+    return _csv
+
+
+def short_host(told: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
+    """Return how many hosts of which capacity and labels ``20:64c:256g:label=ssd`` means."""
+    count, *parts = told.split(":")
+    capacity: dict[str, int] = {}
+    labels = tuple(sorted(part.removeprefix(_LABEL) for part in parts if part.startswith(_LABEL)))
+    try:
+        check_labels("label", labels)
+    except InvalidError as error:
+        raise InputError(told, str(error)) from None
+    for part in parts:
+        if part.startswith(_LABEL):
+            continue
+        found = _PART.fullmatch(part)
+        if found is None or not found[2]:
+            raise InputError(
+                told, f"{part!r} is neither a number with c, g, d or a resource, nor label=NAME"
+            )
+        name, factor = _UNITS.get(found[2], (found[2], 1))
+        capacity[name] = int(found[1]) * factor
+    if not capacity or int(count) < 1:
+        raise InputError(told, "expected COUNT:CORESc:MEMORYg, as in 20:64c:256g")
+    return int(count), capacity, labels
+
+
+def _short(told: str) -> Inventory:
+    hosts: list[HostSpec] = []
+    for place, part in enumerate(told.split(",")):
+        count, capacity, labels = short_host(part)
+        prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
+        host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
+        hosts += _alike(prefix, count, capacity, host_class=host_class, labels=labels)
+    return checked(hosts, (), told)
+
+
+def _like_google(told: str) -> Inventory:
+    number = told.removeprefix(PREFIX)
+    if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
+        raise InputError(told, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
+    hosts: list[HostSpec] = []
+    for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
+        capacity = {"vcpus": cores, "memory_mib": memory_mib}
+        prefix = "abcdefghijklmnopqrstuvwxyz"[place]
+        hosts += _alike(prefix, count, capacity, host_class=_shape(capacity))
+    return checked(hosts, (), told)
+
+
+def _alike(
+    prefix: str,
+    count: int,
+    capacity: Mapping[str, int],
+    *,
+    host_class: str,
+    labels: tuple[str, ...] = (),
+) -> list[HostSpec]:
+    width = len(str(count))
+    return [
+        HostSpec(
+            name=f"{prefix}-{number:0{width}}" if count > 1 else prefix,
+            host_class=host_class,
+            labels=labels,
+            capacity=capacity,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def _csv(path: Path) -> Inventory:
+    hosts: list[HostSpec] = []
+    events: list[HostEvent] = []
+    for line, row, _ in rows_of(path):
+        where = f"{path}:{line}"
+        if not isinstance(row, Mapping):
+            raise InputError(where, str(row))
+        capacity = {
+            name: _whole(row[name], f"{where}: {name}")
+            for name in row
+            if name not in _WORDS and row[name] not in (None, "")
+        }
+        count = _whole(row.get("count") or 1, f"{where}: count")
+        labels = tuple(sorted(filter(None, str(row.get("labels") or "").split(";"))))
+        new = _alike(
+            str(row["name"]),
+            count,
+            capacity,
+            host_class=str(row.get("class") or _shape(capacity)),
+            labels=labels,
+        )
+        hosts += new
+        for what in (Happening.JOIN, Happening.DRAIN, Happening.LEAVE):
+            told = row.get(f"{what.value}_s")
+            if told not in (None, ""):
+                at_s = _seconds(told, f"{where}: {what.value}_s")
+                events += [HostEvent(at_s=at_s, host=host.name, what=what) for host in new]
+    return checked(hosts, events, str(path))
+
+
+def _json(path: Path) -> Inventory:
+    """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
+    except OSError as error:
+        raise InputError(str(path), error.strerror or str(error)) from error
+    except ValueError as error:
+        raise InputError(str(path), f"no JSON: {error}") from error
+    if not isinstance(told, dict) or not isinstance(told.get("hosts"), list):
+        raise InputError(str(path), 'expected an object with "hosts"')
+    hosts: list[HostSpec] = []
+    events: list[HostEvent] = []
+    for place, each in enumerate(told["hosts"]):
+        where = f"{path}: hosts[{place}]"
+        if not isinstance(each, dict) or not isinstance(each.get("capacity"), dict):
+            raise InputError(where, 'expected an object with "name" and "capacity"')
+        capacity = {
+            str(name): _whole(amount, f"{where}.capacity.{name}")
+            for name, amount in each["capacity"].items()
+        }
+        hosts += _alike(
+            str(each.get("name") or f"host{place}"),
+            _whole(each.get("count", 1), f"{where}.count"),
+            capacity,
+            host_class=str(each.get("class") or _shape(capacity)),
+            labels=tuple(sorted(map(str, each.get("labels", ())))),
+        )
+    for place, each in enumerate(told.get("events", ())):
+        where = f"{path}: events[{place}]"
+        try:
+            what = Happening(each["event"])
+        except (KeyError, TypeError, ValueError):
+            allowed = ", ".join(each.value for each in Happening)
+            raise InputError(where, f"event: expected one of {allowed}") from None
+        at_s = _seconds(each.get("at_s"), f"{where}.at_s")
+        events.append(HostEvent(at_s=at_s, host=str(each.get("host")), what=what))
+    return checked(hosts, events, str(path))
+
+
+def _google_machines(path: Path) -> Inventory:
+    hosts = []
+    for line, row, _ in rows_of(path):
+        if not isinstance(row, Mapping):
+            raise InputError(f"{path}:{line}", str(row))
+        hosts.append(_google_host(row["machine_id"], row["cpu"], row["memory"], f"{path}:{line}"))
+    return checked(hosts, (), str(path))
+
+
+def _google_events(path: Path) -> Inventory:
+    """Read a table of machine events: they join (0), leave (1) and join again."""
+    names = ("time_us", "machine_id", "event", "platform", "cpus", "memory")
+    hosts: dict[str, HostSpec] = {}
+    events: list[HostEvent] = []
+    for line, row, _ in rows_of(path, names):
+        where = f"{path}:{line}"
+        if not isinstance(row, Mapping):
+            raise InputError(where, str(row))
+        at_s = _seconds(row["time_us"], where) / 1e6
+        if row["event"] == "0" and row["cpus"] and row["memory"]:
+            host = _google_host(row["machine_id"], row["cpus"], row["memory"], where)
+            known = host.name in hosts
+            hosts.setdefault(host.name, host)
+            if known or at_s > 0:
+                events.append(HostEvent(at_s=at_s, host=host.name, what=Happening.JOIN))
+        elif row["event"] == "1" and f"m{row['machine_id']}" in hosts:
+            name = f"m{row['machine_id']}"
+            events.append(HostEvent(at_s=at_s, host=name, what=Happening.LEAVE))
+    return checked(hosts.values(), events, str(path))
+
+
+def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
+    capacity = {
+        "vcpus": round(_seconds(cpu, where) * LARGEST_CORES),
+        "memory_mib": round(_seconds(memory, where) * LARGEST_MIB),
+    }
+    return HostSpec(name=f"m{machine}", host_class=_shape(capacity), labels=(), capacity=capacity)
+
+
+def _alibaba_nodes(path: Path) -> Inventory:
+    hosts = []
+    for line, row, _ in rows_of(path):
+        where = f"{path}:{line}"
+        if not isinstance(row, Mapping):
+            raise InputError(where, str(row))
+        capacity = {
+            "cpu_milli": _whole(row["cpu_milli"], where),
+            "memory_mib": _whole(row["memory_mib"], where),
+            "gpu_milli": 1000 * _whole(row["gpu"], where),
+        }
+        model = row["model"]
+        hosts.append(
+            HostSpec(
+                name=str(row["sn"]),
+                host_class=str(model or "no GPU"),
+                labels=(f"gpu={model}",) if model else (),
+                capacity=capacity,
+            )
+        )
+    return checked(hosts, (), str(path))
+
+
+def _shape(capacity: Mapping[str, int]) -> str:
+    """Say a capacity as the short form does: ``64c:256g``."""
+    ending = {name: (unit, factor) for unit, (name, factor) in _UNITS.items()}
+    parts = []
+    for name, amount in capacity.items():
+        unit, factor = ending.get(name, (name, 1))
+        parts.append(f"{amount / factor:g}{unit}")
+    return ":".join(parts)
+
+
+def _whole(found: Any, where: str) -> int:
+    try:
+        value = int(found)
+    except (TypeError, ValueError):
+        raise InputError(where, f"found {found!r}, expected a whole number") from None
+    if not 0 <= value <= 2**40:
+        raise InputError(where, f"found {found!r}, expected 0 or more")
+    return value
+
+
+def _seconds(found: Any, where: str) -> float:
+    try:
+        value = float(found)
+    except (TypeError, ValueError):
+        raise InputError(where, f"found {found!r}, expected a number") from None
+    if not 0 <= value < 1e15:
+        raise InputError(where, f"found {found!r}, expected 0 or more")
+    return value

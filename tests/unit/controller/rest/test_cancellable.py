@@ -1,0 +1,58 @@
+"""Work in a process of its own ends with whoever asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+from starlette.requests import Request
+
+from controller.errors import PolicyFailedError
+from controller.rest.middleware.cancellable import NICENESS, attended
+from controller.rest.problems.errors import BusyError
+from controller.rounds.policy_process import PolicyProcess
+
+
+class Caller:
+    def __init__(self) -> None:
+        self.gone = False
+
+    async def is_disconnected(self) -> bool:
+        return self.gone
+
+
+def waiting_on(caller: Caller, pids: list[int]) -> Any:
+    """Return work whose child never answers, and during which the caller goes away."""
+
+    def work(process: PolicyProcess) -> None:
+        child = process._running_child(time.monotonic() + 60)
+        pids.append(child.pid)
+        caller.gone = True
+        process._ask("ready", None, 600.0, policy="test")
+        child.close()
+        raise PolicyFailedError("test", "ended")
+
+    return work
+
+
+def test_the_process_ends_when_its_caller_goes_away():
+    caller, pids = Caller(), list[int]()
+    places = threading.Semaphore(1)
+
+    with pytest.raises(PolicyFailedError):
+        asyncio.run(attended(cast(Request, caller), places, waiting_on(caller, pids)))
+
+    assert len(pids) == 1
+    assert places.acquire(blocking=False)
+
+
+def test_who_finds_no_place_in_time_is_told():
+    places = threading.Semaphore(0)
+
+    with pytest.raises(BusyError, match="try again"):
+        asyncio.run(attended(cast(Request, Caller()), places, lambda _: None, wait_s=0.0))
+
+    assert NICENESS == 5

@@ -1,0 +1,50 @@
+"""Numbers in steps: never above what there is, or never below what is wanting."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.queries.coarse_numbers import step_above, step_below
+from controller.queries.reserving import decision_of
+from placement.forecast.reserving import Judged
+from registry.reservations import Reservation
+
+NUMBERS = st.integers(0, 10**15)
+
+
+def test_the_steps():
+    assert [step_below(n) for n in (0, 1, 2, 3, 4, 5, 9, 10, 19, 20, 49, 50, 99, 3072)] == [
+        *(0, 1, 2, 2, 2, 5, 5, 10, 10, 20, 20, 50, 50, 2000)
+    ]
+    assert [step_above(n) for n in (0, 1, 2, 3, 5, 6, 11, 51, 3072)] == [
+        *(0, 1, 2, 5, 5, 10, 20, 100, 5000)
+    ]
+
+
+@given(NUMBERS)
+def test_a_number_is_between_its_steps(number: int):
+    below, above = step_below(number), step_above(number)
+
+    assert below <= number <= above
+    assert 2 * above <= 5 * below
+    assert {step_below(below), step_above(below)} == {below}
+    assert {step_below(above), step_above(above)} == {above}
+
+
+def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    wanted = cast(Reservation, SimpleNamespace(keep_from=now, created_at=now, count=40))
+
+    decisions = {
+        decision_of(wanted, Judged(fits=fits, samples=0, carried=0, hurried=False))
+        for fits in range(20, 40)
+    }
+
+    [decision] = decisions
+    assert decision.fits == 20
+    assert "at least 20 would be accepted" in decision.message
