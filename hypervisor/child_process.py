@@ -2,6 +2,11 @@
 
 It is started by `subprocess`, not `multiprocessing`, whose children the daemonic processes
 of a worker pool may not have.
+
+The part of the environment for child processes, without passwords of database and broker.
+
+A child reads the bytes of a host, or runs what is not ours: it is given what is named here,
+so a secret that we learn of tomorrow is not handed on either.
 """
 
 from __future__ import annotations
@@ -18,7 +23,24 @@ from types import MappingProxyType
 from typing import Final
 
 from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
-from hypervisor.surroundings import child_environ
+
+_NAMES: Final = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
+    # libvirt's client: an agent's keys, tickets of SASL
+    | {"SSH_AUTH_SOCK", "KRB5CCNAME", "KRB5_CONFIG"}
+    | {"FUGA_STATE_DIR"}  # no secret: it tells whose child it is
+)
+_PREFIXES: Final = ("LC_", "PYTHON", "XDG_", "LIBVIRT_")
+
+
+def child_environ() -> dict[str, str]:
+    """Return the part of our environment that is handed on."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _NAMES or name.startswith(_PREFIXES)
+    }
+
 
 #: Far more than a report of 16,384 domains, which is what libvirt lists at most.
 MOST_ANSWER_BYTES: Final = 64 << 20

@@ -21,8 +21,7 @@ from monitor.recorder import Recorder
 from monitor.resolved import Resolved
 from monitor.scheduler import Rota
 from monitor.settings import MonitorSettings
-from monitor.table import HostTable
-from monitor.ways import Way, Ways, key_of, may_stay
+from monitor.table import HostTable, Way, Ways, key_of, may_stay
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check

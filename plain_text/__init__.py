@@ -1,8 +1,16 @@
 """What others wrote, made harmless to look at: for terminals, logs and pages of every package."""
 
-from plain_text.meant import advice, listed, nearest
 from plain_text.repeated import RepeatedNameError, each_once
-from plain_text.shown import plain, plain_json, plain_lines, plain_yaml, shortened
+from plain_text.shown import (
+    advice,
+    listed,
+    nearest,
+    plain,
+    plain_json,
+    plain_lines,
+    plain_yaml,
+    shortened,
+)
 
 __all__ = [
     "RepeatedNameError",

@@ -8,8 +8,46 @@ at all (zero-width, tags, fillers). Here each becomes its escape, such as ``\x1b
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
+
+#: Names that are compared with what was typed, at most: each comparison takes microseconds.
+_MOST_COMPARED: Final = 1_000
+_ALL_TOLD: Final = 8
+
+
+def nearest(typed: str, names: Iterable[str]) -> list[str]:
+    """Return at most three similar names, the most similar first."""
+    wanted = typed.lower()
+    likely = [name for name in names if _may_be_like(wanted, name)][:_MOST_COMPARED]
+    return difflib.get_close_matches(wanted, likely, n=3, cutoff=0.6)
+
+
+def advice(typed: str, names: Sequence[str]) -> str | None:
+    """Suggest similar names, or list all if they are few; else return None."""
+    close = nearest(typed, names)
+    if close:
+        return f"did you mean {listed([plain(each) for each in close], 'or')}?"
+    if names and len(names) <= _ALL_TOLD:
+        shown = [plain(each) for each in sorted(names)]
+        return f"known: {listed(shown, 'and')}"
+    return None
+
+
+def listed(names: Sequence[object], joined: str) -> str:
+    """Return names as in a sentence: with commas and a last conjunction."""
+    *first, last = map(str, names)
+    return f"{', '.join(first)} {joined} {last}" if first else last
+
+
+def _may_be_like(wanted: str, name: str) -> bool:
+    """Reject clearly different names cheaply, so that few of thousands are compared."""
+    if abs(len(wanted) - len(name)) > 3:
+        return False
+    return wanted[:1] == name[:1] or wanted[-2:] == name[-2:]
+
 
 #: Unicode's default-ignorable letters and marks, and a blank: printable to Python, seen by nobody.
 _UNSEEN: Final = re.compile(

@@ -1,16 +1,109 @@
-"""Read a guest's serial console on its host, for a caller who waits."""
+"""Read a guest's serial console on its host, for a caller who waits.
+
+Hold a guest's serial console for a session, and pass data in both directions.
+
+A session lasts for as long as a person looks at it, so it has a thread and a connection of its
+own, beside those that build and remove.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
 import structlog
 
-from hypervisor import HostUnreachableError, OperationFailedError
-from registry.consoles import ConsoleAnswer
+from hypervisor import HostUnreachableError, HypervisorError, OperationFailedError
+from registry import ClaimLostError, RegistryError
+from registry.consoles import ConsoleAnswer, ConsoleWork
 from workers.context import Outcome, WorkerContext
-from workers.errors import HostBusyError
+from workers.driver import HostDriver, Hosts
+from workers.errors import HostBusyError, StoppingError
+
+#: Until somebody else may take a session up whose worker was killed.
+_LEASE_S: Final = 10.0
+_NO_THREAD: Final = (
+    "the worker has no free thread for this console: its tenant, or all tenants together, use"
+    " them all; close another console, or wait for the next attempt"
+)
+#: What a key pressed may take until it is noticed.
+_WAIT_S: Final = 0.05
+
+
+def attach(session_id: UUID, context: WorkerContext) -> Outcome:
+    """Hold a console, if the claim succeeds and a thread is free."""
+    threads = context.consoles
+    holds = context.registry.console_holds
+    tenant = None if threads is None else holds.tenant(session_id)
+    if threads is None or tenant is None or context.stopping.is_set():
+        return Outcome.NOT_OURS
+
+    def claim() -> Callable[[], object] | None:
+        work = holds.claim(session_id, context.owner, _LEASE_S)
+        return None if work is None else lambda: hold(work, context, threads.hosts)
+
+    begun = threads.begin(tenant, claim)
+    if begun is None:
+        holds.put_off(session_id, _NO_THREAD)
+    return Outcome.DONE if begun else Outcome.NOT_OURS
+
+
+def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:
+    """Hold a console until its session ends, its guest is off, or this process stops."""
+    holds, bound = context.registry.console_holds, log.bind(vm_id=str(work.vm_id))
+    try:
+        try:
+            with hosts.use(work.host) as host:
+                host.open_console(
+                    str(work.vm_id), force=work.force, deadline_s=context.look_deadline_s
+                )
+                try:
+                    holds.attached(work.claim)
+                    _pass_on(work, context, host)
+                finally:
+                    with contextlib.suppress(HypervisorError):
+                        host.release_console(deadline_s=context.look_deadline_s)
+            holds.ended(work.claim, "the guest is off, or its console was taken on the host")
+        except StoppingError:
+            holds.lost(work.claim, "its worker is stopping")
+            return Outcome.HANDED_BACK
+        except HostUnreachableError as error:
+            bound.warning("console_lost", error=str(error))
+            holds.lost(work.claim, str(error))
+            return Outcome.FAILED
+        except OperationFailedError as error:
+            bound.info("console_refused", error=str(error))
+            holds.ended(work.claim, str(error))
+            return Outcome.FAILED
+    except ClaimLostError:
+        return Outcome.CLAIM_LOST
+    except RegistryError as error:
+        bound.warning("console_lost", error=str(error))
+        return Outcome.FAILED
+    return Outcome.DONE
+
+
+def _pass_on(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
+    holds, typed = context.registry.console_holds, b""
+    kept_at = time.monotonic()
+    while True:
+        if context.stopping.is_set():
+            raise StoppingError
+        if not typed and holds.has_input(work.claim):
+            typed = holds.take(work.claim)
+        came = host.exchange_console(typed, wait_s=_WAIT_S, deadline_s=context.look_deadline_s)
+        typed = typed[came.taken :]
+        if came.content:
+            holds.told(work.claim, came.content)
+        if came.ended:
+            return
+        if time.monotonic() - kept_at >= _LEASE_S / 3:
+            holds.keep(work.claim, _LEASE_S)
+            kept_at = time.monotonic()
+
 
 log: Final = structlog.get_logger(__name__)
 

@@ -19,7 +19,6 @@ from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.messages import Known, one_id
 from workers import (
     builds,
-    console_sessions,
     consoles,
     fencing,
     imports,
@@ -38,7 +37,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]]
         "delete_vm": ("assignment_id", removals.delete),
         "switch_power": ("vm_id", power.switch),
         "read_console": ("read_id", consoles.read),
-        "attach_console": ("session_id", console_sessions.attach),
+        "attach_console": ("session_id", consoles.attach),
         "remove_leftover": ("leftover_id", removals.remove_leftover),
         "upload_image": ("copy_id", uploads.upload),
         "import_image": ("image_id", imports.fetch),

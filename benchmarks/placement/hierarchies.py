@@ -30,7 +30,7 @@ import numpy as np
 
 from placement.mechanisms import MECHANISMS, DivisibleProblem
 from placement.mechanisms.hierarchies.flattening import mch_weights
-from simulation.reproduction.hierarchies import a_binary_tree, exponent, published_hdrf
+from simulation.reproduction.mch_times import a_binary_tree, exponent, published_hdrf
 
 NAMES = ("H-DRF as published", "hdrf", "mch", "mch_staged", "weights alone")
 PUBLISHED, MCH = NAMES[0], "mch"

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import io
 import os
+import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
 
 from controller.client.errors import ProblemError
 from controller.session.credentials import find_connection
-from controller.session.fields import as_typed
 from controller.terminal.errors import BadInputError, at_the_prompt
 from controller.terminal.output import (
     Column,
     OutputFormat,
     echo,
+    echo_lines,
     print_json,
     print_records_as,
     print_table,
@@ -28,6 +33,119 @@ from controller.terminal.output import (
 if TYPE_CHECKING:
     from controller.client.connection import Connection
     from controller.client.http import Client
+
+
+#: Parameters of commands that set a field, where they are not called like it.
+_PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
+    {
+        "default": ("source",),
+        "for_s": ("length",),
+        "format": ("image_format",),
+        "host": ("to",),
+        "hosts": ("host",),
+        "is_group": ("group",),
+        "labels": ("label", "changes"),
+        "limit": ("last",),
+        "limits": ("amounts",),
+        "min_memory_mib": ("min_memory",),
+        "offered_to": ("offer_to",),
+        "only_cold": ("cold",),
+        "over_quota": ("over",),
+        "overhead_per_vm": ("overhead",),
+        "overrides": ("override",),
+        "parent": ("to",),
+        "public_key": ("file",),
+        "ratios": ("ratio",),
+        "request_id": ("request",),
+        "resources": ("amounts",),
+        "rules.affinity": ("affinity",),
+        "rules.anti_affinity": ("anti_affinity",),
+        "rules.forbids": ("forbid",),
+        "rules.prefers": ("prefer",),
+        "rules.spread": ("spread",),
+        "rules.zone": ("zone",),
+        "seed_kind": ("seed",),
+        "ssh_host_keys": ("ssh_host_key",),
+        "ssh_keys": ("ssh_key",),
+        "starts_at": ("start",),
+        "subnet.cidr": ("cidr",),
+        "subnet.dns": ("dns",),
+        "subnet.excluded": ("exclude",),
+        "subnet.gateway": ("gateway",),
+        "timeout_s": ("timeout",),
+        "ttl_s": ("ttl", "expires"),
+        "url": ("origin",),
+    }
+)
+#: Objects of names: which of them it is belongs to the place.
+_OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserved", "resources"})
+_LAST: Final = re.compile(r"(\.[^.\[]+|\[\d+\])$")
+
+
+def as_typed(command: Any, field: str) -> str:
+    """Return the option or argument of a command that a field comes from; else the field."""
+    given = {each.name: each for each in command.params}
+    place = field
+    while place:
+        for name in (place, *_PARAMETERS.get(place, ())):
+            if name in given:
+                rest = field.removeprefix(place).removeprefix(".").partition("[")[0]
+                which = f" ({rest})" if place in _OF_NAMES and rest else ""
+                return _option(given[name]) + which
+        shorter = _LAST.sub("", place)
+        place = shorter if shorter != place else ""
+    return field
+
+
+def _option(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name).upper().rstrip(".")
+    return str(next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0]))
+
+
+INTERVAL_S: Final = 2.0
+
+
+class _Screen(io.StringIO):
+    """Takes printed output; tables are as wide as the terminal behind it."""
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
+    """Refresh a list in place on a terminal, else print it again; Ctrl-C ends without error."""
+    with contextlib.suppress(KeyboardInterrupt):
+        if not sys.stdout.isatty():
+            while True:
+                echo_lines(_printed(show))
+                time.sleep(interval_s)
+        from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
+        from rich.live import Live  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        with Live(console=Console(), auto_refresh=False) as live:
+            while True:
+                told = newest_lines(_printed(show), live.console.height)
+                live.update(Text.from_ansi(told), refresh=True)
+                time.sleep(interval_s)
+
+
+def newest_lines(told: str, height: int) -> str:
+    """Return the lines that fit the height: the headings and the newest rows."""
+    lines = told.splitlines()
+    if len(lines) < height:
+        return told
+    left = max(1, height - 4)
+    return "\n".join([*lines[:2], f"… {len(lines) - 2 - left} lines above", *lines[-left:]])
+
+
+def _printed(show: Callable[[], None]) -> str:
+    screen = _Screen()
+    with contextlib.redirect_stdout(screen):
+        show()
+    return screen.getvalue().rstrip("\n")
+
 
 P = ParamSpec("P")
 
@@ -191,6 +309,5 @@ def _as_command(
 def _watch(session: Session, show: Callable[[], None]) -> None:
     if session.json:
         raise BadInputError("--watch cannot be used with -o")
-    from controller.session.watching import watch  # noqa: PLC0415
 
     watch(show)

@@ -7,7 +7,10 @@ import os
 import signal
 import socket
 import threading
+import time
 import warnings
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -17,8 +20,8 @@ from celery import signals
 from celery.apps.worker import Worker
 from celery.exceptions import SecurityWarning
 from celery.worker import state as worker_state
+from prometheus_client import Counter, Gauge, Histogram
 
-from controller.simulations.metrics import Outcome, RunMetrics
 from controller.simulations.queue import QUEUE, TASK, NoFleetError, SimulationQueue, build_app
 from registry.db import uuid7
 from service import Check, ProcessMetrics, listening
@@ -28,6 +31,60 @@ from service.broker.redis_inbox import reading_redis
 from service.process_log import begin_log
 from service.settings import SharedSettings
 from simulation import JobFiles, SimulationError, run_job
+
+_BUCKETS_S: Final = (1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
+
+
+class Outcome(StrEnum):
+    """What became of a message that names a run."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"  #: it has written what it had
+    FAILED = "failed"
+    NOT_OURS = "not_ours"  #: somebody else is at it, or it need not be done any more
+    REFUSED = "refused"  #: it is outside our folder, or there we may not do what we must
+    ERROR = "error"  #: an error that nobody expected
+
+
+class RunMetrics:
+    """Counts messages by what became of them, and how many runs are under way."""
+
+    def __init__(self, metrics: ProcessMetrics, *, jobs: int) -> None:
+        self._messages = Counter(
+            "fuga_simulation_messages",
+            "Messages taken by this worker, by outcome of the run.",
+            ["outcome"],
+            registry=metrics.registry,
+        )
+        for outcome in Outcome:
+            self._messages.labels(outcome.value)
+        self._running = Gauge(
+            "fuga_simulation_running", "Runs under way on this worker.", registry=metrics.registry
+        )
+        Gauge(
+            "fuga_simulation_jobs",
+            "Maximum number of simultaneous runs.",
+            registry=metrics.registry,
+        ).set(jobs)
+        self._seconds = Histogram(
+            "fuga_simulation_run_seconds",
+            "Duration of the parts of runs that ended here.",
+            buckets=_BUCKETS_S,
+            registry=metrics.registry,
+        )
+
+    def run(self, work: Callable[[], Outcome]) -> None:
+        """Do what a message asks for, and count it."""
+        started = time.perf_counter()
+        became = Outcome.ERROR
+        try:
+            with self._running.track_inprogress():
+                became = work()
+        finally:
+            self._messages.labels(became.value).inc()
+            if became is Outcome.FINISHED:
+                self._seconds.observe(time.perf_counter() - started)
+
 
 log: Final = structlog.get_logger(__name__)
 

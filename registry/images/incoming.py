@@ -20,8 +20,7 @@ from registry.errors import (
     ImageStoreFullError,
     ImageTooLargeError,
 )
-from registry.images.header import check_length, check_start, virtual_size_of
-from registry.images.probes import HEAD_BYTES
+from registry.images.header import HEAD_BYTES, check_length, check_start, virtual_size_of
 from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey, check_signature
 from registry.records.images import ImageFormat

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from oslo_utils.imageutils import format_inspector
 
 from registry import ImageRefusedError
-from registry.images.header import virtual_size_of
-from registry.images.probes import taken_for
+from registry.images.header import taken_for, virtual_size_of
 from registry.records.images import ImageFormat
 from workers import vfat
 

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from controller.cli.extras import MissingExtraError, need_hosts
-from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_certificates import (
     certificate_findings,
     credential_findings,
 )
-from controller.cli.operating.doctor_failures import failure_findings
 from controller.cli.operating.doctor_guests import guest_findings
-from controller.cli.operating.doctor_hosts import confinement, openness
-from controller.cli.operating.doctor_logins import login_findings
-from controller.cli.operating.doctor_moves import move_findings
-from controller.cli.operating.doctor_register import Finding, register_findings
+from controller.cli.operating.doctor_hosts import (
+    confinement,
+    failure_findings,
+    move_findings,
+    openness,
+)
+from controller.cli.operating.doctor_register import Finding, login_findings, register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import paused
@@ -31,6 +32,7 @@ from controller.cli.operating.status import (
     clock_sentence,
     late_sentence,
     release_sentence,
+    tell_differences,
     well_sentence,
 )
 from controller.client.errors import ApiError

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from controller.session.credentials import OF_FUGA_UP
 
 if TYPE_CHECKING:
+    from controller.oidc_mapping import OidcRule
     from controller.settings import ControllerSettings
     from registry import Registry
+
+
+#: Whoever may change these at the provider becomes anybody (OpenID Connect Core 1.0, section 5.7).
+_CHANGEABLE: Final = frozenset({"preferred_username", "nickname", "name"})
+
+
+def login_findings(
+    rules: Sequence[OidcRule],
+    provider: Mapping[str, Any] | None,
+    tenants: Sequence[Mapping[str, Any]],
+) -> Iterator[Finding]:
+    """Look at the provider as the API sees it, and at the rules by which it lets people in.
+
+    Parameters
+    ----------
+    rules : sequence of OidcRule
+        Of the settings.
+    provider : mapping or None
+        What `GET /v1/login` says of it; None: the API has none.
+    tenants : sequence of mapping
+        All tenants and groups of the site.
+    """
+    if provider is not None:
+        if provider["problem"]:
+            yield Finding("logins", False, f"{provider['issuer']}: {provider['problem']}")
+        else:
+            yield Finding("logins", True, f"people log in at {provider['issuer']}")
+        if not rules:
+            yield Finding("logins", False, "no oidc_rules are set: the provider lets nobody in")
+    is_group = {each["name"]: each["is_group"] for each in tenants}
+    for number, rule in enumerate(rules, start=1):
+        about = f"rule {number} of oidc_rules"
+        if rule.tenant is not None and rule.tenant not in is_group:
+            why = f"there is no tenant {rule.tenant}: whoever it fits is refused"
+            yield Finding("logins", False, f"{about}: {why}")
+        elif rule.tenant is not None and is_group[rule.tenant]:
+            why = f"{rule.tenant} is a group, which has no logins: name a tenant"
+            yield Finding("logins", False, f"{about}: {why}")
+        if rule.claim in _CHANGEABLE:
+            why = f"users may change {rule.claim} at many providers, or get one that was another's"
+            yield Finding(
+                "logins", False, f"{about}: {why}. Take a claim of groups or roles, or sub"
+            )
+
 
 _ACTOR: Final = "cli"
 _ENDS_SOON: Final = timedelta(days=14)

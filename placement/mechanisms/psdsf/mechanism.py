@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.mechanisms.psdsf.classes import merge_classes
 from placement.mechanisms.psdsf.pareto import raise_together
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks
@@ -21,8 +20,52 @@ from placement.mechanisms.psdsf.sweeps import (
     step_until_still,
     sweep_until_still,
 )
-from placement.model.arrays import FloatArray
+from placement.model.alike import alike
+from placement.model.arrays import FloatArray, IntArray
 from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MergedClasses:
+    """A problem of fewer classes, and where each class went."""
+
+    problem: DivisibleProblem
+    kind: IntArray  #: (K,) the merged class of each class
+
+    def spread(self, tasks: FloatArray) -> FloatArray:
+        """Give the members of each merged class equal parts of ``tasks`` (N, V), shape (N, K)."""
+        members = np.bincount(self.kind, minlength=tasks.shape[1])
+        spread: FloatArray = (tasks / np.maximum(members, 1))[:, self.kind]
+        return spread
+
+
+def merge_classes(problem: DivisibleProblem) -> MergedClasses:
+    """Merge classes that are equal in everything.
+
+    Notes
+    -----
+    Derived: when everybody has the same on each of k equal servers, levels
+    there are k times those on their sum, and the same resources are used up, so
+    Theorem 1 holds on all or on none. Servers of one shape and different sizes
+    could be merged as well, but then the split over them would no longer be the
+    one that servers arrive at by themselves.
+    """
+    same = alike(problem.capacity, problem.free, problem.eligible.T, problem.speed.T)
+    kind, first = same.of_row, same.first
+    if len(first) == len(kind):
+        return MergedClasses(problem=problem, kind=kind)
+    members = np.bincount(kind)
+    hosts = np.zeros(len(first), dtype=np.int64)
+    np.add.at(hosts, kind, problem.hosts)
+    merged = replace(
+        problem,
+        capacity=problem.capacity[first] * members[:, None],
+        free=problem.free[first] * members[:, None],
+        hosts=hosts,
+        speed=problem.speed[:, first],
+        eligible=problem.eligible[:, first],
+    )
+    return MergedClasses(problem=merged, kind=kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,7 +15,35 @@ from placement.model.snapshot import Snapshot
 from placement.solve.problem.faults import Faults, Place
 from placement.solve.problem.model import Amounts, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
-from placement.solve.problem.units import grid_of, millionths
+
+_MICRO: Final = 10**6
+#: What arithmetic with doubles leaves of a decimal, in parts of it: 0.0025870000000000003
+#: was meant to be 0.002587.
+_ROUNDING_PARTS: Final = 10**14
+
+
+def grid_of(amounts: Iterable[int]) -> int:
+    """Return the largest number that divides every amount, given in millionths.
+
+    A memory given in bytes or in GiB thus ends in the same integers, small ones,
+    and no share changes: every share is a ratio within one resource.
+    """
+    grid = 0
+    for amount in set(amounts):
+        grid = math.gcd(grid, amount)
+        if grid == 1:
+            break
+    return grid or 1
+
+
+def millionths(amount: Decimal) -> int | None:
+    """Return an amount in millionths; None if it is no whole number of them, within rounding."""
+    numerator, denominator = amount.as_integer_ratio()
+    numerator *= _MICRO
+    whole = (2 * numerator + denominator) // (2 * denominator)
+    rest = abs(numerator - whole * denominator)
+    return whole if rest * _ROUNDING_PARTS <= numerator else None
+
 
 #: What hosts offer, tenants hold and demands want of one resource, each in all,
 #: counted in the resource's grid: sums of several such totals stay within int64.

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.simulations.metrics import Outcome
-from controller.simulations.worker import run_message
+from controller.simulations.worker import Outcome, run_message
 from simulation import (
     FleetStudy,
     JobFiles,

@@ -24,8 +24,8 @@ from registry.consoles import MAX_TYPED_BYTES, ConsoleOutput
 from tests.integration.workers.world import OneHost, World, eventually
 from tests.raw_sql import RawSql
 from tests.register import add_request
-from workers.console_sessions import attach, hold
 from workers.console_threads import ConsoleThreads
+from workers.consoles import attach, hold
 from workers.context import Outcome, WorkerContext
 
 LEASE_S = 60.0

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.host_aliases import HostNames, Reader
-from controller.machine_words import MOST
+from controller.host_aliases import MOST, HostNames, Reader
 from registry.hosts import HostIdentity
 
 

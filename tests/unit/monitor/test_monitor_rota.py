@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from monitor.hands import Hands
-from monitor.scheduler import Rota
+from monitor.scheduler import Hands, Rota
 from tests.servers.running import eventually
 
 PERIOD_S = 0.05

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from monitor.table import HostTable
-from monitor.ways import Ways, key_of, may_stay
+from monitor.table import HostTable, Ways, key_of, may_stay
 from registry import HostCredentialError, HostHealth
 from registry.db.ids import uuid7
 from registry.hosts import CredentialFiles, HostsRead, WatchedHost

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.cli.vms.requests import VM_COLUMNS
 from controller.client.models import Vm
-from controller.session.watching import newest_lines
+from controller.session.session import newest_lines
 from controller.terminal import output
 from controller.terminal.output import Column, OutputFormat, field, print_records_as, print_table
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from controller.cli.operating.differences import tell_differences
 from controller.cli.operating.doctor_hosts import confinement, openness
+from controller.cli.operating.status import tell_differences
 from controller.session.session import Session
 
 
