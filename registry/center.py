@@ -26,6 +26,7 @@ from registry.admin.what_ifs import WhatIfs
 from registry.admin.word_names import named_like_words
 from registry.audit.audit import Audit
 from registry.audit.events import Events
+from registry.audit.idempotency import Idempotency
 from registry.catalogue.resources import Resources
 from registry.catalogue.vm_types import VmTypes
 from registry.consoles.holds import ConsoleHolds
@@ -35,7 +36,7 @@ from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
 from registry.db.engine import Database, database_at
 from registry.db.if_match import Condition
-from registry.db.once import Idempotency, Once
+from registry.db.once import Once
 from registry.errors import SchemaOutdatedError
 from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts

@@ -37,7 +37,7 @@ from placement.model.reserved import (
     settle,
     unsettled,
 )
-from placement.model.spot import Spot
+from placement.model.snapshot import Spot
 from placement.model.spot_pass import Beside
 from placement.model.tenant_tree import TenantTree
 from placement.rebalancing.freed import KeepingFreed

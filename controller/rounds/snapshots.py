@@ -18,7 +18,7 @@ from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
 from placement.model.constraints import Constraints, Group, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
-from placement.model.spot import Spot
+from placement.model.snapshot import Spot
 from registry.requests import NO_RULES, allows, zone_of
 from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 

@@ -19,9 +19,9 @@ import typer
 
 from controller.client.errors import ProblemError
 from controller.session.credentials import find_connection
+from controller.terminal.columns import Column
 from controller.terminal.errors import BadInputError, at_the_prompt
 from controller.terminal.output import (
-    Column,
     OutputFormat,
     echo,
     echo_lines,

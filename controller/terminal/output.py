@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import typer
 
+from controller.terminal.columns import Column
 from controller.terminal.yaml_text import yaml_text
 from plain_text import plain, plain_json, plain_lines
 
@@ -67,30 +67,6 @@ def print_records_as(output: OutputFormat) -> None:
     """Choose how `print_json` writes, for this command."""
     _format.set(output if output.for_programs else OutputFormat.JSON)
     _wide.set(output is OutputFormat.WIDE)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table: its heading, and what stands there for a row."""
-
-    heading: str
-    value: Callable[[Mapping[str, Any]], object]
-    right: bool = False
-    prose: bool = False  #: sentences, read rather than compared: folded where they are too long
-    spare: int = 0  #: what is left out first where there is no room; of equals the rightmost
-
-
-def field(
-    name: str,
-    heading: str | None = None,
-    *,
-    right: bool = False,
-    prose: bool = False,
-    spare: int = 0,
-) -> Column:
-    """Make a column of one field of the row."""
-    heading = heading or name.replace("_", " ")
-    return Column(heading, lambda row: row.get(name), right, prose, spare)
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len, set_cell_size
 
 if TYPE_CHECKING:
-    from controller.terminal.output import Column
+    from controller.terminal.columns import Column
 
 _GAP: Final = "  "
 #: A column of sentences is folded rather than made narrower than this.

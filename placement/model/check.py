@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from placement.errors import InfeasibleAllocationError
-from placement.model.snapshot import Allocation, Snapshot
-from placement.model.spot import Spot
+from placement.model.snapshot import Allocation, Snapshot, Spot
 
 
 def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:

@@ -18,8 +18,7 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.priorities import in_order_of_priority
-from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
-from placement.model.spot import Spot
+from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot, Spot
 
 #: Reasons that more room would end.
 _FOR_ROOM: Final = frozenset(

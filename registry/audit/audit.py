@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Text, cast, insert, or_, select, update
 from registry.audit.subjects import subjects_of_audit
 from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
-from registry.db.engine import Database, has_one_writer, retried
+from registry.db.dialect import has_one_writer
+from registry.db.engine import Database, retried
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import audit
 from registry.records.journal import AuditEntry

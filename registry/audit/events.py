@@ -14,7 +14,8 @@ from registry.audit.subjects import subject_of_events
 from registry.db.audit_context import AUDITED, note_subject
 from registry.db.bulk import Ready, among, chunks, inserting
 from registry.db.clock import db_now
-from registry.db.engine import Database, has_one_writer, retried
+from registry.db.dialect import has_one_writer
+from registry.db.engine import Database, retried
 from registry.db.names import check_int
 from registry.db.pages import check_limit
 from registry.db.schema import events, hosts, requests, vms

@@ -211,11 +211,6 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
     return engine
 
 
-def has_one_writer(connection: Connection) -> bool:
-    """Return whether every other writer waits until this transaction is over."""
-    return connection.dialect.name == "sqlite"  # whose writers begin IMMEDIATE
-
-
 class _LastRefusal:
     """When the database's disk last had no room, by `time.monotonic`."""
 

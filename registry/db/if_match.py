@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, select
 
-from registry.db.engine import has_one_writer
+from registry.db.dialect import has_one_writer
 from registry.db.locks import lock_tenants, lock_vms
 from registry.db.schema import hosts, networks, requests, tenants, vms
 

@@ -28,7 +28,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from registry.db.bulk import among, chunks
-from registry.db.engine import has_one_writer
+from registry.db.dialect import has_one_writer
 from registry.db.schema import assignments, hosts, tenants, unreleased, vm_groups, vms
 
 

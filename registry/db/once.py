@@ -8,7 +8,6 @@ transaction. What is kept is the record, not an answer: an answer depends on who
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,7 +21,6 @@ from sqlalchemy.exc import DBAPIError
 from registry.db.audit_context import call_of
 from registry.db.bulk import absent, insert_returning, update_rows
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retried
 from registry.db.schema import idempotency_keys as keys
 from registry.errors import (
     AnsweredBeforeError,
@@ -38,8 +36,6 @@ KEPT: Final = timedelta(hours=24)
 #: Only a process of an earlier release leaves a key without a record, and only for so long.
 ABANDONED_AFTER: Final = timedelta(seconds=60)
 MAX_KEY: Final = 255
-#: How often a process deletes what is older than `KEPT`, which counts no more in any case.
-FORGET_EVERY_S: Final = 60.0
 #: Before each record. Earlier releases kept answers, in which this is not.
 _RECORD: Final = '{"record":'
 #: Before each fingerprint. Processes of earlier releases take it for another body's, and refuse
@@ -85,37 +81,6 @@ def made(connection: Connection, record: T) -> T:
     return record
 
 
-class Idempotency:
-    """Reads keys, and forgets the old ones."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._forgot_at = float("-inf")  #: on this process's monotonic clock
-
-    def check_unused(self, key: IdempotencyKey) -> None:
-        """Look up a key without claiming it; see `claim_key` for what it raises."""
-        with self._database.look() as connection:
-            row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
-        if row is not None:
-            _check_unused(key, row)
-
-    def forget_old(self) -> None:
-        """Delete keys that count no more, if this process did not do so lately."""
-        if self.may_forget():
-            self._forgot_at = time.monotonic()
-            self._delete_old()
-
-    def may_forget(self) -> bool:
-        """Tell whether it is time to, without asking the database."""
-        return time.monotonic() - self._forgot_at >= FORGET_EVERY_S
-
-    @retried
-    def _delete_old(self) -> None:
-        with self._database.write() as connection:
-            now = db_now(connection)
-            connection.execute(delete(keys).where(keys.c.first_used_at < now - KEPT))
-
-
 def kept_record(adapter: TypeAdapter[T], body: str) -> T | None:
     """Read what is kept with a key; None: it is the answer of an earlier release.
 
@@ -156,6 +121,18 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
         if getattr(error.orig, "sqlstate", None) != _HELD_UP:
             raise
         raise IdempotencyInProgressError(key.key) from error
+
+
+def check_unused(connection: Connection, key: IdempotencyKey) -> None:
+    """Look up a key without claiming it; see `claim_key` for what it raises."""
+    row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
+    if row is not None:
+        _check_unused(key, row)
+
+
+def delete_old(connection: Connection) -> None:
+    """Delete the keys that count no more."""
+    connection.execute(delete(keys).where(keys.c.first_used_at < db_now(connection) - KEPT))
 
 
 def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:

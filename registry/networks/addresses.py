@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
 
 from registry.db.bulk import among, chunks, insert_returning, update_rows
-from registry.db.engine import has_one_writer
+from registry.db.dialect import has_one_writer
 from registry.db.schema import (
     hosts,
     interfaces,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from registry.lifecycle import ReservationState
-from registry.records.rounds import RequestView
 
 #: Why a reservation was refused.
 RefusedFor = Literal["quota", "no_room", "no_host", "too_late", "failed"]
@@ -48,24 +46,3 @@ class Reservation:
     decision: ReservationDecision | None
     created_at: datetime
     decided_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationView:
-    """A reservation as a round sees it."""
-
-    asks: RequestView  #: its ``count`` are the VMs for which room is wanted
-    in_force: bool
-    starts_at: datetime
-    ends_at: datetime
-    holds: tuple[tuple[UUID, int], ...]  #: hosts that take VMs, and for how many room is kept
-    lost: bool = False  #: is room written down that is not there any more?
-    short: int = 0  #: VMs for which the latest round found no room
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedView:
-    """What is reserved, as a round sees it."""
-
-    reservations: tuple[ReservationView, ...]  #: by beginning
-    draws: Mapping[UUID, UUID] = field(default_factory=dict)  #: request and its reservation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from registry.errors import RoundDamagedError, RoundPurgedError
@@ -14,9 +14,6 @@ from registry.lifecycle import (
 )
 from registry.records.networks import NetworkLimit
 from registry.records.requests import Rules, Waiting
-
-if TYPE_CHECKING:
-    from registry.records.reservations import ReservedView
 
 DecidedBy = Literal["policy", "fallback"]
 
@@ -206,6 +203,27 @@ class SpotCommit:
     lets_in: tuple[KeptRoom, ...]
     grace_s: int
     hold_s: int  #: so much longer the room is kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationView:
+    """A reservation as a round sees it."""
+
+    asks: RequestView  #: its ``count`` are the VMs for which room is wanted
+    in_force: bool
+    starts_at: datetime
+    ends_at: datetime
+    holds: tuple[tuple[UUID, int], ...]  #: hosts that take VMs, and for how many room is kept
+    lost: bool = False  #: is room written down that is not there any more?
+    short: int = 0  #: VMs for which the latest round found no room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedView:
+    """What is reserved, as a round sees it."""
+
+    reservations: tuple[ReservationView, ...]  #: by beginning
+    draws: Mapping[UUID, UUID] = field(default_factory=dict)  #: request and its reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

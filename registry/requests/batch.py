@@ -29,7 +29,7 @@ from registry.catalogue.vm_types import get_vm_type, vm_type_id
 from registry.db.audit_context import Told, write_intents
 from registry.db.bulk import insert_rows
 from registry.db.clock import db_now
-from registry.db.engine import has_one_writer
+from registry.db.dialect import has_one_writer
 from registry.db.names import is_name
 from registry.db.once import claim_keys, give_back, keep_records
 from registry.db.schema import (

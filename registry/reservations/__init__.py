@@ -1,13 +1,8 @@
 """Reservations: asked for, decided by the control centre, in force for a time, drawn on."""
 
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
-from registry.records.reservations import (
-    RefusedFor,
-    Reservation,
-    ReservationDecision,
-    ReservationView,
-    ReservedView,
-)
+from registry.records.reservations import RefusedFor, Reservation, ReservationDecision
+from registry.records.rounds import ReservationView, ReservedView
 from registry.reservations.asking import MOST_AHEAD_S, MOST_LENGTH_S
 
 __all__ = [

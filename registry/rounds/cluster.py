@@ -42,7 +42,6 @@ from registry.ledger.waiting import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, Waiting
-from registry.records.reservations import ReservedView
 from registry.records.rounds import (
     Accounts,
     CapacityView,
@@ -54,6 +53,7 @@ from registry.records.rounds import (
     Lease,
     QuotaView,
     RequestView,
+    ReservedView,
     SpotView,
     TenantView,
 )

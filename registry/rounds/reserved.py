@@ -22,8 +22,13 @@ from registry.db.schema import (
     vm_types,
 )
 from registry.lifecycle import OPEN_REQUESTS
-from registry.records.reservations import ReservationView, ReservedView
-from registry.records.rounds import HostView, RequestView, ReservedCommit
+from registry.records.rounds import (
+    HostView,
+    RequestView,
+    ReservationView,
+    ReservedCommit,
+    ReservedView,
+)
 from registry.tenancy.reserved_use import IS_STANDING, in_force
 
 

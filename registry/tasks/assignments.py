@@ -18,7 +18,8 @@ from registry.audit.events import record
 from registry.db.access import HOST_COLUMNS, to_access
 from registry.db.claims import ASSIGNMENTS, is_claimed
 from registry.db.clock import db_now
-from registry.db.engine import Database, has_one_writer, retried
+from registry.db.dialect import has_one_writer
+from registry.db.engine import Database, retried
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.schema import (
     assignments,

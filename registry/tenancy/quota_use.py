@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, liter
 from registry.catalogue.resources import VMS, demands
 from registry.db.bulk import among, chunks
 from registry.db.clock import db_now
-from registry.db.engine import has_one_writer
+from registry.db.dialect import has_one_writer
 from registry.db.locks import lock_tenants
 from registry.db.schema import (
     assignment_resources,

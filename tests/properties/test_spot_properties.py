@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Allowance, Reason, check_allocation, decide, policy_by_name
-from placement.model.snapshot import Allocation, Snapshot
-from placement.model.spot import Spot
+from placement.model.snapshot import Allocation, Snapshot, Spot
 from placement.rebalancing.freed import KeepingFreed
 from tests.builders import a_snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots

@@ -14,8 +14,9 @@ from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import find_target, is_part_of_id
 from controller.session.session import Session, listing, with_session
 from controller.session.waiting_for_moves import how_far, part_done, wait_for_move, way
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, echo, field, print_json, short_id
+from controller.terminal.output import echo, print_json, short_id
 from controller.terminal.times import age, clock
 
 if TYPE_CHECKING:

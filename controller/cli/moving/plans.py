@@ -14,12 +14,11 @@ from controller.session.completion import complete_host
 from controller.session.name_lookup import find_request, is_part_of_id
 from controller.session.session import Session, listing, with_session
 from controller.session.waiting_for_plans import wait_for_plan, wait_until_decided
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
-    Column,
     echo,
     echo_lines,
-    field,
     number,
     percent,
     print_json,

@@ -16,8 +16,9 @@ from controller.session.completion import complete_host
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import is_part_of_id
 from controller.session.session import Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, echo, field, print_json, print_table, short_id
+from controller.terminal.output import echo, print_json, print_table, short_id
 from controller.terminal.times import age, clock
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import typer
 
 from controller.cli.operating.events import NoSubjectError, id_of_subject
 from controller.session.session import Session, listing
-from controller.terminal.output import Column, field, table_width
+from controller.terminal.columns import Column, field
+from controller.terminal.output import table_width
 from controller.terminal.times import clock, parse_moment
 
 _WIDEST_PATH: Final = 70

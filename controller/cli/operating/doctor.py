@@ -40,8 +40,9 @@ from controller.session.config import ConfigOption
 from controller.session.credentials import FILE_NAME
 from controller.session.session import Session, with_session
 from controller.session.settings import load_as, load_settings
+from controller.terminal.columns import field
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import echo, field, print_json, print_table
+from controller.terminal.output import echo, print_json, print_table
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.session.session import Session, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, echo, field, print_json, short_id
+from controller.terminal.output import echo, print_json, short_id
 from controller.terminal.times import clock, parse_moment
 
 #: How often `--follow` asks where there is no stream, and for how long until it tries again.

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from controller.cli.operating.shadow import TENANTS, summary_of_both
-from controller.terminal.output import Column, echo, field, number, percent, print_table
+from controller.terminal.columns import Column, field
+from controller.terminal.output import echo, number, percent, print_table
 from plain_text import plain
 
 Row = Mapping[str, Any]

@@ -12,8 +12,9 @@ from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import tell
 from controller.session.round_words import decided_by, duration_s, shares
 from controller.session.session import Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import Column, echo, field, percent, print_json, print_table
+from controller.terminal.output import echo, percent, print_json, print_table
 from controller.terminal.pairs import parameters_of
 from controller.terminal.times import clock
 from plain_text import plain

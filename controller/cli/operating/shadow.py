@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.session.session import Session, listing
-from controller.terminal.output import Column, echo, field, number, percent, print_table
+from controller.terminal.columns import Column, field
+from controller.terminal.output import echo, number, percent, print_table
 from controller.terminal.times import clock, parse_moment
 
 Row = Mapping[str, Any]

@@ -9,8 +9,9 @@ import typer
 
 from controller.client.errors import ProblemError
 from controller.session.session import Session, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.times import age, clock, span
 from plain_text import plain
 

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from controller.terminal.output import Column, echo, echo_lines, field, number, print_table
+from controller.terminal.columns import Column, field
+from controller.terminal.output import echo, echo_lines, number, print_table
 
 #: What the reasons of `left_out` mean, in words.
 REASONS: Final[Mapping[str, str]] = {

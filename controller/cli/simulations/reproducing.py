@@ -7,15 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from controller.terminal.columns import Column
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import (
-    Column,
-    OutputFormat,
-    echo,
-    print_json,
-    print_records_as,
-    print_table,
-)
+from controller.terminal.output import OutputFormat, echo, print_json, print_records_as, print_table
 from simulation import SimulationError
 from simulation.reproduction import (
     DOCUMENT,

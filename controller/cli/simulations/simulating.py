@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from controller.cli.simulations.progress import showing
+from controller.terminal.columns import Column
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
-    Column,
     OutputFormat,
     echo,
     number,

@@ -13,17 +13,9 @@ from controller.session.completion import complete_host
 from controller.session.name_lookup import is_part_of_id
 from controller.session.session import Session, listing, with_session
 from controller.session.waiting_for_plans import bar
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
-from controller.terminal.output import (
-    Column,
-    echo,
-    field,
-    percent,
-    print_json,
-    print_table,
-    resources,
-    short_id,
-)
+from controller.terminal.output import echo, percent, print_json, print_table, resources, short_id
 from controller.terminal.pairs import once, parameters_of
 from controller.terminal.times import age, span
 

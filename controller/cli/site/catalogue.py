@@ -8,7 +8,7 @@ import typer
 
 from controller.cli.site.hosts import parse_amounts
 from controller.session.session import Session, listing, with_session
-from controller.terminal.output import Column, field
+from controller.terminal.columns import Column, field
 
 #: Not resources: what a VM may take of its host at most.
 _LIMITS: Final = ("disk_iops", "disk_mib_s", "net_mbps")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.session.session import Session
+from controller.terminal.columns import field as column
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
-from controller.terminal.output import field as column
 
 
 def change_of(

@@ -12,8 +12,9 @@ from controller.cli.site.host_check import check
 from controller.client.errors import ProblemError
 from controller.session.completion import complete_host
 from controller.session.session import SearchOption, Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.pairs import once
 from controller.terminal.times import age, clock
 

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.session.session import Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, ProblemError, WaitExpiredError
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.times import age
 
 app = typer.Typer(

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.session import Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, echo, field, print_json
+from controller.terminal.output import echo, print_json
 from controller.terminal.pairs import once
 
 app = typer.Typer(name="network", no_args_is_help=True, help="Networks that VMs are attached to.")

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.session import Session, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, echo, field, print_table
+from controller.terminal.output import echo, print_table
 from controller.terminal.pairs import once
 
 app = typer.Typer(name="quota", no_args_is_help=True, help="Limits of tenants and groups.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from controller.session.session import Session, with_session
-from controller.terminal.output import field
+from controller.terminal.columns import field
 
 app = typer.Typer(
     name="resource",

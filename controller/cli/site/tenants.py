@@ -9,7 +9,8 @@ import typer
 
 from controller.session.completion import complete_tenant
 from controller.session.session import Session, listing, with_session
-from controller.terminal.output import Column, echo, field, percent, print_json, print_table
+from controller.terminal.columns import Column, field
+from controller.terminal.output import echo, percent, print_json, print_table
 
 app = typer.Typer(
     name="tenant",

@@ -13,8 +13,9 @@ import typer
 from controller.session.credentials import FILE_NAME, Credentials, state_dir
 from controller.session.name_lookup import is_part_of_id
 from controller.session.session import Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, field, short_id
+from controller.terminal.output import short_id
 from controller.terminal.times import age, parse_end, until
 from plain_text import advice
 

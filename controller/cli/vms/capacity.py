@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.session import Session, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, echo, field, print_json, print_table, resources
+from controller.terminal.output import echo, print_json, print_table, resources
 
 
 @with_session

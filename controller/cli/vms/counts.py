@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.session import Session, with_session
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.columns import Column, field
+from controller.terminal.output import echo, print_json, print_table
 
 
 @with_session

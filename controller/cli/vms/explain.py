@@ -10,7 +10,8 @@ import typer
 from controller.cli.vms.requests import image_wait, seen_as
 from controller.session.completion import complete_target
 from controller.session.session import Session, with_session
-from controller.terminal.output import Column, echo, field, print_json, print_table
+from controller.terminal.columns import Column, field
+from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.times import clock
 
 

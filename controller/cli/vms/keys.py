@@ -10,8 +10,9 @@ import typer
 
 from controller.session.name_lookup import is_part_of_id
 from controller.session.session import Session, listing, with_session
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, echo, field, short_id
+from controller.terminal.output import echo, short_id
 from controller.terminal.times import age
 from plain_text import advice, plain
 

@@ -26,8 +26,9 @@ from controller.session.name_lookup import (
 )
 from controller.session.session import SearchOption, Session, listing, with_session
 from controller.session.waiting import power_of, wait_until_gone, wait_until_running
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import Column, field, print_json, short_id
+from controller.terminal.output import print_json, short_id
 from controller.terminal.times import age, clock, parse_moment, until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]

@@ -14,8 +14,9 @@ from controller.session.completion import complete_vm_type
 from controller.session.name_lookup import find_reservation
 from controller.session.session import Session, listing, with_session
 from controller.session.waiting import progress
+from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError, WaitExpiredError
-from controller.terminal.output import Column, field, short_id
+from controller.terminal.output import short_id
 from controller.terminal.times import clock, parse_start, parse_ttl
 
 app = typer.Typer(name="reservation", no_args_is_help=True, help="Show and cancel reservations.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.session import Session, listing
-from controller.terminal.output import Column, field
+from controller.terminal.columns import Column, field
 
 
 def _rule(group: Mapping[str, Any]) -> str:

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.cli.main import main
+from controller.terminal.columns import Column
 from controller.terminal.output import (
-    Column,
     OutputFormat,
     echo,
     echo_lines,

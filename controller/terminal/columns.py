@@ -1,0 +1,31 @@
+"""Columns of tables: a heading, and what stands there for a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: its heading, and what stands there for a row."""
+
+    heading: str
+    value: Callable[[Mapping[str, Any]], object]
+    right: bool = False
+    prose: bool = False  #: sentences, read rather than compared: folded where they are too long
+    spare: int = 0  #: what is left out first where there is no room; of equals the rightmost
+
+
+def field(
+    name: str,
+    heading: str | None = None,
+    *,
+    right: bool = False,
+    prose: bool = False,
+    spare: int = 0,
+) -> Column:
+    """Make a column of one field of the row."""
+    heading = heading or name.replace("_", " ")
+    return Column(heading, lambda row: row.get(name), right, prose, spare)
