@@ -192,6 +192,7 @@ function Trouble() {
     ...(lost ? [`${lost} What you see may be old; what you typed stays.`] : []),
     ...(data?.paused ? ["The slot loop is paused: requests wait until it resumes."] : []),
     ...(data?.late ?? []).map((each) => each.message),
+    ...(data?.disks ?? []),
   ];
   return (
     <div class="troubles" role="status" aria-live="polite">

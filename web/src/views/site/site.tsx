@@ -54,15 +54,21 @@ function Findings({ status }: { status: Status | null }) {
   const troubled = map ? hostsInTrouble(map) : [];
   const oldest = status?.oldest_unbuilt_at;
   const late = status?.late ?? [];
+  const disks = status?.disks ?? [];
   return (
     <Panel title="What is wrong">
-      {status && late.length === 0 && map && troubled.length === 0 && !status.paused && (
+      {status && late.length === 0 && disks.length === 0 && map && troubled.length === 0 && !status.paused && (
         <p class="told good">Nothing is late, and every active host takes VMs.</p>
       )}
       <ul class="plain">
         {late.map((each) => (
           <li key={each.message}>
             <State word="late" /> {lateWords(each)}
+          </li>
+        ))}
+        {disks.map((each) => (
+          <li key={each}>
+            <State word="full" /> {each}
           </li>
         ))}
         {status?.paused && (
