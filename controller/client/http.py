@@ -168,6 +168,19 @@ class Client:
         path = f"rounds/{number}/second-policy"
         return self._content(self._call("POST", path, body=body, timeout_s=_REPLAY_TIMEOUT_S))
 
+    def survival(self, domain: str) -> Json:
+        """Return which failure domains may fail; each is decided like a round."""
+        query = {"domain": domain}
+        path = "capacity/survival"
+        return self._content(self._call("GET", path, query=query, timeout_s=_REPLAY_TIMEOUT_S))
+
+    def begin_roll(self, body: Mapping[str, Any]) -> Json:
+        """Begin a roll, once its turns are planned."""
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        return self._content(
+            self._call("POST", "rolls", body=body, headers=key, timeout_s=_REPLAY_TIMEOUT_S)
+        )
+
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
         """Walk through a list page by page, at most ``most`` of it."""
         cursor: str | None = None

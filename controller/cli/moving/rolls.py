@@ -160,7 +160,7 @@ def over(
     if resume is not None:
         claim = session.api.post(f"rolls/{find(session, resume)['id']}/resume", body)
     else:
-        claim = session.api.post("rolls", {**body, "hosts": hosts, **given})
+        claim = session.api.begin_roll({**body, "hosts": hosts, **given})
     _tell_begun(session, claim["roll"])
     roll = drive(session.api, claim, argv, quiet=session.json)
     if roll["state"] != "done":

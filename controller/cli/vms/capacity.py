@@ -53,7 +53,7 @@ def capacity(
     if (vm_type is None) == (survive is None):
         raise BadInputError("name a VM type, or what may fail: `fuga capacity --survive host`")
     if survive is not None:
-        tell_survival(session, session.api.get("capacity/survival", domain=survive))
+        tell_survival(session, session.api.survival(survive))
         return
     found = session.api.get(
         "capacity",
