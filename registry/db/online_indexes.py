@@ -14,11 +14,13 @@ from typing import Final
 from sqlalchemy import Connection, Engine, Index, text
 from sqlalchemy.schema import CreateIndex
 
-from registry.db.schema import events, requests, vms
+from registry.db.schema import audit, events, requests, vms
 
 _LARGE: Final[frozenset[str]] = frozenset(
     {
+        "ix_audit_subject_id",
         "ix_events_kind_id",
+        "ix_requests_name",
         "ix_requests_reservation_id",
         "ix_requests_state_id",
         "ix_vms_deleted_at",
@@ -50,7 +52,7 @@ def build_beforehand(engine: Engine) -> None:
         while not connection.exec_driver_sql(_TURN).scalar_one():
             time.sleep(_LOOK_AGAIN_S)
         try:
-            for table in (vms, requests, events):
+            for table in (vms, requests, events, audit):
                 for index in sorted(table.indexes, key=lambda each: str(each.name)):
                     if index.name in _LARGE:
                         _build(connection, index)

@@ -355,6 +355,7 @@ requests = Table(
         **_unless(FINISHED, "state"),
     ),
     Index(None, "tenant_id", "id"),
+    Index(None, "name"),
     Index(None, "state"),
     Index(None, "state", "id"),
     Index(None, "expires_at"),
@@ -1153,6 +1154,7 @@ audit = Table(
     Column("last_at", UtcDateTime),
     Index(None, "tenant", "id"),
     Index(None, "token", "id"),
+    Index(None, "subject", "id"),
     Index(None, "at"),
     sqlite_autoincrement=True,
 )

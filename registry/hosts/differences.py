@@ -45,7 +45,7 @@ from registry.hosts.unaccounted import (
     unknown_marks,
 )
 from registry.ledger.release import clear_missing
-from registry.ledger.shared_disks import sharing
+from registry.ledger.shared_disks import Sharing, sharing
 from registry.lifecycle import (
     AssignmentState,
     HostAdmin,
@@ -138,6 +138,7 @@ class _Seen:
     live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
     starting: Set[UUID]  #: VMs
     copies: Mapping[UUID, Set[str]]  #: volumes of images
+    pools: Mapping[str, Sharing]  #: shared by hosts
 
 
 def _seen(connection: Connection, some: Sequence[Host]) -> _Seen:
@@ -154,6 +155,7 @@ def _seen(connection: Connection, some: Sequence[Host]) -> _Seen:
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
+        pools=sharing(connection, {host.shared_pool for host in some if host.shared_pool}),
     )
 
 
@@ -177,8 +179,7 @@ def _differences(connection: Connection, host: Host, seen: _Seen) -> Iterator[Ho
             yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
     live = seen.live[host.id]
     yield from _of_vms(connection, host, report, live, seen.starting)
-    pools = sharing(connection, [host.shared_pool] if host.shared_pool else [])
-    speaks = speaks_for(pools, host)
+    speaks = speaks_for(seen.pools, host)
     marks = unknown_marks(report, live, speaks=speaks)
     known = known_assignments(connection, marks) if marks else {}
     found = find_unaccounted(report, live, known, shared_pool=host.shared_pool, speaks=speaks)

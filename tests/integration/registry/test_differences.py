@@ -354,7 +354,7 @@ def test_a_list_costs_as_many_statements_for_many_hosts_as_for_one(
     register: Registry, build: Build
 ) -> None:
     for number in range(8):
-        add_host(register, f"other{number}")
+        add_host(register, f"other{number}", labels=[f"shared_pool=nfs{number // 2}"])
         look(register, a_stranger(), name=f"other{number}")
     look(register, a_domain(build))
 
