@@ -18,8 +18,10 @@ from sqlalchemy import (
     Subquery,
     and_,
     delete,
+    exists,
     func,
     literal_column,
+    not_,
     or_,
     select,
     true,
@@ -63,6 +65,7 @@ from registry.lifecycle import (
     OUT_OF_REACH,
     AssignmentState,
     CopyState,
+    FenceState,
     HostAdmin,
     HostHealth,
     ImageState,
@@ -384,13 +387,22 @@ def claim_leftover(
 
 
 def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
-    """Return the other hosts that see the pool of a leftover's host, in order."""
+    """Return the other hosts that see the pool of a leftover's host, in order.
+
+    One that is fenced and did not answer since is off: no guest of it uses a file.
+    """
     if row.shared_pool is None:
         return ()
+    is_off = exists().where(
+        host_fences.c.host_id == hosts.c.id,
+        host_fences.c.state == FenceState.FENCED.value,
+        or_(hosts.c.last_polled_at.is_(None), hosts.c.last_polled_at < host_fences.c.fenced_at),
+    )
     others: Select[Any] = select(*HOST_COLUMNS).where(
         hosts.c.shared_pool == row.shared_pool,
         hosts.c.id != row.host_id,
         hosts.c.admin != HostAdmin.RETIRED.value,
+        not_(is_off),
     )
     found = connection.execute(others.order_by(hosts.c.id))
     return tuple(to_access(each) for each in found)
