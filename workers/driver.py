@@ -117,7 +117,9 @@ class HostDriver(Protocol):
     def abort_move(self, vm_id: str) -> None:
         """End a move of a domain away from this host; there is none: nothing."""
 
-    def users_of(self, pool: str, volumes: Sequence[str]) -> list[str]:
+    def users_of(
+        self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
+    ) -> list[str]:
         """Return the names of domains whose disks are, or rest on, volumes of a pool."""
 
     def delete_volume(self, pool: str, name: str) -> None:
