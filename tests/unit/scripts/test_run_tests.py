@@ -85,6 +85,12 @@ def test_what_tests_start_finds_its_modules_compiled(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
+def test_a_pytest_that_a_signal_ends_has_failed(tmp_path: Path) -> None:
+    ran = run_tests(tmp_path, "import os\n\ndef test_it():\n    os.kill(os.getpid(), 9)\n")
+
+    assert ran.returncode == 9, ran.stdout
+
+
 def test_what_takes_the_whole_machine_runs_first_and_tests_with_hosts_last(tmp_path: Path) -> None:
     ran = run_tests(tmp_path, IN_TURN)
 

@@ -1,0 +1,45 @@
+"""A disk without room is named, and one that does not answer hangs nobody."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from service import disks
+from service.disks import DiskWatch, short_of_room
+from service.settings import SharedSettings
+from tests.servers.running import eventually
+from tests.servers.small_disks import memory_disk
+
+
+def test_a_disk_that_does_not_answer_is_named_and_waited_for_by_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = threading.Event()
+    full = "the disk of the image store (FUGA_IMAGE_STORE) has no room for another file (inodes)"
+
+    def look(_: SharedSettings) -> list[str]:
+        answers.wait(timeout=60)
+        return [full]
+
+    monkeypatch.setattr(disks, "short_of_room", look)
+    monkeypatch.setattr(disks, "_FIRST_S", 0.01)
+    monkeypatch.setattr(disks, "_HANGS_S", 0.0)
+    watch = DiskWatch(SharedSettings(state_dir=tmp_path))
+
+    assert watch.short_of_room() == ["a disk of this process does not answer"]
+
+    answers.set()
+    eventually(lambda: watch.short_of_room() == [full], within_s=60)
+
+
+def test_the_image_store_is_looked_at_where_it_is_by_default(tmp_path: Path) -> None:
+    with memory_disk(tmp_path / "images", mib=40) as disk:
+        disk.fill(but_bytes=1 << 20)
+
+        assert short_of_room(SharedSettings(state_dir=tmp_path)) == [
+            "the disk of the image store (FUGA_IMAGE_STORE) has 1 MiB free, less than its margin"
+            " of 2 MiB"
+        ]
