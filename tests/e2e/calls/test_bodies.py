@@ -84,6 +84,7 @@ def test_health_needs_no_token(api: Api):
         "last_round": None,
         "last_round_age_s": None,
         "nobody": ["decide", "build", "look"],
+        "disks": [],
     }
     assert api.stranger.get("/openapi.json").status_code == 200
     assert api.stranger.get("/docs").status_code == 200
