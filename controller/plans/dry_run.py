@@ -31,7 +31,7 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RollPreview:
     """A roll that is to begin."""
 
     view: RunningView
@@ -48,7 +48,7 @@ class Rehearsed:
 
 
 def rehearse(
-    asked: Asked,
+    asked: RollPreview,
     *,
     start: StartChild = started,
     within_s: float = TIME_S,
@@ -82,7 +82,7 @@ def rehearse(
     return found.turns
 
 
-def answered(asked: Asked) -> Rehearsed:
+def answered(asked: RollPreview) -> Rehearsed:
     """Plan the turns until VMs of one have no place."""
     running, names = to_running(asked.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}

@@ -37,7 +37,7 @@ _NOT_ASKED_YET: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CapacityQuestion:
     """What is asked, and what was found as if nobody waited."""
 
     view: CapacityView  #: without its cluster what was found is returned as it is
@@ -51,7 +51,7 @@ class Asked:
 
 
 def capacity_in_turn(
-    asked: Asked,
+    asked: CapacityQuestion,
     *,
     start: StartChild = started,
     within_s: float = TIME_S,
@@ -80,7 +80,7 @@ def capacity_in_turn(
     return replace(found, in_turn=in_turn)
 
 
-def answered(question: Asked) -> int:
+def answered(question: CapacityQuestion) -> int:
     """Compute how many VMs fit beside what a round would place of what waits."""
     view, found, rules = question.view, question.found, question.rules
     cluster = view.cluster

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.queries.capacity import Capacity, capacity_in_steps, capacity_left
-from controller.queries.capacity_after_queue import Asked, capacity_in_turn
+from controller.queries.capacity_after_queue import CapacityQuestion, capacity_in_turn
 from controller.queries.failure_survival import NICENESS, Survival, survival_aside
 from controller.rest.dependencies import GivenReader, GivenServices
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
@@ -48,7 +48,7 @@ def show_capacity(
         found = capacity_left(
             view, query.vm_type, requires=query.requires, named=named, rules=rules
         )
-        asked = Asked(
+        asked = CapacityQuestion(
             view=view,
             found=found,
             tenant=tenant,

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from controller.fork_server.children import Child, started
-from controller.plans.dry_run import Asked, rehearse
+from controller.plans.dry_run import RollPreview, rehearse
 from controller.plans.executor import Plans
 from placement.rebalancing.model import MoveLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
@@ -27,10 +27,10 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
         children.append(started(module, deadline))
         return children[-1]
 
-    def asked() -> Asked:
+    def asked() -> RollPreview:
         turns = [[each.id] for each in world.registry.rolls.targets(("h1",))]
         view = world.registry.plans.view_running(rest_s=0)
-        return Asked(view=view, turns=turns, limits=MoveLimits())
+        return RollPreview(view=view, turns=turns, limits=MoveLimits())
 
     assert rehearse(asked(), start=start, most_here=0) == 1
     for other in ("h2", "h3"):
@@ -41,7 +41,7 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
         rehearse(asked(), within_s=0.001, most_here=0)
 
     assert [child.poll() is None for child in children] == [False, False]
-    assert rehearse(Asked(view=asked().view, turns=[], limits=MoveLimits()), start=start) == 0
+    assert rehearse(RollPreview(view=asked().view, turns=[], limits=MoveLimits()), start=start) == 0
     assert len(children) == 2  # a small site's are planned here
 
 

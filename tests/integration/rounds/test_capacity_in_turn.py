@@ -9,14 +9,14 @@ import pytest
 
 from controller.fork_server.children import Child, started
 from controller.queries.capacity import capacity_left
-from controller.queries.capacity_after_queue import Asked, answered, capacity_in_turn
+from controller.queries.capacity_after_queue import CapacityQuestion, answered, capacity_in_turn
 from registry import Registry
 from registry.requests import NO_RULES
 from tests.register import add_host, add_request, add_tenant, add_vm_type
 
 
 @pytest.fixture
-def asked(register: Registry) -> Asked:
+def asked(register: Registry) -> CapacityQuestion:
     """A host for four VMs, three of which tenant a waits for."""
     add_host(register, "h1", vcpus=4, memory_mib=16384, disk_gib=200)
     add_vm_type(register)
@@ -24,10 +24,12 @@ def asked(register: Registry) -> Asked:
     add_request(register, 3)
     view = register.views.capacity("small", tenant=None, rules=NO_RULES, with_waiting=True)
     found = capacity_left(view, "small", requires=(), named=None, rules=NO_RULES)
-    return Asked(view=view, found=found, tenant=None, requires=(), named=None, rules=NO_RULES)
+    return CapacityQuestion(
+        view=view, found=found, tenant=None, requires=(), named=None, rules=NO_RULES
+    )
 
 
-def test_another_process_computes_it_and_does_not_stay(asked: Asked) -> None:
+def test_another_process_computes_it_and_does_not_stay(asked: CapacityQuestion) -> None:
     children: list[Child] = []
 
     def start(module: str, deadline: float) -> Child:
@@ -45,5 +47,5 @@ def test_another_process_computes_it_and_does_not_stay(asked: Asked) -> None:
     assert len(children) == 1
 
 
-def test_what_takes_too_long_is_ended_and_left_out(asked: Asked) -> None:
+def test_what_takes_too_long_is_ended_and_left_out(asked: CapacityQuestion) -> None:
     assert capacity_in_turn(asked, within_s=0.001, most_here=0) == asked.found

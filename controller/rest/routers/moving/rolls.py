@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.plans.dry_run import Asked, rehearse
+from controller.plans.dry_run import RollPreview, rehearse
 from controller.rest.dependencies import GivenRegistry, GivenServices
 from controller.rest.idempotency.keys import GivenCreation
 from controller.rest.middleware.auth import Operator, bearer
@@ -68,7 +68,7 @@ def begin_roll(
         keys = [each.id for each in targets]
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
-        asked = Asked(view=view, turns=turns, limits=services.move_limits)
+        asked = RollPreview(view=view, turns=turns, limits=services.move_limits)
         if not services.replays.acquire(blocking=False):
             raise ConflictError("other replays are running; try again later")
         try:
