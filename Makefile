@@ -85,8 +85,7 @@ house: install
 
 api-docs: install
 	@$(PY) -m controller.rest.pages.published docs
-	@$(PY) -m controller.client.generate docs/openapi.json controller/client/models.py
-	@.venv/bin/ruff format -q controller/client/models.py
+	@$(PY) -m controller.client.generate
 
 screenshots: install-tests
 	@$(PY) -m scripts.screenshots $(ARGS)
@@ -118,5 +117,5 @@ clean:
 	elif [ -d .fuga ]; then \
 	  find .fuga -name tag -execdir bash "$(CURDIR)/lab/scripts/stop-hosts" . --purge ';'; fi
 	@rm -rf .venv .fuga build dist *.egg-info .*_cache .hypothesis
-	@rm -rf web/node_modules web/.built web/src/api/generated.ts controller/rest/pages/web_files
+	@rm -rf web/node_modules web/.built web/src/api/generated.ts controller/client/models.py controller/rest/pages/web_files
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

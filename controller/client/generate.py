@@ -1,15 +1,15 @@
 """Write the types of the Python client from the published description of the API.
 
-    python -m controller.client.generate docs/openapi.json controller/client/models.py
+    python -m controller.client.generate
 
-Its lines are as long as they come; `ruff format` breaks them.
+reads docs/openapi.json of the current folder, a checkout, and writes controller/client/models.py,
+which git ignores. `make install` and `scripts/copy-source` run it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ _PLAIN: Final = {
     "boolean": "bool",
     "null": "None",
 }
-_HEAD: Final = '''"""Types of the API's inputs and answers (`make api-docs`)."""
+_HEAD: Final = '''"""Types of the API's inputs and answers, generated from docs/openapi.json."""
 
 from __future__ import annotations
 
@@ -79,4 +79,6 @@ def _name(name: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(models(json.loads(Path(sys.argv[1]).read_text())))
+    Path("controller/client/models.py").write_text(
+        models(json.loads(Path("docs/openapi.json").read_text()))
+    )
