@@ -432,12 +432,27 @@ def _refuse_in_use(
     conn: libvirt.virConnect, pool: str, volumes: Sequence[str], vm_id: str = ""
 ) -> None:
     """Raise where a domain that is not the VM's has one of its volumes in a chain of its disks."""
-    if users := snapshots.users_of(conn, pool, volumes, vm_id):
-        raise OperationFailedError(
-            "remove",
-            f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it; undefine"
-            " that domain, or give it another disk",
-        )
+    users = snapshots.users_of(conn, pool, volumes, vm_id)
+    if not users:
+        return
+    why = f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it"
+    foreign = [name for name in users if not _is_fugas(conn, name)]
+    if len(foreign) < len(users):
+        own = ", ".join(name for name in users if name not in foreign)
+        why += f"; {own} is a VM of fuga's: leave that as it is"
+    if foreign:
+        why += f"; undefine {', '.join(foreign)}, or give it another disk"
+    raise OperationFailedError("remove", why)
+
+
+def _is_fugas(conn: libvirt.virConnect, name: str) -> bool:
+    """Return whether a domain has fuga's mark; one that went meanwhile has none."""
+    try:
+        return _mark_of(conn.lookupByName(name)) is not None
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+        return False
 
 
 def _is_leaving(domain: libvirt.virDomain) -> bool:

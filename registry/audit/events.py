@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Table, select
 
-from registry.audit.subjects import subject_of_events
+from registry.audit.subjects import subjects_of_events
 from registry.db.audit_context import AUDITED, note_subject
 from registry.db.bulk import Ready, among, chunks, inserting
 from registry.db.clock import db_now
@@ -104,16 +104,16 @@ class Events:
             now = db_now(connection)
             note(connection, now, actor, kind, subject_type, subject_id, reason=reason)
 
-    def subject_named(self, given: str, tenant: str | None = None) -> str:
-        """Return the id of a subject by its id or name; see `subject_of_events`."""
+    def subjects_named(self, given: str, tenant: str | None = None) -> tuple[str, ...]:
+        """Return the ids of a subject by its id or name; see `subjects_of_events`."""
         with self._database.read() as connection:
-            return subject_of_events(connection, given, tenant)
+            return subjects_of_events(connection, given, tenant)
 
     def list(
         self,
         *,
         after: int = 0,
-        subject_id: str | None = None,
+        subject_id: str | Collection[str] | None = None,
         tenant: str | None = None,
         kind: str | None = None,
         since: datetime | None = None,
@@ -127,7 +127,8 @@ class Events:
         """
         query = select(events).where(events.c.id > check_int("after", after, 0, 2**63 - 1))
         if subject_id is not None:
-            query = query.where(events.c.subject_id == subject_id)
+            ids = [subject_id] if isinstance(subject_id, str) else sorted(subject_id)
+            query = query.where(events.c.subject_id.in_(ids))
         if tenant is not None:
             query = query.where(events.c.tenant == tenant)
         if kind is not None:

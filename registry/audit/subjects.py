@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, exists, select
 
-from registry.db.schema import audit, events, hosts, requests, tenants, vms
+from registry.db.schema import audit, events, hosts, requests, resources, tenants, vm_types, vms
 from registry.errors import InvalidError, UnknownNameError
 from registry.lifecycle import FINISHED, HostAdmin, VmDesired
 
@@ -20,8 +20,10 @@ _NAMED: Final = (
 _MOST_NAMED: Final = 5
 
 
-def subject_of_events(connection: Connection, given: str, tenant: str | None) -> str:
-    """Return the id that events have of a subject; ``tenant`` is whose events are read.
+def subjects_of_events(connection: Connection, given: str, tenant: str | None) -> tuple[str, ...]:
+    """Return the ids that events have of a subject; ``tenant`` is whose events are read.
+
+    They are two where one thing has as its name what another has as its id.
 
     Raises
     ------
@@ -31,43 +33,52 @@ def subject_of_events(connection: Connection, given: str, tenant: str | None) ->
     known = events.c.subject_id == given
     if tenant is not None:
         known &= events.c.tenant == tenant
-    if _is_id(given) or _any(connection, known):
-        return given
-    found = _named(connection, given, tenant)
-    if found is None:
-        raise _unknown(given)
-    return found
+    return _subjects(connection, given, known, tenant)
 
 
 def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
     """Return what the audit has of a subject: its id, and its name where a call had that.
 
-    `InvalidError` as for `subject_of_events`.
+    `InvalidError` as for `subjects_of_events`.
     """
-    if _is_id(given):
-        return (given,)
-    itself = _any(connection, audit.c.subject == given)
+    found = _subjects(connection, given, audit.c.subject == given, None)
+    return found if found[0] == given else (given, *found)
+
+
+def _subjects(
+    connection: Connection, given: str, known: ColumnElement[bool], tenant: str | None
+) -> tuple[str, ...]:
+    key = _id(given)
+    if key is None and (_any(connection, known) or _is_key(connection, given, tenant)):
+        key = given
     try:
-        found = _named(connection, given, None)
+        named = _named(connection, given, tenant)
     except InvalidError:
-        if itself:  # a tenant has no other key than its name
-            return (given,)
-        raise
-    if found is not None:
-        return (given, found)
-    if itself:
-        return (given,)
-    raise _unknown(given)
+        if key is None:
+            raise
+        named = None
+    found = tuple(dict.fromkeys(each for each in (key, named) if each is not None))
+    if not found:
+        raise _unknown(given)
+    return found
 
 
-def _is_id(text: str) -> bool:
+def _id(text: str) -> str | None:
+    """Return an id as it is stored; None: it is none."""
     if text.isdigit():
-        return True
+        return text
     try:
-        UUID(text)
+        return str(UUID(text))
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _is_key(connection: Connection, name: str, tenant: str | None) -> bool:
+    """Return whether a thing that the tenant may know has its name as its id."""
+    keys = [vm_types.c.name == name, resources.c.name == name]
+    if tenant in {None, name}:
+        keys.append(tenants.c.name == name)
+    return any(_any(connection, each) for each in keys)
 
 
 def _any(connection: Connection, which: ColumnElement[bool]) -> bool:

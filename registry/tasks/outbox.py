@@ -355,6 +355,7 @@ def claim_leftover(
             leftovers,
             hosts.c.returning_since,
             hosts.c.shared_pool,
+            _machine().label("machine"),
             *(column for column in HOST_COLUMNS if column.key != "host_id"),
         )
         .select_from(leftovers)
@@ -386,10 +387,17 @@ def claim_leftover(
     )
 
 
-def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
-    """Return the other hosts that see the pool of a leftover's host, in order.
+def _machine() -> ColumnElement[Any]:
+    """Return the host that stands for the machine of a host: itself, or one registered before."""
+    return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
 
-    One that is fenced and did not answer since is off: no guest of it uses a file.
+
+def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
+    """Return the other machines that see the pool of a leftover's host, in order.
+
+    A second name of that machine is left out: its users are found when the file is deleted, and
+    the leftover itself would be one of them. A host that is fenced and did not answer since is
+    off: no guest of it uses a file.
     """
     if row.shared_pool is None:
         return ()
@@ -400,7 +408,7 @@ def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]
     )
     others: Select[Any] = select(*HOST_COLUMNS).where(
         hosts.c.shared_pool == row.shared_pool,
-        hosts.c.id != row.host_id,
+        _machine() != row.machine,
         hosts.c.admin != HostAdmin.RETIRED.value,
         not_(is_off),
     )

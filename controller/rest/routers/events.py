@@ -36,7 +36,7 @@ def list_events(
     tenant = caller.tenant_to_list(query.tenant, registry)
     events = registry.events.list(
         after=query.after,
-        subject_id=query.subject and registry.events.subject_named(query.subject, tenant),
+        subject_id=query.subject and registry.events.subjects_named(query.subject, tenant),
         kind=query.kind,
         tenant=tenant,
         since=query.since_moment(),
@@ -73,14 +73,16 @@ async def follow_events(
     valid, the API stops, or an hour is over. Connect again with the last id: nothing is skipped.
     429: too many streams are open; poll `GET /v1/events` and try again later.
     """
-    registry, subject = services.registry, query.subject
+    registry = services.registry
     tenant = await run_in_threadpool(caller.tenant_to_list, query.tenant, registry)
-    if subject is not None:
-        subject = await run_in_threadpool(registry.events.subject_named, subject, tenant)
+    subjects = None
+    if query.subject is not None:
+        named = registry.events.subjects_named
+        subjects = await run_in_threadpool(named, query.subject, tenant)
     wanted = Wanted(
         reader=reader,
         tenant=tenant,
-        subject=subject,
+        subjects=subjects,
         kind=query.kind,
     )
     after = query.after if last_event_id is None else last_event_id

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -47,13 +47,13 @@ class Wanted:
 
     reader: Reader
     tenant: Tenant
-    subject: str | None = None
+    subjects: Collection[str] | None = None  #: ids; None: all
     kind: str | None = None
 
     def __contains__(self, event: Event) -> bool:
         return (
             self.tenant in (None, event.tenant)
-            and self.subject in (None, event.subject_id)
+            and (self.subjects is None or event.subject_id in self.subjects)
             and self.kind in (None, event.kind)
         )
 
@@ -178,7 +178,7 @@ class EventFeed:
             events = self._registry.events.list(
                 after=after,
                 tenant=wanted.tenant,
-                subject_id=wanted.subject,
+                subject_id=wanted.subjects,
                 kind=wanted.kind,
                 limit=PAGE,
             )

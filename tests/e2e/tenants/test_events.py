@@ -88,6 +88,37 @@ def test_a_subject_is_found_by_its_name_and_who_is_unknown_or_two_is_told(api: A
     assert [each["status"] for each in audited] == [422, 200]
 
 
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/audit"])
+def test_an_id_in_capitals_is_the_same_id(api: Api, path: str):
+    made = ask(api)
+
+    def of(subject: str) -> list[str]:
+        page = api.operator.get(path, params={"subject": subject}).json()["items"]
+        return [str(each["id"]) for each in page]
+
+    assert of(made)
+    assert of(made.upper()) == of(made)
+
+
+def test_a_name_that_is_an_id_elsewhere_finds_the_events_of_both(api: Api):
+    request = add_request(api.registry, name="a", tenant="a")
+
+    page = api.operator.get("/v1/events", params={"subject": "a"}).json()["items"]
+
+    assert {each["subject_id"] for each in page} == {"a", str(request.id)}
+
+
+@pytest.mark.parametrize(("subject", "status"), [("small", 200), ("a", 200), ("b", 422)])
+def test_what_is_there_and_has_no_events_is_no_unknown_name(api: Api, subject: str, status: int):
+    ask(api)
+    query = {"subject": subject, "after": 2**40}
+
+    answer = api.tenant_a.get("/v1/events", params=query)
+
+    assert answer.status_code == status, answer.text
+    assert status != 200 or answer.json()["items"] == []
+
+
 def test_events_are_found_by_kind(api: Api):
     events = api.operator.get("/v1/events", params={"kind": "token_created"}).json()["items"]
 

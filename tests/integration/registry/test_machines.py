@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -352,3 +353,23 @@ def test_a_worker_is_told_the_machine_that_has_the_vm_not_the_one_that_answers(
 
     assert removal is not None
     assert removal.host.machine == MACHINE
+
+
+@pytest.mark.parametrize("holds", ["h1", "h2"])
+def test_a_second_name_of_a_machine_is_no_other_user_of_its_pool(
+    register: Registry, first: Host, holds: str
+) -> None:
+    second(register)
+    add_host(register, "h3")
+    for name in ("h1", "h2", "h3"):
+        register.hosts.update(name, labels=["shared_pool=nfs"], actor=ACTOR)
+    look(
+        register, holds, a_stranger("fuga-x", assignment_id=uuid4(), generation=1, state="stopped")
+    )
+
+    register.differences.repair(holds, Difference.UNKNOWN_MARK, "fuga-x", actor=ACTOR)
+    [due] = register.assignments.due(resend_after_s=0)
+    left = register.assignments.claim_leftover(due.id, "w1", 60)
+
+    assert left is not None
+    assert [each.name for each in left.neighbours] == ["h3"]
