@@ -8,7 +8,7 @@
 # make release  dist/: sdist, wheel, bill of materials, CHANGELOG.md, SHA256SUMS, all checked
 # make deb     dist/: a Debian package for this machine's release of Debian
 # make deb-check  install it on a clean Debian, run a VM, upgrade, purge (root, many minutes)
-# make container-check  the Containerfile's steps without podman, then a site from them (as long; not seen to its end)
+# make container-check  the Containerfile's steps without podman, then a VM of them (root, as long)
 # make audit   known vulnerabilities, licences, bill of materials of what is locked
 # make lint    ruff, mypy, import contracts
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
