@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _HTTPS_PORT: Final = 443
 _NAMED: Final = 10
+#: Hosts show these to each other alone, while a VM moves.
+_OF_MOVES: Final = "replace QEMU's for moves (/etc/pki/qemu) with it, whose end fuga does not see"
 #: A site of thousands of hosts that are silent keeps nobody waiting longer; monitors see them.
 _WITHIN_S: Final = 30.0
 
@@ -101,7 +104,8 @@ def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Ite
     found = list(ends_of_servers((each for each in servers if each is not None), _WITHIN_S))
     for each in found:
         if each.ends_soon(now):
-            yield _finding(each, now)
+            ending = _finding(each, now)
+            yield replace(ending, message=f"{ending.message}; {_OF_MOVES}")
     read = [each for each in found if each.ends_at is not None]
     lasting = [each.ends_at for each in read if each.ends_at and not each.ends_soon(now)]
     if lasting:

@@ -287,6 +287,20 @@ def test_the_first_look_waits_until_a_monitor_knows_its_hosts() -> None:
     assert did == [60.0, "look", 3600.0]
 
 
+def test_doctor_says_of_a_hosts_certificate_that_qemus_is_replaced_with_it(ours: Authority) -> None:
+    with tls_server(ours) as port:
+        host = {"name": "h1", "uri": f"qemu+tls://127.0.0.1:{port}/system", "admin": "active"}
+        session: Any = SimpleNamespace(
+            connection=Connection(url="http://127.0.0.1:1", token=None),
+            api=SimpleNamespace(items=lambda _: [host]),
+        )
+        findings = list(certificate_findings(session, ControllerSettings(), datetime.now(UTC)))
+
+    [found] = [each for each in findings if each.about == "certificate of host h1"]
+    assert not found.well
+    assert "replace QEMU's for moves (/etc/pki/qemu) with it" in found.message
+
+
 def test_doctor_looks_at_each_address_of_the_api(ours: Authority) -> None:
     with tls_server(ours) as one, tls_server(ours) as other:
         urls = [f"https://127.0.0.1:{port}" for port in (one, other)]
