@@ -141,7 +141,8 @@ def test_units_and_containers_start_commands_that_there_are() -> None:
 
     assert all(each["command"][0] in commands for each in ours.values())
     counts = {name: each.get("deploy", {}).get("replicas", 1) for name, each in ours.items()}
-    assert counts == {"upgrade": 1, "api": 2, "control": 2, "worker": 3, "monitor": 2}
+    several = {"control": 2, "worker": 3, "monitor": 2}
+    assert counts == {"upgrade": 1, "api": 1, "api-2": 1, **several}
 
 
 def test_each_unit_is_notified_watched_and_bounded() -> None:
@@ -151,6 +152,15 @@ def test_each_unit_is_notified_watched_and_bounded() -> None:
         assert (said["Type"], said["NotifyAccess"]) == ("notify", "main")
         assert int(said["WatchdogSec"]) >= 60
         assert re.fullmatch(r"[1-9]G", said["MemoryMax"])
+
+
+def test_each_published_port_is_one_containers() -> None:
+    """podman refuses `8732-8733:8732`, and replicas would share a port."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    published = [port for each in services.values() for port in each.get("ports", ())]
+
+    assert published == ["8732:8732", "8733:8732"]
+    assert not any("deploy" in each for each in services.values() if each.get("ports"))
 
 
 def test_each_container_that_serves_has_a_health_check_at_its_own_address() -> None:
