@@ -10,12 +10,11 @@ settings; each cell is the least of the repeats in milliseconds of the clock, ta
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load
+from benchmarks.kit import by_clock, parser, unless
+from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load, tidy
 from registry import Registry, RequestState, VmState, upgrade
 from registry.admin import Periods
 from tests.register import a_report, take_lease
@@ -37,16 +36,9 @@ _KEY: Final = """(
 _AT: Final = "(now() - interval '1 day' * {days} * (1 - {n}::float8 / {most}))"
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--gone", type=int, default=500_000)
-    arguments.add_argument("--running", type=int, default=5_000)
-    arguments.add_argument("--hosts", type=int, default=500)
-    arguments.add_argument("--repeats", type=int, default=5)
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
+    given = parser(__doc__, gone=500_000, running=5_000, hosts=500, repeats=5).parse_args(argv)
     print(f"{given.running} VMs on {given.hosts} hosts, {given.gone} gone; milliseconds")
     print(f"{'':<34}{'young':>10}{'old':>10}{'ratio':>8}")
     with (
@@ -69,7 +61,7 @@ def compare(young: str, old: str, repeats: int) -> dict[str, float]:
         taken: list[list[float]] = [[], []]
         for _ in range(repeats):
             for which, actions in enumerate(of_each):
-                taken[which].append(_milliseconds(actions[name]))
+                taken[which].append(1000 * by_clock(actions[name])[1])
         young_ms, old_ms = min(taken[0]), min(taken[1])
         ratios[name] = old_ms / young_ms
         print(f"{name:<34}{young_ms:>10.1f}{old_ms:>10.1f}{ratios[name]:>8.2f}", flush=True)
@@ -131,10 +123,7 @@ def fill(url: str, *, hosts: int, running: int, gone: int, days: int) -> None:
     loaded = load(url, hosts=hosts, running=running)
     age(loaded, gone, days)
     ask(loaded, WAITING)
-    with connected(url) as connection:
-        connection.autocommit = True
-        connection.execute("VACUUM ANALYZE")
-        connection.execute("CHECKPOINT")
+    tidy(url)
 
 
 def age(loaded: Loaded, gone: int, days: int) -> None:
@@ -221,12 +210,6 @@ def age(loaded: Loaded, gone: int, days: int) -> None:
         connection.execute("SET session_replication_role = replica")
         for statement in statements:
             connection.execute(statement.encode(), given)
-
-
-def _milliseconds(action: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    action()
-    return 1000 * (time.perf_counter() - started)
 
 
 if __name__ == "__main__":

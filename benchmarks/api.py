@@ -36,14 +36,15 @@ import psycopg
 import uvicorn
 from fastapi import FastAPI
 
+from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import family_cpu_s
 from controller.rest.schemas.requests import RequestInput
 from controller.rest.server import listen_on
-from registry import Registry, upgrade
+from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_request, add_tenant, add_vm_type
 from tests.servers.ports import a_quiet_port
-from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
+from tests.servers.postgres import why_not
 
 PROCESSES: Final = 2
 TENANTS: Final = ("a", "b", "c", "d")
@@ -74,13 +75,14 @@ class Served:
     database: int | None = None  #: PostgreSQL's first process
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__,
+        seconds=(3.0, "of each measurement"),
+        before=([0, 5000], "requests that are there before"),
+        connections=([1, 2, 4, 8, 16, 32], "callers at a time"),
     )
-    arguments.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
-    arguments.add_argument("--before", default="0,5000", help="requests that are there before")
-    arguments.add_argument("--connections", default="1,2,4,8,16,32", help="callers at a time")
     # Serve it at this port, with a row in this database for each call.
     arguments.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     arguments.add_argument("--database", help=argparse.SUPPRESS)
@@ -88,10 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if given.bare is not None:
         serve_bare(given.bare, given.database)
         return
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
-    connections = [int(number) for number in given.connections.split(",")]
+    connections = given.connections
     print(
         f"{PROCESSES} processes, {given.seconds:g} s each; at least {TARGET_PER_S}/s"
         f" and {TARGET_OF_BARE} of bare are wanted"
@@ -113,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 seen = measured(served, callers, given.seconds)
                 row[callers] = seen.per_s
                 show("one row", 0, callers, seen, bare[callers])
-        for before in (int(number) for number in given.before.split(",")):
+        for before in given.before:
             with fuga_served(Path(folder), before) as served:
                 for callers in connections:
                     seen = measured(served, callers, given.seconds)
@@ -155,12 +154,12 @@ def serve_bare(port: int, database: str | None) -> None:
 @contextmanager
 def one_row_served(folder: Path) -> Iterator[Served]:
     """Serve it with a row for each call."""
-    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
+    with a_register() as (server, url):
         plain = url.replace("postgresql+psycopg", "postgresql")
         with psycopg.connect(plain, autocommit=True) as connection:
             connection.execute("CREATE TABLE asked (id uuid PRIMARY KEY, body text NOT NULL)")
         with bare_served(folder, plain) as served:
-            yield replace(served, database=_postmaster(server))
+            yield replace(served, database=server.pid)
 
 
 @contextmanager
@@ -185,8 +184,7 @@ def bare_served(folder: Path, database: str | None = None) -> Iterator[Served]:
 @contextmanager
 def fuga_served(folder: Path, before: int) -> Iterator[Served]:
     """Serve the API with so many requests already there."""
-    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
-        upgrade(url)
+    with a_register() as (server, url):
         registry = Registry.connect(url)
         add_vm_type(registry)
         tokens = []
@@ -217,7 +215,7 @@ def fuga_served(folder: Path, before: int) -> Iterator[Served]:
         ]
         with _running(processes):
             pids = [process.pid for process in processes]
-            yield Served(ports, tokens, pids, _postmaster(server))
+            yield Served(ports, tokens, pids, server.pid)
 
 
 @contextmanager
@@ -285,10 +283,6 @@ async def _caller(port: int, token: str, until: float) -> list[float]:
     writer.close()
     await writer.wait_closed()
     return times
-
-
-def _postmaster(server: PostgresServer) -> int:
-    return int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
 
 
 def _cpu_s(served: Served) -> tuple[float, float, float]:

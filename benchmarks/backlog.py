@@ -9,12 +9,12 @@ server of its own with its usual settings (fsync on).
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.registry import a_database, timed
+from benchmarks.kit import by_clock, parser
+from benchmarks.registry import a_database
 from registry import Registry
 from registry.requests import Waiting
 from registry.rounds import Placement
@@ -26,11 +26,10 @@ DATABASES: Final = ("SQLite", "PostgreSQL")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--waiting", default="10,100,1000,5000", help="of each request")
-    arguments.add_argument("--repeats", type=int, default=7)
-    given = arguments.parse_args(argv)
-    sizes = [int(size) for size in given.waiting.split(",")]
+    given = parser(
+        __doc__, waiting=([10, 100, 1000, 5000], "of each request"), repeats=7
+    ).parse_args(argv)
+    sizes = given.waiting
     print(f"One VM of each of {REQUESTS} requests is placed, seconds (times the fewest)")
     print(f"{'waiting':<12}" + "".join(f"{size * REQUESTS:>16,}" for size in sizes))
     for name in DATABASES:
@@ -60,7 +59,7 @@ def measure(url: str, waiting: int, repeats: int) -> float:
         why = {each.id: Waiting(count=waiting, reason="no_room") for each in asked}
         version = registry.hosts.get("h1").version
         commit = a_commit(lease, parts, {host.id: version}, waiting=why)
-        placed, seconds = timed(lambda commit=commit: registry.rounds.commit_round(commit))
+        placed, seconds = by_clock(lambda commit=commit: registry.rounds.commit_round(commit))
         assert len(placed.assignment_ids) == REQUESTS
         taken.append(seconds)
     registry.close()

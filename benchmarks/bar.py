@@ -22,7 +22,6 @@ longer mean.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import tempfile
@@ -37,6 +36,7 @@ import numpy as np
 import pyarrow.parquet
 
 from benchmarks.drawn_trace import SAMPLE, write_drawn
+from benchmarks.kit import parser
 from benchmarks.placement.rounds import progress
 from benchmarks.real_traces import TRACES, tasks_since
 from simulation import RunSpec, TraceSpec, simulate
@@ -71,17 +71,13 @@ class Found:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__, only=([], "traces, with commas between"), policies=[*POLICIES], seeds=3, jobs=1
     )
     arguments.add_argument("data", type=Path, metavar="DIR", nargs="?")
-    arguments.add_argument("--only", help="traces, with commas between")
-    arguments.add_argument("--policies", default=",".join(POLICIES))
-    arguments.add_argument("--seeds", type=int, default=3)
-    arguments.add_argument("--jobs", type=int, default=1)
     given = arguments.parse_args(argv)
-    traces = given.only.split(",") if given.only else [*_traces_there(given.data)]
-    policies = given.policies.split(",")
+    traces = given.only or [*_traces_there(given.data)]
+    policies = given.policies
     found: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
     say = progress()
     with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:

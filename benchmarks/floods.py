@@ -43,11 +43,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from registry import Registry, upgrade
+from benchmarks.kit import a_register, parser, unless
+from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_request, add_tenant, add_vm_type
 from tests.servers.ports import a_quiet_port
-from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.postgres import why_not
 
 CALLERS: Final = 20
 PAUSE_S: Final = 2.0
@@ -72,21 +73,19 @@ class Served:
     log: Path
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__,
+        seconds=(5.0, "of each measurement"),
+        floods=([*FLOODS], "which, with commas between"),
     )
-    arguments.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
-    arguments.add_argument("--floods", default=",".join(FLOODS), help="which, with commas between")
     # Be the attacker: flood this port until told to end.
     arguments.add_argument("--attack", help=argparse.SUPPRESS)
     arguments.add_argument("--port", type=int, help=argparse.SUPPRESS)
     given = arguments.parse_args(argv)
     if given.attack is not None:
         asyncio.run(_attack(given.attack, given.port, os.environ["FUGA_TOKEN"]))
-        return
-    if reason := why_not():
-        print(f"not here: {reason}")
         return
     print(f"{CALLERS} honest callers, {given.seconds:g} s each; a ratio of {TARGET:g} is wanted")
     print(
@@ -95,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     with tempfile.TemporaryDirectory(prefix="fuga-floods-") as folder, served(Path(folder)) as api:
         asyncio.run(_honest(api, 1.0))
-        for name in given.floods.split(","):
+        for name in given.floods:
             _show(name, api, given.seconds)
 
 
@@ -123,8 +122,7 @@ def _p99(times: Sequence[float]) -> float:
 @contextmanager
 def served(folder: Path) -> Iterator[Served]:
     """Serve an API with something to read."""
-    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
-        upgrade(url)
+    with a_register() as (_, url):
         registry = Registry.connect(url)
         add_vm_type(registry)
         tokens = []

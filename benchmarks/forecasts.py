@@ -14,7 +14,6 @@ on the other traces (conformal, one trace left out): what `AS_CALIBRATED` is mad
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import sys
@@ -27,6 +26,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.kit import parser
 from benchmarks.real_traces import TRACES, tasks_since
 from placement import FloatArray, IntArray
 from placement.catalog.zone_policies import Deciding
@@ -352,19 +352,13 @@ def _line(name: str, held: Held | None) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = parser(__doc__, only=[], policy="fuga", samples=40, until_days=math.inf)
     arguments.add_argument("data", type=Path, metavar="DIR", nargs="?")
-    arguments.add_argument("--only")
-    arguments.add_argument("--policy", default="fuga")
-    arguments.add_argument("--samples", type=int, default=40)
-    arguments.add_argument("--until-days", type=float, default=math.inf)
     given = arguments.parse_args(argv)
     told: dict[str, list[Told]] = {}
     with tempfile.TemporaryDirectory() as folder:
         chosen = studies(given.data, Path(folder))
-        for name in given.only.split(",") if given.only else chosen:
+        for name in given.only or chosen:
             spec, every_s = chosen[name]
             spec = dataclasses.replace(spec, policy=given.policy)
             began = time.process_time()

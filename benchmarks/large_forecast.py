@@ -8,12 +8,12 @@ that come as fast as VMs end. Prints samples, seconds, and the estimates of the 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.kit import parser
 from placement import Snapshot, policy_by_name
 from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import estimate_of
@@ -70,14 +70,9 @@ def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> Present
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--hosts", type=int, default=12_500)
-    arguments.add_argument("--waiting", type=int, default=10_000)
-    arguments.add_argument("--policy", default="fuga")
-    arguments.add_argument("--seconds", type=float, default=20.0, help="for samples at most")
-    given = arguments.parse_args(argv)
+    given = parser(
+        __doc__, hosts=12_500, waiting=10_000, policy="fuga", seconds=(20.0, "for samples at most")
+    ).parse_args(argv)
     rng = np.random.default_rng(1)
     present = large_present(given.hosts, given.waiting, rng)
     lived_s = rng.lognormal(np.log(_LIFE_S), _SPREAD, 5000)

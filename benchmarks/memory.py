@@ -11,7 +11,6 @@ limit for a million requests is 2 GiB.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import resource
 import tempfile
@@ -20,28 +19,28 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from benchmarks.kit import parser
 from simulation import RunSpec, TraceSpec, simulate
 
 _REQUESTS_A_DAY: Final = 33_333
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--requests", default="10000,100000,1000000")
-    arguments.add_argument("--policies", default="best_fit_drfh,fuga")
-    arguments.add_argument("--hosts", default="google:500")
-    given = arguments.parse_args(argv)
+    given = parser(
+        __doc__,
+        requests=[10000, 100000, 1000000],
+        policies=["best_fit_drfh", "fuga"],
+        hosts="google:500",
+    ).parse_args(argv)
     head = f"{'policy':<16}{'requests':>10}{'VMs placed':>12}{'seconds':>9}{'MiB':>7}"
     print(f"{head}{'bytes a request':>17}")
     # A process for each run: the peak of its memory is its own.
     with ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), max_tasks_per_child=1
     ) as pool:
-        for policy in given.policies.split(","):
+        for policy in given.policies:
             before: tuple[int, int] | None = None
-            for requests in map(int, given.requests.split(",")):
+            for requests in given.requests:
                 placed, seconds, kib = pool.submit(run, policy, requests, given.hosts).result()
                 more = ""
                 if before is not None:

@@ -34,14 +34,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from benchmarks.arguments import growing
+from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import descendants_cpu_s, family_cpu_s, own_cpu_s
 from lab import cluster, driver_hosts, processes
 from lab.cluster import LabHost
-from registry import Registry, upgrade
+from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited, state_of
 from tests.register import add_host
-from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.postgres import why_not
 from tests.servers.running import eventually
 
 INTERVAL_S: Final = 2.0
@@ -63,15 +63,17 @@ class Measured:
     looks_per_s: float
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = growing(__doc__, "--hosts", "25,50,100,200", seconds=20.0)
+    arguments = parser(
+        __doc__,
+        hosts=([25, 50, 100, 200], "how many, commas between"),
+        seconds=(20.0, "of each measurement"),
+    )
     arguments.add_argument("--bare", nargs="+", help=argparse.SUPPRESS)  # look at these
     given = arguments.parse_args(argv)
     if given.bare is not None:
         look_bare(given.bare, given.seconds)
-        return
-    if reason := why_not():
-        print(f"not here: {reason}")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the hosts end with us
     print(f"polled each {INTERVAL_S:g} s, one host frozen, {given.seconds:g} s each")
@@ -107,9 +109,8 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
     frozen = hosts[-1]
     daemon = processes.alive(driver_hosts.known(lab)[count - 1].daemon_pid)
     assert daemon is not None
-    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
-        postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-        upgrade(url)
+    with a_register() as (server, url):
+        postmaster = server.pid
         registry = Registry.connect(url)
         for host in hosts:
             add_host(

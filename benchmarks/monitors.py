@@ -28,12 +28,11 @@ from typing import Any, Final
 
 import psycopg
 
-from benchmarks.arguments import growing
+from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import descendants_cpu_s
 from benchmarks.registered import connected, register_worlds
-from registry import upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.postgres import why_not
 from tests.servers.running import eventually
 
 MONITORS: Final = 2
@@ -67,13 +66,14 @@ class Measured:
     takeover_s: float
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = growing(__doc__, "--hosts", "500,1000,2000", seconds=30.0)
-    arguments.add_argument("--interval", type=float, default=10.0, help="seconds between polls")
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
+    given = parser(
+        __doc__,
+        hosts=([500, 1000, 2000], "how many, commas between"),
+        seconds=(30.0, "of each measurement"),
+        interval=(10.0, "seconds between polls"),
+    ).parse_args(argv)
     print(f"{MONITORS} monitors, polled each {given.interval:g} s, one in {ONE_HANGS_IN} hangs")
     print(
         f"{'hosts':>6}{'looks/s':>9}{'oldest s':>10}{'late':>6}{'CPU s/s':>9}{'ms/look':>9}"
@@ -98,11 +98,9 @@ def measured(count: int, interval_s: float, seconds: float) -> Measured:
     with (
         tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder,
         mute_address() as port,
-        postgres_server(DURABLE, on_disk=True) as server,
-        server.database() as url,
+        a_register() as (server, url),
     ):
-        postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-        upgrade(url)
+        postmaster = server.pid
         where = Path(folder)
         register_worlds(url, count, where, lambda number: _uri(number, where, port))
         monitors = [started(number, url, Path(folder), interval_s) for number in range(MONITORS)]

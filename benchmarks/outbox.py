@@ -26,11 +26,11 @@ from typing import Any, Final
 import structlog
 from pydantic import SecretStr
 
-from benchmarks.arguments import growing
+from benchmarks.kit import a_register, parser, unless
 from controller.control_center.dispatch import Dispatcher
 from controller.queries.consoles import read_console
 from controller.queue import CeleryQueue
-from registry import Registry, VmDesiredEvent, VmObserved, upgrade
+from registry import Registry, VmDesiredEvent, VmObserved
 from registry.hosts import Host
 from registry.rounds import Placement
 from registry.tasks import WorkQueue
@@ -46,7 +46,7 @@ from tests.register import (
     add_vm_type,
     take_lease,
 )
-from tests.servers.postgres import DURABLE, postgres_server, why_not
+from tests.servers.postgres import why_not
 from tests.servers.redis_server import redis_server
 from tests.servers.running import eventually
 
@@ -56,25 +56,24 @@ _PER_HOST: Final = 8
 _URI: Final = "qemu+tcp://{name}.test/system"
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = growing(__doc__, "--builds", "100,2000", counted="wait", seconds=30.0)
-    arguments.add_argument("--concurrency", type=int, default=4, help="threads for builds")
-    arguments.add_argument("--fences", type=int, default=20, help="at once, of a minute each")
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
+    given = parser(
+        __doc__,
+        builds=([100, 2000], "how many wait, commas between"),
+        seconds=(30.0, "of each measurement"),
+        concurrency=(4, "threads for builds"),
+        fences=(20, "at once, of a minute each"),
+    ).parse_args(argv)
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
     structlog.configure(wrapper_class=quiet)
     counts = given.builds
     with (
         tempfile.TemporaryDirectory(prefix="fuga-bench-") as name,
-        postgres_server(DURABLE, on_disk=True) as server,
-        server.database() as url,
+        a_register() as (_, url),
         redis_server(Path(name)) as redis,
         raw_sql(url) as raw,
     ):
-        upgrade(url)
         settings = SharedSettings(
             state_dir=Path(name), broker_url=SecretStr(redis.url), database_url=SecretStr(url)
         )

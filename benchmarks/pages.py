@@ -18,7 +18,6 @@ the costly ones first.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -32,15 +31,16 @@ import httpx
 from playwright.sync_api import CDPSession, Page, expect
 from playwright.sync_api import Request as Asked
 
+from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import family_cpu_s
 from benchmarks.registered import ask, load, run_what_was_placed
 from controller.rest.idempotency.batching import RESTS
-from registry import Registry, upgrade
+from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
 from tests.servers.browser import PATIENCE_MS, a_page
 from tests.servers.ports import a_quiet_port
-from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
+from tests.servers.postgres import why_not
 
 EVERY_S: Final = 3.0
 CHANGE_EVERY_S: Final = 2.0
@@ -88,19 +88,16 @@ class Site:
         self.process.wait_until_ready()
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--pages", type=int, default=50)
-    arguments.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
-    arguments.add_argument("--views", action="store_true", help="each view of a large site")
-    arguments.add_argument("--hosts", type=int, default=10_000)
-    arguments.add_argument("--vms", type=int, default=100_000)
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
+    given = parser(
+        __doc__,
+        pages=50,
+        seconds=(20.0, "of each measurement"),
+        views=(False, "each view of a large site"),
+        hosts=10_000,
+        vms=100_000,
+    ).parse_args(argv)
     if given.views:
         show_views(given.hosts, given.vms)
         return
@@ -314,8 +311,7 @@ def a_site(
     folder: Path, fill: Callable[[str], None] = _a_few_vms, *, role: str = "tenant"
 ) -> Iterator[Site]:
     """Serve the API of a site where some VMs are."""
-    with postgres_server(DURABLE, on_disk=True) as server, server.database() as url:
-        upgrade(url)
+    with a_register() as (server, url):
         fill(url)
         registry = Registry.connect(url)
         tenant = "a" if role == "tenant" else None
@@ -331,14 +327,10 @@ def a_site(
         try:
             api.start()
             api.wait_until_ready()
-            yield Site(f"http://127.0.0.1:{port}", secret, api, _postmaster(server), registry)
+            yield Site(f"http://127.0.0.1:{port}", secret, api, server.pid, registry)
         finally:
             api.close()
             registry.close()
-
-
-def _postmaster(server: PostgresServer) -> int:
-    return int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ the processor; MiB are the peak of a run's process.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import json
@@ -33,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.kit import parser
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.metrics.summary import measure
 
@@ -81,17 +81,15 @@ _HEAD: Final = (
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__,
+        only=[*TRACES],
+        policies=(",".join(POLICIES), "NAME, or NAME:PARAMETER=VALUE:…"),
+        jobs=1,
     )
     arguments.add_argument("data", type=Path, metavar="DIR")
-    arguments.add_argument("--only", default=",".join(TRACES))
-    arguments.add_argument(
-        "--policies", default=",".join(POLICIES), help="NAME, or NAME:PARAMETER=VALUE:…"
-    )
-    arguments.add_argument("--jobs", type=int, default=1)
     given = arguments.parse_args(argv)
-    chosen = {name: TRACES[name] for name in given.only.split(",")}
+    chosen = {name: TRACES[name] for name in given.only}
     policies = _BETWEEN_POLICIES.split(given.policies)
     width = max(map(len, policies)) + 1
     runs = [

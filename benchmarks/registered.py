@@ -91,11 +91,16 @@ def load(url: str, *, hosts: int, running: int, larger: int = 1) -> Loaded:
         type_of, host_of = _spread(capacity, running)
         vms = _insert_requests(connection, loaded, type_of, state="placed")
         _insert_assignments(connection, loaded, vms, [host_ids[host] for host in host_of], number)
+    tidy(url)
+    return loaded
+
+
+def tidy(url: str) -> None:
+    """Leave the tables as they are after a while in use."""
     with connected(url) as connection:
         connection.autocommit = True
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
-    return loaded
 
 
 def register_worlds(

@@ -12,17 +12,16 @@ growth from a fifth of the VMs and hosts.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import event
 
+from benchmarks.kit import by_clock, parser
 from registry import Registry, upgrade
 from registry.rounds import Placement
 from tests.register import (
@@ -36,18 +35,13 @@ from tests.register import (
 )
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 
-T = TypeVar("T")
 BASE = "SQLite"
 UNSYNCED = "SQLite NORMAL"
 STEPS = ("read", "commit", "claim", "report")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--vms", type=int, default=10_000)
-    arguments.add_argument("--hosts", type=int, default=1_000)
-    arguments.add_argument("--repeats", type=int, default=3)
-    given = arguments.parse_args(argv)
+    given = parser(__doc__, vms=10_000, hosts=1_000, repeats=3).parse_args(argv)
     print(f"{given.vms} VMs on {given.hosts} hosts, seconds (times {BASE})")
     print(f"{'':<14}" + "".join(f"{step:>16}" for step in STEPS))
     base: list[float] = []
@@ -103,7 +97,7 @@ def measure(registry: Registry, vms: int, hosts: int, repeats: int) -> list[floa
     for _ in range(repeats):
         for start in range(0, vms, 1000):
             add_request(registry, min(1000, vms - start))
-        view, seconds = timed(lambda: registry.rounds.read_cluster(lease))
+        view, seconds = by_clock(lambda: registry.rounds.read_cluster(lease))
         taken["read"].append(seconds)
         left = [request.count for request in view.requests]
         parts = []
@@ -117,26 +111,20 @@ def measure(registry: Registry, vms: int, hosts: int, repeats: int) -> list[floa
                     wanted -= count
         versions = {host.id: host.version for host in view.hosts}
         commit = a_commit(lease, tuple(parts), versions)
-        done, seconds = timed(lambda commit=commit: registry.rounds.commit_round(commit))
+        done, seconds = by_clock(lambda commit=commit: registry.rounds.commit_round(commit))
         taken["commit"].append(seconds)
         assert len(done.assignment_ids) == vms
         for key in done.assignment_ids[:: per_host * 20][:50]:
-            _, seconds = timed(lambda key=key: registry.assignments.claim_build(key, "w", 60))
+            _, seconds = by_clock(lambda key=key: registry.assignments.claim_build(key, "w", 60))
             taken["claim"].append(seconds)
         for host in view.hosts[:50]:
             report = a_report(disk_gib=15 * per_host * repeats, **room)
-            _, seconds = timed(
+            _, seconds = by_clock(
                 lambda host=host, report=report: registry.hosts.record_report(host.id, report)
             )
             taken["report"].append(seconds)
     registry.close()
     return [statistics.median(each) for each in taken.values()]
-
-
-def timed(action: Callable[[], T]) -> tuple[T, float]:
-    started = time.perf_counter()
-    result = action()
-    return result, time.perf_counter() - started
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.drawn_trace import write_drawn
+from benchmarks.kit import parser
 from placement import Allocation, IntArray, decide
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.experiments.specs import open_inputs
@@ -57,16 +58,16 @@ class Measured:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__,
+        requests=(5000, "in the days; of azure, VMs"),
+        days=1.0,
+        hosts=("google:200", "as of `fuga simulate`"),
+        trace=(None, "a file instead of the workload, run once"),
+        slot=300.0,
+        policies=[*POLICIES],
     )
     arguments.add_argument("--shape", choices=("google", "azure"), default="google")
-    arguments.add_argument("--requests", type=int, default=5000, help="in the days; of azure, VMs")
-    arguments.add_argument("--days", type=float, default=1.0)
-    arguments.add_argument("--hosts", default="google:200", help="as of `fuga simulate`")
-    arguments.add_argument("--trace", help="a file instead of the workload, run once")
-    arguments.add_argument("--slot", type=float, default=300.0)
-    arguments.add_argument("--policies", default=",".join(POLICIES))
     given = arguments.parse_args(argv)
     print(
         f"hosts {given.hosts}, slots of {given.slot:g} s; beside: time per event, the loop's is 1"
@@ -76,12 +77,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{'beside':>9}{'placed':>10}{'policy':>8}"
     )
     warm = TraceSpec(path="google:50:1d")
-    for policy in given.policies.split(","):  # what is compiled or imported once is not of a trace
+    for policy in given.policies:  # what is compiled or imported once is not of a trace
         simulated(RunSpec(name=policy, trace=warm, hosts="google:20", policy=policy))
     with tempfile.TemporaryDirectory() as folder:
         traces = traces_of(given, Path(folder))
         plain: dict[str, Measured] = {}
-        for name in ("plain loop", *given.policies.split(",")):
+        for name in ("plain loop", *given.policies):
             for trace, path in traces.items():
                 spec = RunSpec(
                     name=name,

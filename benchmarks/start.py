@@ -11,7 +11,6 @@ the child process, the least of some runs.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from benchmarks.kit import parser
 from tests.fakes.http_api import http_api
 
 FUGA: Final = str(Path(sys.executable).parent / "fuga")
@@ -40,11 +40,7 @@ _MANY: Final = 100
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--repeats", type=int, default=7)
-    given = arguments.parse_args(argv)
+    given = parser(__doc__, repeats=7).parse_args(argv)
     commands = {BARE: [sys.executable, "-c", "import click"]}
     commands |= {f"fuga {words}": [FUGA, *words.split()] for words in (*ASK, *TELL)}
     with asked_at_once() as environment:
@@ -115,7 +111,7 @@ def _a_request(number: int) -> dict[str, object]:
 
 
 def _a_host(number: int) -> dict[str, object]:
-    return {"name": f"host-{number}", "state": "active", "labels": {}, "inventories": []}
+    return {"name": f"host-{number}", "health": "up", "labels": {}, "inventories": []}
 
 
 if __name__ == "__main__":

@@ -12,12 +12,11 @@ PostgreSQL is a server of its own with its usual settings.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.registered import connected, load
+from benchmarks.kit import by_clock, parser, unless
+from benchmarks.registered import connected, load, tidy
 from registry import Registry, VmDesiredEvent, upgrade
 from registry.tasks import CREATE, DELETE, SWITCH_POWER, Due
 from tests.register import ACTOR
@@ -26,19 +25,16 @@ from tests.servers.postgres import DURABLE, postgres_server, why_not
 _PER_HOST: Final = 4
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--due", default="100,1000,10000", help="builds, with commas between")
-    arguments.add_argument("--requests", type=int, default=20, help="that end together")
-    arguments.add_argument("--vms", type=int, default=2000, help="of each of these")
-    arguments.add_argument("--repeats", type=int, default=5)
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
-    counts = [int(number) for number in given.due.split(",")]
+    given = parser(
+        __doc__,
+        due=([100, 1000, 10000], "builds, with commas between"),
+        requests=(20, "that end together"),
+        vms=(2000, "of each of these"),
+        repeats=5,
+    ).parse_args(argv)
+    counts = given.due
     with postgres_server(DURABLE, on_disk=True) as server:
         with server.database() as url:
             show_due(url, counts, given.repeats)
@@ -62,8 +58,8 @@ def show_due(url: str, counts: Sequence[int], repeats: int) -> None:
         taken = []
         for _ in range(repeats):
             _forget_sent(url)
-            found, took_ms = _timed(lambda: registry.assignments.due(waiting={}))
-            taken.append(took_ms)
+            found, took_s = by_clock(lambda: registry.assignments.due(waiting={}))
+            taken.append(1000 * took_s)
         first = first or min(taken)
         ratio = min(taken) / first
         urgent = "first" if _is_urgent_first(found) else "NOT first"
@@ -79,11 +75,10 @@ def show_expiry(url: str, requests: int, vms: int) -> None:
     registry = Registry.connect(url)
     ended, pieces, sweeps = 0, [], []
     while ended < requests:
-        found, took_ms = _timed(registry.requests.expire)
+        found, took_s = by_clock(registry.requests.expire)
         ended += len(found)
-        pieces.append(took_ms)
-        _, took_ms = _timed(lambda: registry.assignments.due(waiting={}))
-        sweeps.append(took_ms)
+        pieces.append(1000 * took_s)
+        sweeps.append(1000 * by_clock(lambda: registry.assignments.due(waiting={}))[1])
     registry.close()
     print(f"{requests} requests of {vms} VMs end: {len(pieces)} transactions,")
     print(
@@ -118,7 +113,7 @@ def _have_due(url: str, count: int) -> None:
             " FROM taken WHERE assignments.id = taken.id",
             (_PER_HOST, count),
         )
-    _tidy(url)
+    tidy(url)
 
 
 def _forget_sent(url: str) -> None:
@@ -142,20 +137,7 @@ def _gather(url: str, requests: int, vms: int) -> None:
             " (SELECT request_id FROM vms)",
             (vms,),
         )
-    _tidy(url)
-
-
-def _tidy(url: str) -> None:
-    with connected(url) as connection:
-        connection.autocommit = True
-        connection.execute("VACUUM ANALYZE")
-        connection.execute("CHECKPOINT")
-
-
-def _timed(action: Callable[[], Any]) -> tuple[Any, float]:
-    started = time.perf_counter()
-    found = action()
-    return found, 1000 * (time.perf_counter() - started)
+    tidy(url)
 
 
 if __name__ == "__main__":

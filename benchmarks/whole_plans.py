@@ -19,11 +19,11 @@ each size the growth of a phase as a part of that of the VMs: above 1 it grows f
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from benchmarks.kit import parser, unless
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import load
 from controller.plans.deciding import PlanInputs, decode_plan_inputs
@@ -39,15 +39,9 @@ VMS_PER_HOST: Final = 16
 PHASES: Final = ("read", "arrays", "encode", "decode", "evacuate", "balance")
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--sizes", default="1250,12500", help="numbers of hosts")
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"PostgreSQL: not here: {reason}")
-        return
+    given = parser(__doc__, sizes=([1250, 12500], "numbers of hosts")).parse_args(argv)
     say = progress()
     print(
         f"{'hosts':>7}{'VMs':>8}{'kinds':>7}"
@@ -56,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     before: dict[str, float] = {}
     with postgres_server(DURABLE, on_disk=True) as server:
-        for hosts in (int(size) for size in given.sizes.split(",")):
+        for hosts in given.sizes:
             now = measured(server, hosts)
             if before:
                 grown = now["VMs"] / before["VMs"]

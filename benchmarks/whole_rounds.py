@@ -28,11 +28,11 @@ a time: a transaction for each, which writes the same rows but no record of a ro
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
+from benchmarks.kit import parser, unless
 from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
 from benchmarks.placement.rounds import progress
@@ -51,19 +51,16 @@ PENDING_PER_HOST = 0.8
 SAMPLE = 200  #: VMs placed one at a time
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--sizes", default="1250,5000,12500", help="numbers of hosts")
-    arguments.add_argument("--policy", default="fuga")
-    arguments.add_argument("--spare", help="what may fail: host, zone or label:KEY")
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"PostgreSQL: not here: {reason}")
-        return
+    given = parser(
+        __doc__,
+        sizes=([1250, 5000, 12500], "numbers of hosts"),
+        policy="fuga",
+        spare=(None, "what may fail: host, zone or label:KEY"),
+    ).parse_args(argv)
     say = progress()
-    sizes = [int(size) for size in given.sizes.split(",")]
+    sizes = given.sizes
     print(f"{'hosts':>7}{'round':>8}{'VMs':>8}" + "".join(f"{p:>15}" for p in (*PHASES, "whole")))
     before: dict[str, Measured] = {}
     with postgres_server(DURABLE, on_disk=True) as server:
@@ -107,7 +104,7 @@ def measure_size(
         process = PolicyProcess()
         stack.callback(process.close)
         process.warm_up()
-        pid = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        pid = server.pid
         rounds = Rounds(registry, process, Meter(pid), policy)
         found: dict[str, Measured] = {}
         few = pending // 100

@@ -15,7 +15,6 @@ fuga's processes, of its servers, of the bare script's, and of the hosts under e
 
 from __future__ import annotations
 
-import argparse
 import signal
 import statistics
 import sys
@@ -25,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.kit import parser, unless
 from benchmarks.lab.guests import WORKERS, Lab, Scripts, Site, no_broker, running_lab, running_site
 from lab import cluster
 from registry import HostAdminEvent
@@ -137,21 +137,17 @@ def _said(lab: Lab) -> set[str]:
     return {uuid for log in logs for uuid in READY.findall(log.read_text(errors="replace"))}
 
 
+@unless(cluster.why_not_real, why_not, no_broker)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__,
+        guests=("20", f"how many, multiples of {WORKERS}, commas between"),
+        repeats=(2, "evacuations on each side"),
     )
-    arguments.add_argument(
-        "--guests", default="20", help=f"how many, multiples of {WORKERS}, commas between"
-    )
-    arguments.add_argument("--repeats", type=int, default=2, help="evacuations on each side")
     given = arguments.parse_args(argv)
-    counts = [int(number) for number in given.guests.split(",")]
+    counts = given.guests
     if any(count < WORKERS or count % WORKERS for count in counts):
         arguments.error(f"--guests {given.guests}: multiples of {WORKERS}, one for each process")
-    if reason := cluster.why_not_real() or why_not() or no_broker():
-        print(f"not here: {reason}")
-        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything ends with us
     print(
         f"one host to two others, two moves at a time; the aims are at most {TARGET:g} of bare,"

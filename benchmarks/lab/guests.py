@@ -16,7 +16,6 @@ each. The guests boot while others are built, on the same processors.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import signal
 import statistics
@@ -32,6 +31,7 @@ from typing import Any, Final
 
 import psycopg
 
+from benchmarks.kit import parser, unless
 from benchmarks.lab.bare_guests import DISK_GIB, MEMORY_MIB
 from benchmarks.processor import descendants_cpu_s, family_cpu_s
 from lab import cluster
@@ -198,21 +198,22 @@ class Bare:
         return Measured(took, took, cpu_s)
 
 
+def no_broker() -> str | None:
+    """Return why there is no broker here; None: there is one."""
+    return None if shutil.which("redis-server") else "redis-server is not installed"
+
+
+@unless(cluster.why_not_real, why_not, no_broker)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = parser(
+        __doc__,
+        guests=([15, 30, 45], f"how many, multiples of {HOSTS}, commas between"),
+        repeats=(2, "series of each, on each side"),
     )
-    arguments.add_argument(
-        "--guests", default="15,30,45", help=f"how many, multiples of {HOSTS}, commas between"
-    )
-    arguments.add_argument("--repeats", type=int, default=2, help="series of each, on each side")
     given = arguments.parse_args(argv)
-    counts = [int(number) for number in given.guests.split(",")]
+    counts = given.guests
     if any(count < HOSTS or count % HOSTS for count in counts):
         arguments.error(f"--guests {given.guests}: multiples of {HOSTS}, one for each host")
-    if reason := cluster.why_not_real() or why_not() or no_broker():
-        print(f"not here: {reason}")
-        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and everything ends with us
     print(f"{HOSTS} hosts, {WORKERS} workers; at most {TARGET:g} of bare is the aim")
     print(
@@ -279,7 +280,7 @@ def running_site(lab: Lab) -> Iterator[Site]:
         undo.callback(registry.close)
         site = Site(lab, registry, url)
         undo.callback(site.close)
-        postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        postmaster = server.pid
         site.processes["servers"] = [postmaster, broker.process.pid]
         _fill_register(registry, lab)
         undo.callback(kill_everything, folder)  # children that had not noticed
@@ -335,11 +336,6 @@ def _processes(folder: Path, url: str, broker_url: str) -> list[Managed]:
         )
         for name, word in ready.items()
     ]
-
-
-def no_broker() -> str | None:
-    """Return why there is no broker here; None: there is one."""
-    return None if shutil.which("redis-server") else "redis-server is not installed"
 
 
 if __name__ == "__main__":

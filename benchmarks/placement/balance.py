@@ -25,7 +25,6 @@ fast on any cluster, or needs more than 5 s where it is alone.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import re
@@ -33,7 +32,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -41,6 +39,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.kit import parser, timed
 from placement import Snapshot
 from placement.rebalancing.balance import BALANCE_WORTH, balance
 from placement.rebalancing.local_search.objective import Worth
@@ -311,9 +310,7 @@ def packed(sizes: Sequence[tuple[int, int]]) -> None:
     print(f"\n{'hosts':>6} {'VMs':>7} {'in use':>7} {'packed':>7} {'sums':>6} {'GiB':>7} {'s':>6}")
     for hosts, vms in sizes:
         running = uneven_cluster(hosts, vms)
-        started = time.process_time()
-        plan = pack(running)
-        seconds = time.process_time() - started
+        plan, seconds = timed(lambda running=running: pack(running))
         used = used_after(running, ()).sum(axis=0)
         largest = np.sort(running.snapshot.capacity, axis=0)[::-1].cumsum(axis=0)
         fewest = int((largest < used).sum(axis=0).max()) + 1
@@ -325,9 +322,7 @@ def packed(sizes: Sequence[tuple[int, int]]) -> None:
 
 
 def _timed(running: Running, worth: Worth, most_moves: int | None) -> tuple[Plan, float]:
-    started = time.process_time()
-    plan = balance(running, worth.with_given({"most_moves": most_moves}))
-    return plan, time.process_time() - started
+    return timed(lambda: balance(running, worth.with_given({"most_moves": most_moves})))
 
 
 def _used(running: Running, plan: Plan) -> IntArray:
@@ -335,11 +330,7 @@ def _used(running: Running, plan: Plan) -> IntArray:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--full", action="store_true", help="larger clusters, half an hour")
-    full = arguments.parse_args(argv).full
+    full = parser(__doc__, full=(False, "larger clusters, half an hour")).parse_args(argv).full
     cases = [
         *(Case(20, 200, seed) for seed in range(1, 7)),
         *(Case(20, 320, seed) for seed in range(1, 5)),

@@ -21,13 +21,13 @@ largest sizes of H-DRF, and the power of H-DRF's time that MCH's is.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kit import parser
 from placement.mechanisms import MECHANISMS, DivisibleProblem
 from placement.mechanisms.hierarchies.flattening import mch_weights
 from simulation.reproduction.mch_times import a_binary_tree, exponent, published_hdrf
@@ -37,18 +37,20 @@ PUBLISHED, MCH = NAMES[0], "mch"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--levels", default="2,3,4,5")
-    arguments.add_argument("--jobs", default="64,128,256,512")
-    arguments.add_argument("--many", default="4096,16384,65536", help="jobs for mch alone")
-    arguments.add_argument("--tasks", type=int, default=20, help="per job, on average")
-    arguments.add_argument("--repeats", type=int, default=3)
+    arguments = parser(
+        __doc__.splitlines()[0],
+        levels=[2, 3, 4, 5],
+        jobs=[64, 128, 256, 512],
+        many=([4096, 16384, 65536], "jobs for mch alone"),
+        tasks=(20, "per job, on average"),
+        repeats=3,
+    )
     arguments.add_argument("--plot", type=Path, default=Path("build/benchmarks/hierarchies.png"))
     given = arguments.parse_args(argv)
-    levels = [int(each) for each in given.levels.split(",")]
-    sizes = [int(each) for each in given.jobs.split(",")]
+    levels = given.levels
+    sizes = given.jobs
 
-    many = [int(each) for each in given.many.split(",")]
+    many = given.many
 
     seconds: dict[int, dict[str, list[float]]] = {}
     powers: list[str] = []

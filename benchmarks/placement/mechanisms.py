@@ -10,12 +10,11 @@ minutes. The Google table with five VM types shows what merging does.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from benchmarks.kit import parser, timed
 from benchmarks.placement.clusters import GOOGLE_SERVERS
 from placement.mechanisms import MECHANISMS, DivisibleProblem
 
@@ -27,11 +26,7 @@ RESOURCES = 3
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--sizes", default="100x10,300x10,900x10")
-    arguments.add_argument("--large", action="store_true")
-    arguments.add_argument("--repeats", type=int, default=3)
-    given = arguments.parse_args(argv)
+    given = parser(__doc__, sizes="100x10,300x10,900x10", large=False, repeats=3).parse_args(argv)
     sizes = [tuple(int(part) for part in size.split("x")) for size in given.sizes.split(",")]
     divided("drfh", distinct(2, 2))  # the first call imports the solver
 
@@ -75,12 +70,8 @@ def header(sizes_of: str) -> None:
 
 def measure(name: str, problem: DivisibleProblem, repeats: int) -> tuple[float, str]:
     """Return the least seconds of processor time of some runs, and programs solved."""
-    seconds, programs = [], "-"
-    for _ in range(repeats):
-        started = time.process_time()
-        programs = str(divided(name, problem).get("programs", "-"))
-        seconds.append(time.process_time() - started)
-    return min(seconds), programs
+    details, seconds = timed(lambda: divided(name, problem), repeats=repeats)
+    return seconds, str(details.get("programs", "-"))
 
 
 def divided(name: str, problem: DivisibleProblem) -> dict[str, object]:

@@ -12,15 +12,14 @@ Every plan is replayed by `check_plan`. Ratios compare across machines, seconds 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
+from benchmarks.kit import parser, timed
 from benchmarks.placement.clusters import (
     TENANTS,
     VM_TYPES,
@@ -36,8 +35,6 @@ from placement.rebalancing.room import make_room
 from placement.rebalancing.spare import spare
 from placement.rebalancing.spare_policy import KeepingSpare
 
-Result = TypeVar("Result")
-
 MIB_PER_GIB: Final = 1024
 SIZES: Final = (1_000, 2_000, 5_000, 10_000, 20_000)
 
@@ -49,11 +46,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "spare": spare_table,
         "room": room_table,
     }
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = parser(__doc__, repeats=2)
     arguments.add_argument("tables", nargs="*", default=[*tables], metavar=" | ".join(tables))
-    arguments.add_argument("--repeats", type=int, default=2)
     given = arguments.parse_args(argv)
     for name in given.tables:
         if name not in tables:
@@ -135,9 +129,9 @@ def evacuate_table(repeats: int) -> None:
     leaving = range(100)
     print(f"\nevacuate 100 of 10,000 hosts: {len(running)} VMs run in all")
     print(f"  {'':<24}{'seconds':>9}{'of the scan':>13}{'VMs moved':>11}{'stay':>6}{'waves':>7}")
-    base_s, fit = timed(repeats, lambda: scan_all_hosts(running, leaving))
+    fit, base_s = timed(lambda: scan_all_hosts(running, leaving), repeats=repeats)
     print(f"  {'numpy pass for each VM':<24}{base_s:>9.3f}{1:>13.3f}{fit:>11}")
-    seconds, plan = timed(repeats, lambda: evacuate(running, leaving))
+    plan, seconds = timed(lambda: evacuate(running, leaving), repeats=repeats)
     check_plan(running, plan)
     print(
         f"  {'plan':<24}{seconds:>9.3f}{seconds / base_s:>13.3f}{len(plan.moves):>11}"
@@ -152,7 +146,7 @@ def growth_table(repeats: int) -> None:
     for hosts in SIZES:
         running = a_site(hosts)
         leaving = range(hosts // 100)
-        seconds, plan = timed(repeats, lambda: evacuate(running, leaving))  # noqa: B023
+        plan, seconds = timed(lambda: evacuate(running, leaving), repeats=repeats)  # noqa: B023
         check_plan(running, plan)
         first = first or (len(running), seconds)
         told = "-"
@@ -171,12 +165,12 @@ def spare_table(repeats: int) -> None:
     for load in (0.75, 0.98):
         running = a_site(12_500, load=load, vms=10_000)
         domain = np.arange(12_500)
-        asking_s, found = timed(repeats, lambda: spare(running, domain))  # noqa: B023
+        found, asking_s = timed(lambda: spare(running, domain), repeats=repeats)  # noqa: B023
         for name in ("best_fit_drfh", "fuga"):
             plain = policy_by_name(name, {})
-            plain_s, _ = timed(repeats, lambda: placed(plain, running.snapshot))  # noqa: B023
+            _, plain_s = timed(lambda: placed(plain, running.snapshot), repeats=repeats)  # noqa: B023
             keeping = KeepingSpare(plain, running, domain)
-            keeping_s, waits = timed(repeats, lambda: placed(keeping, running.snapshot))  # noqa: B023
+            waits, keeping_s = timed(lambda: placed(keeping, running.snapshot), repeats=repeats)  # noqa: B023
             print(
                 f"  {name:<16}{load:>6.2f}{len(running):>9}{found.holds.mean():>8.3f}"
                 f"{asking_s:>10.3f}{plain_s:>9.3f}{keeping_s:>11.3f}"
@@ -196,7 +190,7 @@ def room_table(repeats: int) -> None:
     print(f"  {'hosts':>9}{'VMs':>10}{'seconds':>10}{'VMs moved':>11}{'GiB':>8}{'at least':>10}")
     for hosts in (1_000, 12_500):
         running = asking(a_site(hosts), (64, 256))
-        seconds, plan = timed(repeats, lambda: make_room(running, 0))  # noqa: B023
+        plan, seconds = timed(lambda: make_room(running, 0), repeats=repeats)  # noqa: B023
         check_plan(running, plan)
         large = np.flatnonzero((running.snapshot.capacity >= (64, 256)).all(axis=1))
         on = np.bincount(running.host, running.carried_mib, minlength=hosts)[large].min()
@@ -219,16 +213,6 @@ def asking(running: Running, demand: tuple[int, int]) -> Running:
         eligible=np.ones((1, 1), dtype=np.bool_),
     )
     return dataclasses.replace(running, snapshot=snapshot)
-
-
-def timed(repeats: int, run: Callable[[], Result]) -> tuple[float, Result]:
-    """Return the least seconds of processor time of some runs, and the last result."""
-    seconds = []
-    for _ in range(repeats):
-        started = time.process_time()
-        result = run()
-        seconds.append(time.process_time() - started)
-    return min(seconds), result
 
 
 if __name__ == "__main__":

@@ -20,16 +20,15 @@ The parts are means over the seeds.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
 
+from benchmarks.kit import parser, timed
 from benchmarks.placement.clusters import VM_TYPES, google_hosts
 from placement import (
     POLICIES,
@@ -57,14 +56,8 @@ class Measured:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--hosts", type=int, default=500)
-    arguments.add_argument("--loads", default="0.8,1.0,1.2")
-    arguments.add_argument("--seeds", type=int, default=3)
-    given = arguments.parse_args(argv)
-    loads = [float(load) for load in given.loads.split(",")]
+    given = parser(__doc__, hosts=500, loads=[0.8, 1.0, 1.2], seeds=3).parse_args(argv)
+    loads = given.loads
     names = [BASE, *(name for name in POLICIES if name != BASE)]
     tables = {}
     for load in loads:
@@ -119,9 +112,9 @@ def measure(rounds: Sequence[Snapshot], name: str) -> Measured:
 
 def measure_one(snapshot: Snapshot, name: str, seed: int) -> Measured:
     policy = policy_by_name(name, {})
-    started = time.process_time()
-    allocation = policy.place(snapshot, np.random.default_rng(seed), Budget(2_000_000))
-    seconds = time.process_time() - started
+    allocation, seconds = timed(
+        lambda: policy.place(snapshot, np.random.default_rng(seed), Budget(2_000_000))
+    )
     check_allocation(snapshot, allocation)
     requests, _, counts = allocation.placed.T
     cores = float((counts * snapshot.demand[requests, 0]).sum())

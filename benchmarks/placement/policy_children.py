@@ -10,13 +10,13 @@ kernel counts as private to a process.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
 
+from benchmarks.kit import parser
 from controller.fork_server.children import StartChild, started
 from controller.fork_server.client import ForkServer
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
@@ -28,11 +28,7 @@ _PATIENCE_S: Final = 600.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--repeats", type=int, default=7)
-    repeats = arguments.parse_args(argv).repeats
+    repeats = parser(__doc__, repeats=7).parse_args(argv).repeats
     inputs = some_inputs(policy="fuga").encode()
     server = ForkServer(PRELOADED)
     try:

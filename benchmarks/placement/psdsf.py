@@ -8,14 +8,13 @@ servers, as a ratio of water filling to the published procedure.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from benchmarks.kit import parser, timed
 from benchmarks.placement.clusters import GOOGLE_SERVERS, VM_TYPES
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.model import DivisibleProblem, Division
@@ -65,12 +64,6 @@ def cases(*, quick: bool) -> dict[str, DivisibleProblem]:
     return found
 
 
-def seconds(what: Callable[[], Any]) -> tuple[float, Any]:
-    started = time.process_time()
-    outcome = what()
-    return time.process_time() - started, outcome
-
-
 def divided(name: str, problem: DivisibleProblem) -> Division:
     return MECHANISMS[name].make({}).divide(problem, np.random.default_rng(0))
 
@@ -79,7 +72,7 @@ def to_residual(problem: DivisibleProblem) -> tuple[float, int, float]:
     """Return seconds, sweeps and residual of the shortest run tried that reaches the goal."""
     rounds = 8
     while True:
-        taken, settled = seconds(partial(sweep_until_still, problem, max_rounds=rounds))
+        settled, taken = timed(partial(sweep_until_still, problem, max_rounds=rounds))
         residual = theorem1_residual(problem, settled.tasks)
         if residual <= GOAL or rounds >= 1024:
             return taken, settled.rounds, residual
@@ -87,20 +80,18 @@ def to_residual(problem: DivisibleProblem) -> tuple[float, int, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="leave out the large cases")
-    given = arguments.parse_args(argv)
+    given = parser(__doc__, quick=(False, "leave out the large cases")).parse_args(argv)
     print(
         f"{'problem':<42}{'seconds':>9}{'sweeps':>8}{'residual':>10}{'default s':>11}"
         f"{'residual':>10}{'× drfh':>9}{'sweep':>8}"
     )
     for title, problem in cases(quick=given.quick).items():
         taken, rounds, residual = to_residual(problem)
-        whole, division = seconds(partial(divided, "psdsf", problem))
-        drfh, _ = seconds(partial(divided, "drfh", problem))
-        one, _ = seconds(partial(sweep_until_still, problem, max_rounds=1))
-        two, _ = seconds(partial(sweep_until_still, problem, max_rounds=6))
-        slow_one, _ = seconds(
+        division, whole = timed(partial(divided, "psdsf", problem))
+        _, drfh = timed(partial(divided, "drfh", problem))
+        _, one = timed(partial(sweep_until_still, problem, max_rounds=1))
+        _, two = timed(partial(sweep_until_still, problem, max_rounds=6))
+        _, slow_one = timed(
             partial(sweep_until_still, problem, max_rounds=1, procedure="published")
         )
         fast = max(two - one, 1e-9) / 5

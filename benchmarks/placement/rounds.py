@@ -30,6 +30,7 @@ from unittest.mock import patch
 import numpy as np
 
 import placement.fuga.policy as fuga_policy
+from benchmarks.kit import parser
 from benchmarks.placement.clusters import a_slot, fresh_round, half_filled_round, large_hosts_round
 from controller.settings import ControllerSettings
 from placement import (
@@ -58,12 +59,8 @@ LARGE_SIZES = (32_000, 64_000, 128_000)
 
 def main(argv: Sequence[str] | None = None) -> None:
     tables = {"scan": scan_table, "slot": slot_table, "half": half_table, "growth": growth_table}
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = parser(__doc__, full=(False, "up to 128,000 hosts"), repeats=2)
     arguments.add_argument("tables", nargs="*", default=[*tables], metavar=" | ".join(tables))
-    arguments.add_argument("--full", action="store_true", help="up to 128,000 hosts")
-    arguments.add_argument("--repeats", type=int, default=2)
     given = arguments.parse_args(argv)
     say = progress()
     for name in given.tables:

@@ -17,7 +17,6 @@ mean wait of small VMs. All are means over seeds; GiB are of one run.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.kit import parser
 from simulation import Moving, RunSpec, TraceSpec, simulate
 
 HOSTS: Final = 40
@@ -78,19 +78,15 @@ def write_trace(path: Path, days: float, seed: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--policies", default="best_fit_drfh", help="with commas between")
-    arguments.add_argument("--seeds", type=int, default=3)
-    arguments.add_argument("--days", type=float, default=2.0)
-    given = arguments.parse_args(argv)
+    given = parser(
+        __doc__, policies=(["best_fit_drfh"], "with commas between"), seeds=3, days=2.0
+    ).parse_args(argv)
     print(
         f"{'policy':<15}{'way':<10}{'large':>7}{'placed':>8}{'waited':>8}{'longest':>9}{'idle':>8}"
         f"{'in use':>8}{'small s':>9}{'moves':>7}{'GiB':>8}"
     )
     with tempfile.TemporaryDirectory() as folder:
-        for policy in given.policies.split(","):
+        for policy in given.policies:
             for way in WAYS:
                 runs = [
                     _run(Path(folder), policy, way, seed, given.days) for seed in range(given.seeds)

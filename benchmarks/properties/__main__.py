@@ -10,24 +10,21 @@ seed and the number of cases alone.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from benchmarks.kit import parser
 from benchmarks.properties.cases import Family
 from benchmarks.properties.document import PARTS, markdown, put_into
 from benchmarks.properties.search import Cell, search
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = parser(__doc__, cases=60, seed=1, processes=2)
     arguments.add_argument("parts", nargs="*", default=[*PARTS], metavar=" | ".join(PARTS))
-    arguments.add_argument("--cases", type=int, default=60)
-    arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--processes", type=int, default=2)
     arguments.add_argument("--write", type=Path)
     given = arguments.parse_args(argv)
     for name in given.parts:

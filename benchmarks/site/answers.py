@@ -16,7 +16,6 @@ Left out are consoles, which workers read, and streams, which do not end.
 
 from __future__ import annotations
 
-import argparse
 import re
 import tempfile
 import time
@@ -29,6 +28,7 @@ from typing import Any, Final
 import httpx
 
 from benchmarks import registered
+from benchmarks.kit import parser, unless
 from benchmarks.pages import Site, a_site
 from controller.rest.pages.published import openapi_document
 from controller.rounds.policy_process import PolicyProcess
@@ -68,18 +68,15 @@ class Answered:
     said: str = ""  #: why it was refused
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments.add_argument("--hosts", type=int, default=200)
-    arguments.add_argument("--waiting", type=int, default=2_000, help="VMs")
-    arguments.add_argument("--repeats", type=int, default=5)
-    arguments.add_argument("--restart", action="store_true", help="the process before each route")
-    given = arguments.parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
+    given = parser(
+        __doc__,
+        hosts=200,
+        waiting=(2_000, "VMs"),
+        repeats=5,
+        restart=(False, "the process before each route"),
+    ).parse_args(argv)
 
     def fill(url: str) -> None:
         running = VMS_PER_HOST * given.hosts

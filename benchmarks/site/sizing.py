@@ -28,7 +28,7 @@ from typing import Any, Final
 import psycopg
 
 from benchmarks import registered
-from benchmarks.arguments import growing
+from benchmarks.kit import parser, unless
 from benchmarks.processor import descendants_cpu_s
 from registry import upgrade
 from tests.chaos.processes import Managed, fuga_command, inherited
@@ -74,11 +74,10 @@ class Taken:
     rounds: int
 
 
+@unless(why_not)
 def main(argv: Sequence[str] | None = None) -> None:
-    given = growing(__doc__, "--hosts", "10,100,1000", seconds=60.0).parse_args(argv)
-    if reason := why_not():
-        print(f"not here: {reason}")
-        return
+    hosts = ([10, 100, 1000], "how many, commas between")
+    given = parser(__doc__, hosts=hosts, seconds=(60.0, "of each measurement")).parse_args(argv)
     columns = [f"{name:>9}" for name in PROCESSES]
     print(f"{'hosts':>6}  {'site':<7}{'':<11}{''.join(columns)}{'PostgreSQL':>12}")
     for count in given.hosts:
