@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from controller.client.errors import ApiUnreachableError, ProblemError
 from controller.terminal.errors import CliError, WaitExpiredError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from controller.session.name_lookup import Target
 
 _LOOK_EVERY_S = 0.5
+_ENDED: Final = ("released", "cancelled", "expired")
 
 
 class Progress(Protocol):
@@ -40,14 +41,53 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
         with Console(stderr=True).status("…") as status:
             yield lambda line: status.update(escape(line))
     else:
-        last: list[str] = []
+        say = on_change()
+        yield lambda line: say(line, line)
 
-        def plain(line: str) -> None:
-            if last != [line]:
-                last[:] = [line]
-                echo(line, err=True)
 
-        yield plain
+def on_change() -> Callable[[object, str], None]:
+    """Return a function that prints a line on standard error if its key is another than before."""
+    last: list[object] = []
+
+    def say(key: object, line: str) -> None:
+        if last != [key]:
+            last[:] = [key]
+            echo(line, err=True)
+
+    return say
+
+
+def looks(
+    timeout_s: float, retry: Callable[[], None] | None = None
+) -> Iterator[AbstractContextManager[None]]:
+    """Yield a context for each look, half a second apart; call ``retry`` if the API is away.
+
+    Raises
+    ------
+    ApiUnreachableError
+        After ``timeout_s``, if the API did not answer the last look.
+    """
+    trouble: list[ApiUnreachableError] = []
+
+    @contextmanager
+    def look() -> Iterator[None]:
+        trouble.clear()
+        try:
+            yield
+        except ApiUnreachableError as error:
+            trouble.append(error)
+            if retry is not None:
+                retry()
+
+    end = time.monotonic() + timeout_s
+    while True:
+        yield look()
+        now = time.monotonic()
+        if now >= end:
+            if trouble:
+                raise trouble[-1]
+            return
+        time.sleep(min(_LOOK_EVERY_S, end - now))
 
 
 def wait_until_running(
@@ -64,18 +104,16 @@ def wait_until_running(
     """
     seen = request
     with progress(quiet=quiet) as show:
-        for api_trouble in _rounds(timeout_s):
-            try:
+        for look in looks(timeout_s, lambda: show("the API does not answer; retrying")):
+            with look:
                 seen = api.get(f"requests/{request['id']}")
-            except ApiUnreachableError as error:
-                api_trouble.append(error)
-                show("the API does not answer; retrying")
-                continue
-            if seen["state"] in ("released", "cancelled", "expired"):
-                raise CliError(f"request {seen['name']} is {seen['state']}; nothing to wait for")
-            if seen["vms_running"] >= seen["count"]:
-                return seen
-            show(_how_far(seen))
+                if seen["state"] in _ENDED:
+                    raise CliError(
+                        f"request {seen['name']} is {seen['state']}; nothing to wait for"
+                    )
+                if seen["vms_running"] >= seen["count"]:
+                    return seen
+                show(_how_far(seen))
     raise WaitExpiredError(
         "\n".join(
             [
@@ -96,19 +134,16 @@ def wait_until_gone(
     left = list(targets)
     gone: dict[str, Json] = {}
     with progress(quiet=quiet) as show:
-        for api_trouble in _rounds(timeout_s):
-            try:
+        for look in looks(timeout_s):
+            with look:
                 for target in list(left):
                     record = api.get(target.path)
                     if _is_gone(target, record):
                         gone[target.path] = record
                         left.remove(target)
-            except ApiUnreachableError as error:
-                api_trouble.append(error)
-                continue
-            if not left:
-                return [gone[target.path] for target in targets]
-            show(f"{len(left)} of {len(targets)} still being removed")
+                if not left:
+                    return [gone[target.path] for target in targets]
+                show(f"{len(left)} of {len(targets)} still being removed")
     names = ", ".join(str(target) for target in left)
     raise WaitExpiredError(
         f"after {timeout_s:g} s still being removed: {names}\n"
@@ -122,24 +157,15 @@ def wait_until_switched(
     """Poll until the power changes of these VMs are done."""
     busy: list[Json] = []
     with progress(quiet=quiet) as show:
-        for api_trouble in _rounds(timeout_s):
-            try:
+        for look in looks(timeout_s):
+            with look:
                 busy = [vm for target in targets for vm in _vms_of(api, target) if vm["power"]]
                 if not busy:
                     return [api.get(target.path) for target in targets]
-            except ApiUnreachableError as error:
-                api_trouble.append(error)
-                continue
-            show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
-    lines = [f"  {vm['name']}: {power_of(vm)}" for vm in busy]
+                show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
+    lines = "".join(f"  {vm['name']}: {power_of(vm)}\n" for vm in busy)
     raise WaitExpiredError(
-        "\n".join(
-            [
-                f"after {timeout_s:g} s not done:",
-                *lines,
-                "The change continues: `fuga vms` shows it.",
-            ]
-        )
+        f"after {timeout_s:g} s not done:\n{lines}The change continues: `fuga vms` shows it."
     )
 
 
@@ -162,17 +188,15 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
     """Poll a new host until the monitor reached it."""
     seen = host
     with progress(quiet=quiet) as show:
-        for api_trouble in _rounds(timeout_s):
-            try:
+        for look in looks(timeout_s):
+            with look:
                 seen = api.get(f"hosts/{host['name']}")
-            except ApiUnreachableError as error:
-                api_trouble.append(error)
-                continue
-            if seen.get("same_machine_as"):
-                raise CliError(plain(f"{seen['last_error']}"))
-            if seen["health"] == "up":
-                return seen
-            show(f"host {seen['name']}: {seen['health']}, last error: {text(seen['last_error'])}")
+                if seen.get("same_machine_as"):
+                    raise CliError(plain(f"{seen['last_error']}"))
+                if seen["health"] == "up":
+                    return seen
+                error = text(seen["last_error"])
+                show(f"host {seen['name']}: {seen['health']}, last error: {error}")
     raise WaitExpiredError(
         f"host {seen['name']} is {seen['health']} after {timeout_s:g} s, "
         f"last error: {plain(seen['last_error'] or 'none; check that the monitor runs')}\n"
@@ -205,20 +229,6 @@ def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _rounds(timeout_s: float) -> Iterator[list[ApiUnreachableError]]:
-    """Pace the polls; raise the API's error if no poll has succeeded since."""
-    end = time.monotonic() + timeout_s
-    while True:
-        trouble: list[ApiUnreachableError] = []
-        yield trouble
-        now = time.monotonic()
-        if now >= end:
-            if trouble:
-                raise trouble[-1]
-            return
-        time.sleep(min(_LOOK_EVERY_S, end - now))
-
-
 def _how_far(request: Mapping[str, Any]) -> str:
     line = (
         f"{request['name']}: {request['vms_running']} of {request['count']} run, "
@@ -232,5 +242,5 @@ def _how_far(request: Mapping[str, Any]) -> str:
 
 def _is_gone(target: Target, record: Mapping[str, Any]) -> bool:
     if target.kind == "request":
-        return record["state"] in ("released", "cancelled", "expired")
+        return record["state"] in _ENDED
     return record["observed"] == "absent" and record["host"] is None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from controller.client.errors import ApiUnreachableError
+from controller.session.waiting import looks, on_change
 from controller.terminal.bars import a_bar
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo, short_id
@@ -20,7 +19,6 @@ from plain_text import plain
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
 
-_LOOK_EVERY_S: Final = 0.5
 _MIB: Final = 1 << 20
 _INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 
@@ -69,25 +67,17 @@ def wait_for_move(
         After ``timeout_s``; the move goes on.
     """
     seen = dict(move)
-    end = time.monotonic() + timeout_s
-    trouble: ApiUnreachableError | None = None
     try:
         with _bar(quiet=quiet) as show:
-            while time.monotonic() < end:
-                try:
-                    seen, trouble = api.get(f"moves/{move['id']}"), None
-                except ApiUnreachableError as error:
-                    trouble = error
-                else:
+            for look in looks(timeout_s):
+                with look:
+                    seen = api.get(f"moves/{move['id']}")
                     if seen["ended_at"] is not None:
                         return seen
                     show(seen)
-                time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         echo(f"the move of {seen['vm_name']} continues: {_what_then(seen)}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-    if trouble is not None:
-        raise trouble
     raise WaitExpiredError(
         f"the move of {seen['vm_name']} is not over after {timeout_s:g} s: {how_far(seen)}\n"
         f"It continues: {_what_then(seen)}"
@@ -122,13 +112,11 @@ def _bar(*, quiet: bool) -> Iterator[Show]:
 
             yield tell
     else:
-        last: list[tuple[str, int | None]] = []
+        say = on_change()
 
-        def say(move: Mapping[str, Any]) -> None:
-            done = part_done(move)
-            now = (str(move["state"]), None if done is None else int(10 * done))
-            if last != [now]:
-                last[:] = [now]
-                echo(f"{move['vm_name']}: {way(move)}  {how_far(move)}", err=True)
+        def tell_tenth(move: Mapping[str, Any]) -> None:
+            tenth = None if (done := part_done(move)) is None else int(10 * done)
+            line = f"{move['vm_name']}: {way(move)}  {how_far(move)}"
+            say((move["state"], tenth), line)
 
-        yield say
+        yield tell_tenth

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import typer
 
-from controller.client.errors import ApiUnreachableError
-from controller.session.waiting import progress
+from controller.session.waiting import looks, on_change, progress
 from controller.terminal.bars import a_bar
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo
@@ -20,7 +18,6 @@ from plain_text import plain
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
 
-_LOOK_EVERY_S = 0.5
 #: A plan is decided within a minute, or given up; longer, and no control centre is there.
 _DECIDED_S = 180.0
 #: What VMs that moved away leave behind is removed within seconds.
@@ -40,18 +37,17 @@ class Bar(Protocol):
 def wait_until_decided(api: Client, plan: Mapping[str, Any], *, quiet: bool = False) -> Json:
     """Poll a plan until the control centre has decided it."""
     seen = dict(plan)
-    end = time.monotonic() + _DECIDED_S
     with progress(quiet=quiet) as show:
-        while seen["state"] == "asked":
-            if time.monotonic() > end:
-                raise WaitExpiredError(
-                    f"plan {seen['id']} is not decided after {_DECIDED_S:g} s; `fuga status` says"
-                    " whether a control centre leads, and whether it is paused"
-                )
-            show("the control centre decides the plan")
-            time.sleep(_LOOK_EVERY_S)
-            seen = api.get(f"plans/{seen['id']}")
-    return seen
+        for look in looks(_DECIDED_S):
+            if seen["state"] != "asked":
+                return seen
+            with look:
+                show("the control centre decides the plan")
+                seen = api.get(f"plans/{seen['id']}")
+    raise WaitExpiredError(
+        f"plan {seen['id']} is not decided after {_DECIDED_S:g} s; `fuga status` says"
+        " whether a control centre leads, and whether it is paused"
+    )
 
 
 def wait_for_plan(
@@ -59,26 +55,18 @@ def wait_for_plan(
 ) -> Json:
     """Poll a plan until it is over, with a bar of its moves; Ctrl-C ends the command alone."""
     seen = dict(plan)
-    end = time.monotonic() + timeout_s
-    trouble: ApiUnreachableError | None = None
     try:
         with bar(quiet=quiet) as show:
-            while time.monotonic() < end:
-                try:
+            for look in looks(timeout_s):
+                with look:
                     seen = api.get(f"plans/{seen['id']}")
-                    trouble = None
                     if seen["ended_at"] is not None:
                         show(seen["ended"], seen["moves"], seen["state"])
                         return seen
                     show(seen["ended"], seen["moves"], going_on(api))
-                except ApiUnreachableError as error:
-                    trouble = error
-                time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         echo(f"plan {seen['id']}: {_goes_on(seen)}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-    if trouble is not None:
-        raise trouble
     raise WaitExpiredError(
         f"plan {seen['id']}: {seen['ended']} of {seen['moves']} moves are over after"
         f" {timeout_s:g} s. {_goes_on(seen)}"
@@ -97,23 +85,23 @@ def wait_until_empty(api: Client, host: str) -> None:
 
     A VM that was on its way there when its VMs were planned is waited for, and then told.
     """
-    end = time.monotonic() + _EMPTY_S
-    while any(each["committed"] for each in api.get(f"hosts/{host}")["inventories"]):
-        there = [each for each in api.items("vms", host=host) if each["host"] == host]
-        came = [str(each["name"]) for each in there if each["desired"] != "deleted"]
-        if came:
-            more = f" and {len(came) - _NAMED} more" if len(came) > _NAMED else ""
-            raise CliError(
-                f"VMs came to host {host} while its own moved away:"
-                f" {', '.join(came[:_NAMED])}{more}. The same command moves these, too."
-            )
-        if time.monotonic() > end:
-            raise WaitExpiredError(
-                f"its VMs are elsewhere, but host {host} still holds what they had there after"
-                f" {_EMPTY_S:g} s; `fuga host show {host}` says how much, `fuga status` whether"
-                " workers are late"
-            )
-        time.sleep(_LOOK_EVERY_S)
+    for look in looks(_EMPTY_S):
+        with look:
+            if not any(each["committed"] for each in api.get(f"hosts/{host}")["inventories"]):
+                return
+            there = [each for each in api.items("vms", host=host) if each["host"] == host]
+            came = [str(each["name"]) for each in there if each["desired"] != "deleted"]
+            if came:
+                more = f" and {len(came) - _NAMED} more" if len(came) > _NAMED else ""
+                raise CliError(
+                    f"VMs came to host {host} while its own moved away:"
+                    f" {', '.join(came[:_NAMED])}{more}. The same command moves these, too."
+                )
+    raise WaitExpiredError(
+        f"its VMs are elsewhere, but host {host} still holds what they had there after"
+        f" {_EMPTY_S:g} s; `fuga host show {host}` says how much, `fuga status` whether"
+        " workers are late"
+    )
 
 
 def going_on(api: Client) -> str:
@@ -140,11 +128,7 @@ def bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
                 task, completed=done, total=total, description=plain(line)
             )
     else:
-        last: list[tuple[int, int]] = []
-
-        def say(done: int, total: int, line: str) -> None:
-            if last != [(done, total)]:
-                last[:] = [(done, total)]
-                echo(f"{done} of {total} {of}  {line}".rstrip(), err=True)
-
-        yield say
+        say = on_change()
+        yield lambda done, total, line: say(
+            (done, total), f"{done} of {total} {of}  {line}".rstrip()
+        )

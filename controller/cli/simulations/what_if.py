@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
 
-from controller.client.errors import ApiUnreachableError
 from controller.session.completion import complete_host
 from controller.session.name_lookup import is_part_of_id
 from controller.session.session import Session, listing, with_session
+from controller.session.waiting import looks
 from controller.session.waiting_for_plans import bar
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
@@ -33,7 +32,6 @@ TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="S", help="Maximum time to wait", min=1)
 ]
 _TIMEOUT_S: Final = 3600.0
-_LOOK_EVERY_S: Final = 0.5
 _SEARCHED: Final = 100
 _WHOLE: Final = 36  #: characters of an id
 _ROWS: Final = 10  #: of tenants, and of what waits; -o json has all
@@ -291,22 +289,14 @@ def _tell_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
 
 def _waited(session: Session, what_if: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
     """Return a what-if once it is over."""
-    end = time.monotonic() + timeout_s
-    trouble: ApiUnreachableError | None = None
     seen = dict(what_if)
     with bar(quiet=session.json, of="% over") as show_:
-        while time.monotonic() < end:
-            try:
+        for look in looks(timeout_s):
+            with look:
                 seen = session.api.get(f"what-ifs/{what_if['id']}")
-                trouble = None
                 show_(int(100 * seen["progress"]), 100, seen["state"])
                 if seen["ended_at"] is not None:
                     return seen
-            except ApiUnreachableError as error:
-                trouble = error
-            time.sleep(_LOOK_EVERY_S)
-    if trouble is not None:
-        raise trouble
     raise WaitExpiredError(
         f"what-if {seen['id']} is {seen['state']} after {timeout_s:g} s, {seen['progress']:.0%} of"
         f" it is over. It goes on: `fuga what-if show {seen['id']} --wait` waits for it,"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -30,7 +29,6 @@ ReferenceArgument = Annotated[
 ]
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _MAX_SIGNATURE_BYTES: Final = 4096
-_LOOK_EVERY_S: Final = 0.5
 
 
 class Format(StrEnum):
@@ -209,20 +207,21 @@ def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
 
 def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float) -> None:
     """Show the progress of download and check until the image is ready."""
-    from controller.session.waiting import progress  # noqa: PLC0415
+    from controller.session.waiting import looks, progress  # noqa: PLC0415
 
-    deadline = time.monotonic() + timeout_s
     seen = made
     with progress(quiet=session.json) as show:
-        while seen["state"] == "importing":
-            if time.monotonic() >= deadline:
-                raise WaitExpiredError(
-                    f"image {reference(made)} is not ready after {timeout_s:g} s;"
-                    f" `fuga image show {reference(made)}` shows its progress"
-                )
-            show(f"{reference(made)}: {state(seen)}")
-            time.sleep(_LOOK_EVERY_S)
-            seen = session.api.get(f"images/{reference(made)}")
+        for look in looks(timeout_s):
+            if seen["state"] != "importing":
+                break
+            with look:
+                show(f"{reference(made)}: {state(seen)}")
+                seen = session.api.get(f"images/{reference(made)}")
+        else:
+            raise WaitExpiredError(
+                f"image {reference(made)} is not ready after {timeout_s:g} s;"
+                f" `fuga image show {reference(made)}` shows its progress"
+            )
     if seen["state"] != "ready":
         raise CliError(f"image {reference(made)}: {seen['last_error'] or seen['state']}")
     _say_offer(session, seen)

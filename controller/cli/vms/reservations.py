@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -13,7 +12,7 @@ from controller.cli.operating.pause import halted
 from controller.session.completion import complete_vm_type
 from controller.session.name_lookup import find_reservation
 from controller.session.session import Session, listing, with_session
-from controller.session.waiting import progress
+from controller.session.waiting import looks, progress
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import short_id
@@ -25,7 +24,6 @@ ReservationArgument = Annotated[
 ]
 #: It is decided within seconds, or no control centre is there.
 _DECIDED_S: Final = 120.0
-_LOOK_EVERY_S: Final = 0.5
 _OPEN: Final = ("asked", "accepted", "in_force")
 
 COLUMNS = (
@@ -152,16 +150,16 @@ def _told(found: Mapping[str, Any]) -> list[str]:
 
 
 def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
-    seen, end = dict(made), time.monotonic() + _DECIDED_S
+    seen = dict(made)
     with progress(quiet=session.json) as tell:
-        while seen["state"] == "asked":
-            if time.monotonic() > end:
-                why = halted(session) or "`fuga status` says whether a control centre leads."
-                raise WaitExpiredError(
-                    f"reservation {seen['name']} is not decided after {_DECIDED_S:g} s: {why} It"
-                    f" stays; `fuga reservation show {seen['name']}` shows what became of it"
-                )
-            tell("the control centre decides the reservation")
-            time.sleep(_LOOK_EVERY_S)
-            seen = session.api.get(f"reservations/{seen['id']}")
-    return seen
+        for look in looks(_DECIDED_S):
+            if seen["state"] != "asked":
+                return seen
+            with look:
+                tell("the control centre decides the reservation")
+                seen = session.api.get(f"reservations/{seen['id']}")
+    why = halted(session) or "`fuga status` says whether a control centre leads."
+    raise WaitExpiredError(
+        f"reservation {seen['name']} is not decided after {_DECIDED_S:g} s: {why} It"
+        f" stays; `fuga reservation show {seen['name']}` shows what became of it"
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.session import waiting_for_plans
+from controller.session import waiting, waiting_for_plans
 from controller.terminal.errors import WaitExpiredError
 from registry import Registry
 from registry.moves import PlanKind
@@ -41,7 +41,7 @@ def test_a_host_is_waited_for_until_it_holds_nothing(monkeypatch: pytest.MonkeyP
             return []
 
     api: Any = Api()
-    monkeypatch.setattr(waiting_for_plans, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(waiting, "_LOOK_EVERY_S", 0)
 
     waiting_for_plans.wait_until_empty(api, "h1")
 
