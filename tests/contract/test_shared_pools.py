@@ -159,29 +159,60 @@ def test_a_folder_of_the_same_name_is_no_shared_pool(
 
 
 FOREIGN = """<domain type='qemu'><name>foreign</name><memory unit='MiB'>32</memory>
-<os><type>hvm</type></os><devices><disk type='file' device='disk'>
-<driver name='qemu' type='qcow2'/><source file='{path}'/><target dev='vda' bus='virtio'/>
+<os><type>hvm</type></os><devices><disk type='{kind}' device='disk'>
+<driver name='qemu' type='qcow2'/><source {source}/><target dev='vda' bus='virtio'/>
 </disk></devices></domain>"""
+SECOND = "second"
+#: How a foreign domain names its disk, and the files, each on the one before, that it has on ours.
+FOREIGN_DISKS = {
+    "ours": ("file", ()),
+    "a file on ours": ("file", ("over.qcow2",)),
+    "ours, by its pool": ("volume", ()),
+    "a file on ours, by its pool": ("volume", ("over.qcow2",)),
+    "a file of a second pool": ("file", ("over.qcow2", f"{SECOND}/top.qcow2")),
+    "a file of a second pool, by that": ("volume", ("over.qcow2", f"{SECOND}/top.qcow2")),
+}
 
 
-@pytest.mark.parametrize("rests", [False, True])
+def foreign_domain(folder: Path, name: str, kind: str, over: tuple[str, ...]) -> str:
+    """Make the files, of which no libvirt knows yet, and return the domain's definition."""
+    top = name
+    for each in over:
+        below = ["-b", str(folder / top), "-F", "qcow2"]
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", *below, folder / each], check=True
+        )
+        top = each
+    pool = SECOND if top.startswith(f"{SECOND}/") else POOL
+    source = f"file='{folder / top}'"
+    if kind == "volume":
+        source = f"pool='{pool}' volume='{top.rpartition('/')[2]}'"
+    return FOREIGN.format(kind=kind, source=source)
+
+
+@pytest.fixture
+def with_second_pool(shared: Grounds, tmp_path: Path) -> Iterator[Grounds]:
+    assert shared.lab is not None
+    (tmp_path / SECOND).mkdir()
+    for uri in shared.lab.uris:
+        virsh(uri, "pool-create-as", SECOND, "dir", "--target", str(tmp_path / SECOND))
+    yield shared
+    for uri in shared.lab.uris:
+        virsh(uri, "pool-destroy", SECOND)
+
+
+@pytest.mark.parametrize("disk", FOREIGN_DISKS)
 def test_what_a_foreign_domain_uses_is_found_on_each_host_and_deleted_by_none(
-    shared: Grounds, tmp_path: Path, rests: bool
+    with_second_pool: Grounds, tmp_path: Path, disk: str
 ) -> None:
+    shared = with_second_pool
     assert shared.lab is not None
     spec = to_move(shared, off=True)
     name = shared.source.made[-1].volume
     here, there = shared.lab.uris[:2]
-    own, file = {"pool": POOL, "name": name}, name
-    if rests:
-        file = "over.qcow2"
-        virsh(there, "pool-refresh", POOL)
-        virsh(
-            *(there, "vol-create-as", POOL, file, "1G", "--format", "qcow2"),
-            *("--backing-vol", name, "--backing-vol-format", "qcow2"),
-        )
+    kind, over = FOREIGN_DISKS[disk]
     xml = tmp_path / "foreign.xml"
-    xml.write_text(FOREIGN.format(path=tmp_path / file))
+    xml.write_text(foreign_domain(tmp_path, name, kind, over))
     removal = {
         "assignment_id": shared.source.made[-1].mark.assignment_id,
         "generation": None,
@@ -194,13 +225,14 @@ def test_what_a_foreign_domain_uses_is_found_on_each_host_and_deleted_by_none(
             ground = shared.source if uri == here else shared.destination
             assert "foreign" in ground.host.users_of(POOL, [name])
             with pytest.raises(OperationFailedError, match="domain foreign"):
-                ground.host.delete_volume(**own)
-            with pytest.raises(OperationFailedError, match="domain foreign uses it"):
+                ground.host.delete_volume(pool=POOL, name=name)
+            with pytest.raises(OperationFailedError, match="undefine foreign, or give it"):
                 ground.host.remove(spec.vm_id, **removal)
             assert (tmp_path / name).exists()
             virsh(uri, "undefine", "foreign")
     finally:
-        (tmp_path / "over.qcow2").unlink(missing_ok=True)
+        for each in over:
+            (tmp_path / each).unlink(missing_ok=True)
 
     assert shared.source.host.remove(spec.vm_id, **removal)
     assert not (tmp_path / name).exists()
