@@ -6,12 +6,15 @@ has a row. What has no row does not happen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from registry.errors import IllegalTransitionError
+
+S = TypeVar("S", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
 
 
 class RequestState(StrEnum):
@@ -398,110 +401,102 @@ class SlotLoopEvent(StrEnum):
     RESUME = "resume"
 
 
-def _requests() -> Mapping[tuple[RequestState, RequestEvent], RequestState]:
-    s, e = RequestState, RequestEvent
-    table = {
-        # Deleted and gone. A build that failed may have brought it back to pending.
-        (s.PENDING, e.ALL_GONE): s.RELEASED,
-        (s.PARTLY_PLACED, e.ALL_GONE): s.RELEASED,
-        (s.PLACED, e.ALL_GONE): s.RELEASED,
-        (s.PENDING, e.CANCELLED): s.CANCELLED,
-    }
-    # Places come by rounds and go with failed builds, so these three lead anywhere
-    # among themselves.
-    for state in (s.PENDING, s.PARTLY_PLACED, s.PLACED):
-        table[state, e.NONE_PLACED] = s.PENDING
-        table[state, e.PART_PLACED] = s.PARTLY_PLACED
-        table[state, e.ALL_PLACED] = s.PLACED
-        table[state, e.EXPIRED] = s.EXPIRED  # its VMs may take a while to go
-    return MappingProxyType(table)
+def _table(
+    states: type[S],
+    events: type[E],
+    rows: Callable[[type[S], type[E]], Mapping[S | tuple[S, ...], Mapping[E, S]]],
+) -> Mapping[tuple[S, E], S]:
+    """Return the next state by state and event; a row is of one state or of several."""
+    found: dict[tuple[S, E], S] = {}
+    for key, after in rows(states, events).items():
+        for state in key if isinstance(key, tuple) else (key,):
+            found |= {(state, event): next_ for event, next_ in after.items()}
+    return MappingProxyType(found)
 
 
-REQUEST_TRANSITIONS: Final = _requests()
-
-VM_DESIRED_TRANSITIONS: Final[Mapping[tuple[VmDesired, VmDesiredEvent], VmDesired]] = (
-    MappingProxyType(
-        {
-            (VmDesired.RUNNING, VmDesiredEvent.START): VmDesired.RUNNING,
-            (VmDesired.RUNNING, VmDesiredEvent.STOP): VmDesired.STOPPED,
-            (VmDesired.RUNNING, VmDesiredEvent.REBOOT): VmDesired.RUNNING,
-            (VmDesired.RUNNING, VmDesiredEvent.DELETE): VmDesired.DELETED,
-            (VmDesired.STOPPED, VmDesiredEvent.START): VmDesired.RUNNING,
-            (VmDesired.STOPPED, VmDesiredEvent.STOP): VmDesired.STOPPED,
-            (VmDesired.STOPPED, VmDesiredEvent.DELETE): VmDesired.DELETED,
-            # Asked twice, deleted once.
-            (VmDesired.DELETED, VmDesiredEvent.DELETE): VmDesired.DELETED,
-        }
-    )
+REQUEST_TRANSITIONS: Final = _table(
+    RequestState,
+    RequestEvent,
+    lambda s, e: {
+        # Places come by rounds and go with failed builds, so these three lead anywhere among
+        # themselves. VMs of an expired request may take a while to go.
+        (s.PENDING, s.PARTLY_PLACED, s.PLACED): {
+            e.ALL_GONE: s.RELEASED,  # deleted and gone; a failed build may have made it pending
+            e.NONE_PLACED: s.PENDING,
+            e.PART_PLACED: s.PARTLY_PLACED,
+            e.ALL_PLACED: s.PLACED,
+            e.EXPIRED: s.EXPIRED,
+        },
+        s.PENDING: {e.CANCELLED: s.CANCELLED},
+    },
 )
 
-
-def _power() -> Mapping[tuple[PowerState, PowerEvent], PowerState]:
-    s, e = PowerState, PowerEvent
-    table = {
-        (s.IDLE, e.STOP): s.STOPPING,
-        (s.IDLE, e.START): s.STARTING,
-        (s.IDLE, e.REBOOT): s.REBOOTING,
-        (s.STOPPING, e.STOP): s.STOPPING,
-        (s.STOPPING, e.START): s.STARTING,  # nobody told the guest yet, and nobody will
-        (s.STOPPING, e.SIGNALLED): s.SHUTTING_DOWN,
-        (s.STOPPING, e.SEEN_OFF): s.IDLE,
-        (s.SHUTTING_DOWN, e.STOP): s.SHUTTING_DOWN,
-        # What was told cannot be taken back: it goes down, and is then started.
-        (s.SHUTTING_DOWN, e.START): s.RESTARTING,
-        (s.SHUTTING_DOWN, e.SIGNALLED): s.SHUTTING_DOWN,
-        (s.SHUTTING_DOWN, e.SEEN_OFF): s.IDLE,
-        (s.STARTING, e.STOP): s.STOPPING,
-        (s.STARTING, e.START): s.STARTING,
-        (s.STARTING, e.REBOOT): s.REBOOTING,
-        (s.STARTING, e.SEEN_ON): s.IDLE,
-        (s.REBOOTING, e.SIGNALLED): s.RESTARTING,
-        (s.RESTARTING, e.SIGNALLED): s.RESTARTING,
-        (s.REBOOTING, e.STOP): s.STOPPING,
-        (s.RESTARTING, e.STOP): s.SHUTTING_DOWN,
-    }
-    for state in (s.REBOOTING, s.RESTARTING):
-        table[state, e.START] = state
-        table[state, e.REBOOT] = state
-        table[state, e.SEEN_OFF] = s.STARTING
-        table[state, e.RESET] = s.IDLE
-    for state in (s.STARTING, s.REBOOTING, s.RESTARTING):
-        table[state, e.FAILED] = s.IDLE  # a stop is never given up
-    for state in s:
-        if state != s.IDLE:
-            table[state, e.DROPPED] = s.IDLE
-    return MappingProxyType(table)
-
-
-POWER_TRANSITIONS: Final = _power()
-
-
-SPOT_TRANSITIONS: Final[Mapping[tuple[SpotState, SpotEvent], SpotState]] = MappingProxyType(
-    {
-        (SpotState.STAYS, SpotEvent.TOLD): SpotState.ENDING,
-        (SpotState.ENDING, SpotEvent.WITHDRAWN): SpotState.STAYS,
-        (SpotState.ENDING, SpotEvent.DUE): SpotState.GONE,
-        # Its tenant did not wait for the end.
-        (SpotState.ENDING, SpotEvent.DELETED): SpotState.GONE,
-    }
+VM_DESIRED_TRANSITIONS: Final = _table(
+    VmDesired,
+    VmDesiredEvent,
+    lambda s, e: {
+        (s.RUNNING, s.STOPPED): {e.START: s.RUNNING, e.STOP: s.STOPPED, e.DELETE: s.DELETED},
+        s.RUNNING: {e.REBOOT: s.RUNNING},
+        s.DELETED: {e.DELETE: s.DELETED},  # asked twice, deleted once
+    },
 )
 
-
-RESERVATION_TRANSITIONS: Final[
-    Mapping[tuple[ReservationState, ReservationEvent], ReservationState]
-] = MappingProxyType(
-    {
-        (ReservationState.ASKED, ReservationEvent.ACCEPTED): ReservationState.ACCEPTED,
-        (ReservationState.ASKED, ReservationEvent.REFUSED): ReservationState.REFUSED,
-        (ReservationState.ASKED, ReservationEvent.CANCELLED): ReservationState.CANCELLED,
-        (ReservationState.ACCEPTED, ReservationEvent.BEGAN): ReservationState.IN_FORCE,
-        # Nobody swept between its beginning and its end.
-        (ReservationState.ACCEPTED, ReservationEvent.ENDED): ReservationState.ENDED,
-        (ReservationState.ACCEPTED, ReservationEvent.CANCELLED): ReservationState.CANCELLED,
-        (ReservationState.IN_FORCE, ReservationEvent.ENDED): ReservationState.ENDED,
-        (ReservationState.IN_FORCE, ReservationEvent.CANCELLED): ReservationState.CANCELLED,
-    }
+POWER_TRANSITIONS: Final = _table(
+    PowerState,
+    PowerEvent,
+    lambda s, e: {
+        s.IDLE: {e.STOP: s.STOPPING, e.START: s.STARTING, e.REBOOT: s.REBOOTING},
+        # Until the guest is told, a start takes a stop back. Afterwards it goes down and is then
+        # started.
+        s.STOPPING: {e.STOP: s.STOPPING, e.START: s.STARTING, e.SIGNALLED: s.SHUTTING_DOWN},
+        s.SHUTTING_DOWN: {
+            e.STOP: s.SHUTTING_DOWN,
+            e.START: s.RESTARTING,
+            e.SIGNALLED: s.SHUTTING_DOWN,
+        },
+        s.STARTING: {
+            e.STOP: s.STOPPING,
+            e.START: s.STARTING,
+            e.REBOOT: s.REBOOTING,
+            e.SEEN_ON: s.IDLE,
+            e.FAILED: s.IDLE,
+            e.DROPPED: s.IDLE,
+        },
+        s.REBOOTING: {e.STOP: s.STOPPING, e.START: s.REBOOTING, e.REBOOT: s.REBOOTING},
+        s.RESTARTING: {e.STOP: s.SHUTTING_DOWN, e.START: s.RESTARTING, e.REBOOT: s.RESTARTING},
+        (s.REBOOTING, s.RESTARTING): {
+            e.SIGNALLED: s.RESTARTING,
+            e.SEEN_OFF: s.STARTING,
+            e.RESET: s.IDLE,
+            e.FAILED: s.IDLE,
+            e.DROPPED: s.IDLE,
+        },
+        # A stop is never given up.
+        (s.STOPPING, s.SHUTTING_DOWN): {e.SEEN_OFF: s.IDLE, e.DROPPED: s.IDLE},
+    },
 )
+
+SPOT_TRANSITIONS: Final = _table(
+    SpotState,
+    SpotEvent,
+    lambda s, e: {
+        s.STAYS: {e.TOLD: s.ENDING},
+        # Its tenant may delete it before the end.
+        s.ENDING: {e.WITHDRAWN: s.STAYS, e.DUE: s.GONE, e.DELETED: s.GONE},
+    },
+)
+
+RESERVATION_TRANSITIONS: Final = _table(
+    ReservationState,
+    ReservationEvent,
+    lambda s, e: {
+        s.ASKED: {e.ACCEPTED: s.ACCEPTED, e.REFUSED: s.REFUSED, e.CANCELLED: s.CANCELLED},
+        s.ACCEPTED: {e.BEGAN: s.IN_FORCE},
+        # It may end without having begun: nobody swept in between.
+        (s.ACCEPTED, s.IN_FORCE): {e.ENDED: s.ENDED, e.CANCELLED: s.CANCELLED},
+    },
+)
+
 #: Reservations that are not over.
 OPEN_RESERVATIONS: Final = (
     ReservationState.ASKED,
@@ -512,234 +507,199 @@ OPEN_RESERVATIONS: Final = (
 STANDING: Final = (ReservationState.ACCEPTED, ReservationState.IN_FORCE)
 
 
-def _vm_observed() -> Mapping[tuple[VmObserved, VmObservedEvent], VmObserved]:
-    s, e = VmObserved, VmObservedEvent
-    table = {}
-    for state in s:
+VM_OBSERVED_TRANSITIONS: Final = _table(
+    VmObserved,
+    VmObservedEvent,
+    lambda s, e: {
         # A look at the host is believed whatever was known before.
-        table[state, e.SEEN_RUNNING] = s.RUNNING
-        table[state, e.SEEN_STOPPED] = s.STOPPED
-        table[state, e.MISSING] = s.LOST
-        table[state, e.PROVEN_ABSENT] = s.ABSENT
+        tuple(s): {
+            e.SEEN_RUNNING: s.RUNNING,
+            e.SEEN_STOPPED: s.STOPPED,
+            e.MISSING: s.LOST,
+            e.PROVEN_ABSENT: s.ABSENT,
+        },
         # Paused is what a VM is between its start and its resume: nothing new.
-        table[state, e.SEEN_PAUSED] = state
-    # It is back, and somebody has to resume it: as if it had just been started.
-    table[s.LOST, e.SEEN_PAUSED] = s.ABSENT
-    return MappingProxyType(table)
-
-
-VM_OBSERVED_TRANSITIONS: Final = _vm_observed()
-
-ASSIGNMENT_TRANSITIONS: Final[Mapping[tuple[AssignmentState, AssignmentEvent], AssignmentState]] = (
-    MappingProxyType(
-        {
-            (AssignmentState.RESERVED, AssignmentEvent.CLAIMED): AssignmentState.CREATING,
-            # Nobody ever claimed it: proof enough that there is no domain.
-            (AssignmentState.RESERVED, AssignmentEvent.DELETE_REQUESTED): AssignmentState.RELEASED,
-            (AssignmentState.RESERVED, AssignmentEvent.WITHDRAWN): AssignmentState.RELEASED,
-            (AssignmentState.CREATING, AssignmentEvent.RECLAIMED): AssignmentState.CREATING,
-            (AssignmentState.CREATING, AssignmentEvent.STARTED): AssignmentState.ACTIVE,
-            # Is its domain absent? Not proven yet, so it keeps its capacity.
-            (AssignmentState.CREATING, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
-            (
-                AssignmentState.CREATING,
-                AssignmentEvent.DELETE_REQUESTED,
-            ): AssignmentState.RELEASING,
-            # Its worker died before the resume: another one finishes, or fails to.
-            (AssignmentState.ACTIVE, AssignmentEvent.RECLAIMED): AssignmentState.ACTIVE,
-            (AssignmentState.ACTIVE, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
-            (AssignmentState.ACTIVE, AssignmentEvent.MISSING): AssignmentState.QUARANTINED,
-            (AssignmentState.ACTIVE, AssignmentEvent.DELETE_REQUESTED): AssignmentState.RELEASING,
-            # The worker that creates learns late that the VM was deleted meanwhile.
-            (AssignmentState.RELEASING, AssignmentEvent.STARTED): AssignmentState.RELEASING,
-            (AssignmentState.RELEASING, AssignmentEvent.FAILED): AssignmentState.RELEASING,
-            (
-                AssignmentState.RELEASING,
-                AssignmentEvent.DELETE_REQUESTED,
-            ): AssignmentState.RELEASING,
-            (AssignmentState.RELEASING, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
-            (AssignmentState.QUARANTINED, AssignmentEvent.FAILED): AssignmentState.QUARANTINED,
-            (
-                AssignmentState.QUARANTINED,
-                AssignmentEvent.DELETE_REQUESTED,
-            ): AssignmentState.RELEASING,
-            (AssignmentState.QUARANTINED, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
-            # A move ends for both of its assignments at once.
-            (AssignmentState.ARRIVING, AssignmentEvent.ARRIVED): AssignmentState.ACTIVE,
-            (AssignmentState.ACTIVE, AssignmentEvent.LEFT): AssignmentState.LEAVING,
-            (AssignmentState.ARRIVING, AssignmentEvent.NOT_ARRIVED): AssignmentState.LEAVING,
-            # Nobody ever claimed the move: nothing of it is there.
-            (AssignmentState.ARRIVING, AssignmentEvent.WITHDRAWN): AssignmentState.RELEASED,
-            # The worker at the move ends it: it alone knows where the guest is.
-            (
-                AssignmentState.ARRIVING,
-                AssignmentEvent.DELETE_REQUESTED,
-            ): AssignmentState.ARRIVING,
-            (AssignmentState.LEAVING, AssignmentEvent.DELETE_REQUESTED): AssignmentState.LEAVING,
-            (AssignmentState.LEAVING, AssignmentEvent.PROVEN_ABSENT): AssignmentState.RELEASED,
-            **{
-                (state, AssignmentEvent.FENCED): AssignmentState.RELEASED
-                for state in AssignmentState
-                if state != AssignmentState.RELEASED
-            },
-        }
-    )
+        s.ABSENT: {e.SEEN_PAUSED: s.ABSENT},
+        s.RUNNING: {e.SEEN_PAUSED: s.RUNNING},
+        s.STOPPED: {e.SEEN_PAUSED: s.STOPPED},
+        # It is back, and somebody has to resume it: as if it had just been started.
+        s.LOST: {e.SEEN_PAUSED: s.ABSENT},
+    },
 )
 
-
-def _moves() -> Mapping[tuple[MoveState, MoveEvent], MoveState]:
-    s, e = MoveState, MoveEvent
-    table = {(s.ASKED, e.CLAIMED): s.MOVING, (s.MOVING, e.RECLAIMED): s.MOVING}
-    for state in (s.ASKED, s.MOVING):
-        table[state, e.FAILED] = s.FAILED
-        table[state, e.CANCELLED] = s.CANCELLED
-    table[s.MOVING, e.ARRIVED] = s.MOVED
-    return MappingProxyType(table)
-
-
-MOVE_TRANSITIONS: Final = _moves()
-
-PLAN_TRANSITIONS: Final[Mapping[tuple[PlanState, PlanEvent], PlanState]] = MappingProxyType(
-    {
-        (PlanState.ASKED, PlanEvent.PROPOSED): PlanState.PROPOSED,
-        (PlanState.ASKED, PlanEvent.FAILED): PlanState.FAILED,
-        (PlanState.ASKED, PlanEvent.CANCELLED): PlanState.CANCELLED,
-        (PlanState.PROPOSED, PlanEvent.APPROVED): PlanState.APPROVED,
-        (PlanState.PROPOSED, PlanEvent.DONE): PlanState.DONE,  # it has no useful move
-        (PlanState.PROPOSED, PlanEvent.CANCELLED): PlanState.CANCELLED,
-        (PlanState.APPROVED, PlanEvent.DONE): PlanState.DONE,
-        (PlanState.APPROVED, PlanEvent.CANCELLED): PlanState.CANCELLED,
-    }
+ASSIGNMENT_TRANSITIONS: Final = _table(
+    AssignmentState,
+    AssignmentEvent,
+    lambda s, e: {
+        # Nobody claimed it: proof enough that there is no domain.
+        s.RESERVED: {
+            e.CLAIMED: s.CREATING,
+            e.DELETE_REQUESTED: s.RELEASED,
+            e.WITHDRAWN: s.RELEASED,
+        },
+        # After a failure its domain is not proven absent: it keeps its capacity.
+        s.CREATING: {
+            e.RECLAIMED: s.CREATING,
+            e.STARTED: s.ACTIVE,
+            e.FAILED: s.QUARANTINED,
+            e.DELETE_REQUESTED: s.RELEASING,
+        },
+        # If its worker died before the resume, another one finishes, or fails to.
+        s.ACTIVE: {
+            e.RECLAIMED: s.ACTIVE,
+            e.FAILED: s.QUARANTINED,
+            e.MISSING: s.QUARANTINED,
+            e.DELETE_REQUESTED: s.RELEASING,
+            e.LEFT: s.LEAVING,  # a move ends for both of its assignments at once
+        },
+        # The worker that creates may learn late that the VM was deleted meanwhile.
+        s.RELEASING: {
+            e.STARTED: s.RELEASING,
+            e.FAILED: s.RELEASING,
+            e.DELETE_REQUESTED: s.RELEASING,
+            e.PROVEN_ABSENT: s.RELEASED,
+        },
+        s.QUARANTINED: {
+            e.FAILED: s.QUARANTINED,
+            e.DELETE_REQUESTED: s.RELEASING,
+            e.PROVEN_ABSENT: s.RELEASED,
+        },
+        # Of a move that nobody claimed nothing is there. One that is under way is ended by its
+        # worker, which alone knows where the guest is.
+        s.ARRIVING: {
+            e.ARRIVED: s.ACTIVE,
+            e.NOT_ARRIVED: s.LEAVING,
+            e.WITHDRAWN: s.RELEASED,
+            e.DELETE_REQUESTED: s.ARRIVING,
+        },
+        s.LEAVING: {e.DELETE_REQUESTED: s.LEAVING, e.PROVEN_ABSENT: s.RELEASED},
+        tuple(state for state in s if state != s.RELEASED): {e.FENCED: s.RELEASED},
+    },
 )
 
-
-ROLL_TRANSITIONS: Final[Mapping[tuple[RollState, RollEvent], RollState]] = MappingProxyType(
-    {
-        (RollState.GOING, RollEvent.STOPPED): RollState.STOPPED,
-        (RollState.GOING, RollEvent.RESUMED): RollState.GOING,  # its last driver is gone
-        (RollState.GOING, RollEvent.DONE): RollState.DONE,
-        (RollState.GOING, RollEvent.CANCELLED): RollState.CANCELLED,
-        (RollState.STOPPED, RollEvent.RESUMED): RollState.GOING,
-        (RollState.STOPPED, RollEvent.CANCELLED): RollState.CANCELLED,
-    }
+MOVE_TRANSITIONS: Final = _table(
+    MoveState,
+    MoveEvent,
+    lambda s, e: {
+        s.ASKED: {e.CLAIMED: s.MOVING},
+        s.MOVING: {e.RECLAIMED: s.MOVING, e.ARRIVED: s.MOVED},
+        (s.ASKED, s.MOVING): {e.FAILED: s.FAILED, e.CANCELLED: s.CANCELLED},
+    },
 )
 
-
-WHAT_IF_TRANSITIONS: Final[Mapping[tuple[WhatIfState, WhatIfEvent], WhatIfState]] = (
-    MappingProxyType(
-        {
-            (WhatIfState.WAITING, WhatIfEvent.BEGUN): WhatIfState.RUNNING,
-            (WhatIfState.WAITING, WhatIfEvent.CANCELLED): WhatIfState.CANCELLED,
-            (WhatIfState.WAITING, WhatIfEvent.INTERRUPTED): WhatIfState.INTERRUPTED,
-            (WhatIfState.RUNNING, WhatIfEvent.FINISHED): WhatIfState.FINISHED,
-            (WhatIfState.RUNNING, WhatIfEvent.FAILED): WhatIfState.FAILED,
-            (WhatIfState.RUNNING, WhatIfEvent.CANCELLED): WhatIfState.CANCELLED,
-            (WhatIfState.RUNNING, WhatIfEvent.INTERRUPTED): WhatIfState.INTERRUPTED,
-        }
-    )
+PLAN_TRANSITIONS: Final = _table(
+    PlanState,
+    PlanEvent,
+    lambda s, e: {
+        s.ASKED: {e.PROPOSED: s.PROPOSED, e.FAILED: s.FAILED, e.CANCELLED: s.CANCELLED},
+        # A plan without a useful move is done once it is proposed.
+        s.PROPOSED: {e.APPROVED: s.APPROVED, e.DONE: s.DONE, e.CANCELLED: s.CANCELLED},
+        s.APPROVED: {e.DONE: s.DONE, e.CANCELLED: s.CANCELLED},
+    },
 )
 
-
-def _host_admin() -> Mapping[tuple[HostAdmin, HostAdminEvent], HostAdmin]:
-    s, e = HostAdmin, HostAdminEvent
-    table = {}
-    for state in (s.ACTIVE, s.DRAINING, s.MAINTENANCE):
-        table[state, e.ACTIVATE] = s.ACTIVE
-        table[state, e.DRAIN] = s.DRAINING
-        table[state, e.MAINTAIN] = s.MAINTENANCE
-        table[state, e.RETIRE] = s.RETIRED
-    return MappingProxyType(table)
-
-
-HOST_ADMIN_TRANSITIONS: Final = _host_admin()
-
-
-def _host_health() -> Mapping[tuple[HostHealth, HostHealthEvent], HostHealth]:
-    s, e = HostHealth, HostHealthEvent
-    table = {(state, e.ANSWERED): s.UP for state in s}
-    for state in (s.UP, s.UNREACHABLE):
-        table[state, e.UNANSWERED] = s.UNREACHABLE
-        table[state, e.GIVEN_UP] = s.DOWN
-    for event in (e.UNANSWERED, e.GIVEN_UP):
-        table[s.ENROLLING, event] = s.ENROLLING  # it never was there: nothing to mourn
-        table[s.DOWN, event] = s.DOWN
-    # It may still have what was placed elsewhere meanwhile: that goes first.
-    table[s.DOWN, e.RETURNED] = s.DOWN
-    return MappingProxyType(table)
-
-
-HOST_HEALTH_TRANSITIONS: Final = _host_health()
-
-
-def _fences() -> Mapping[tuple[FenceState, FenceEvent], FenceState]:
-    s, e = FenceState, FenceEvent
-    table = {
-        (s.IDLE, e.ASKED): s.ASKED,
-        (s.FAILED, e.ASKED): s.ASKED,
-        (s.ASKED, e.CLAIMED): s.RUNNING,
-        (s.ASKED, e.FAILED): s.FAILED,  # nothing says how to fence it
-        (s.RUNNING, e.RECLAIMED): s.RUNNING,
-        (s.RUNNING, e.SUCCEEDED): s.FENCED,
-        (s.RUNNING, e.FAILED): s.FAILED,
-    }
-    for state in s:
-        table[state, e.CONFIRMED] = s.FENCED
-        if state != s.IDLE:
-            table[state, e.RETURNED] = s.IDLE
-    return MappingProxyType(table)
-
-
-FENCE_TRANSITIONS: Final = _fences()
-
-IMAGE_TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = MappingProxyType(
-    {
-        (ImageState.IMPORTING, ImageEvent.IMPORTED): ImageState.READY,
-        (ImageState.IMPORTING, ImageEvent.FAILED): ImageState.FAILED,
-        # Whoever imports it learns late that nobody wants it any more.
-        (ImageState.IMPORTING, ImageEvent.REMOVED): ImageState.REMOVED,
-        (ImageState.READY, ImageEvent.REMOVED): ImageState.REMOVED,
-        (ImageState.FAILED, ImageEvent.REMOVED): ImageState.REMOVED,
-    }
+ROLL_TRANSITIONS: Final = _table(
+    RollState,
+    RollEvent,
+    lambda s, e: {
+        s.GOING: {e.STOPPED: s.STOPPED, e.DONE: s.DONE},
+        # A roll that goes is resumed where its last driver is gone.
+        (s.GOING, s.STOPPED): {e.RESUMED: s.GOING, e.CANCELLED: s.CANCELLED},
+    },
 )
 
-
-def _copies() -> Mapping[tuple[CopyState, CopyEvent], CopyState]:
-    s, e = CopyState, CopyEvent
-    table = {
-        (s.ABSENT, e.CLAIMED): s.UPLOADING,
-        (s.UPLOADING, e.RECLAIMED): s.UPLOADING,
-        (s.UPLOADING, e.UPLOADED): s.PRESENT,
-        (s.UPLOADING, e.INTERRUPTED): s.ABSENT,
-        (s.UPLOADING, e.REFUSED): s.FAILED,
-        (s.FAILED, e.WANTED): s.ABSENT,
-        (s.PRESENT, e.MISSING): s.ABSENT,
-    }
-    for state in s:
-        table[state, e.IMAGE_REMOVED] = s.REMOVING
-    return MappingProxyType(table)
-
-
-COPY_TRANSITIONS: Final = _copies()
-
-CONSOLE_TRANSITIONS: Final[Mapping[tuple[ConsoleState, ConsoleEvent], ConsoleState]] = (
-    MappingProxyType(
-        {
-            (ConsoleState.WAITING, ConsoleEvent.ATTACHED): ConsoleState.ATTACHED,
-            (ConsoleState.WAITING, ConsoleEvent.LOST): ConsoleState.WAITING,
-            (ConsoleState.WAITING, ConsoleEvent.ENDED): ConsoleState.ENDED,
-            (ConsoleState.ATTACHED, ConsoleEvent.LOST): ConsoleState.WAITING,
-            (ConsoleState.ATTACHED, ConsoleEvent.ENDED): ConsoleState.ENDED,
-        }
-    )
+WHAT_IF_TRANSITIONS: Final = _table(
+    WhatIfState,
+    WhatIfEvent,
+    lambda s, e: {
+        s.WAITING: {e.BEGUN: s.RUNNING},
+        s.RUNNING: {e.FINISHED: s.FINISHED, e.FAILED: s.FAILED},
+        (s.WAITING, s.RUNNING): {e.CANCELLED: s.CANCELLED, e.INTERRUPTED: s.INTERRUPTED},
+    },
 )
 
-SLOT_LOOP_TRANSITIONS: Final[Mapping[tuple[SlotLoopState, SlotLoopEvent], SlotLoopState]] = (
-    MappingProxyType(
-        {
-            (SlotLoopState.RUNNING, SlotLoopEvent.PAUSE): SlotLoopState.PAUSED,
-            (SlotLoopState.PAUSED, SlotLoopEvent.RESUME): SlotLoopState.RUNNING,
-        }
-    )
+HOST_ADMIN_TRANSITIONS: Final = _table(
+    HostAdmin,
+    HostAdminEvent,
+    lambda s, e: {
+        (s.ACTIVE, s.DRAINING, s.MAINTENANCE): {
+            e.ACTIVATE: s.ACTIVE,
+            e.DRAIN: s.DRAINING,
+            e.MAINTAIN: s.MAINTENANCE,
+            e.RETIRE: s.RETIRED,
+        },
+    },
+)
+
+HOST_HEALTH_TRANSITIONS: Final = _table(
+    HostHealth,
+    HostHealthEvent,
+    lambda s, e: {
+        tuple(s): {e.ANSWERED: s.UP},
+        (s.UP, s.UNREACHABLE): {e.UNANSWERED: s.UNREACHABLE, e.GIVEN_UP: s.DOWN},
+        # It never was there: nothing to mourn.
+        s.ENROLLING: {e.UNANSWERED: s.ENROLLING, e.GIVEN_UP: s.ENROLLING},
+        # Once it returns, it may still have what was placed elsewhere meanwhile: that goes first.
+        s.DOWN: {e.UNANSWERED: s.DOWN, e.GIVEN_UP: s.DOWN, e.RETURNED: s.DOWN},
+    },
+)
+
+FENCE_TRANSITIONS: Final = _table(
+    FenceState,
+    FenceEvent,
+    lambda s, e: {
+        (s.IDLE, s.FAILED): {e.ASKED: s.ASKED},
+        # It fails at once if nothing says how to fence it.
+        s.ASKED: {e.CLAIMED: s.RUNNING, e.FAILED: s.FAILED},
+        s.RUNNING: {e.RECLAIMED: s.RUNNING, e.SUCCEEDED: s.FENCED, e.FAILED: s.FAILED},
+        tuple(s): {e.CONFIRMED: s.FENCED},
+        tuple(state for state in s if state != s.IDLE): {e.RETURNED: s.IDLE},
+    },
+)
+
+IMAGE_TRANSITIONS: Final = _table(
+    ImageState,
+    ImageEvent,
+    lambda s, e: {
+        s.IMPORTING: {e.IMPORTED: s.READY, e.FAILED: s.FAILED},
+        # Its importer may learn late that nobody wants it any more.
+        (s.IMPORTING, s.READY, s.FAILED): {e.REMOVED: s.REMOVED},
+    },
+)
+
+COPY_TRANSITIONS: Final = _table(
+    CopyState,
+    CopyEvent,
+    lambda s, e: {
+        s.ABSENT: {e.CLAIMED: s.UPLOADING},
+        s.UPLOADING: {
+            e.RECLAIMED: s.UPLOADING,
+            e.UPLOADED: s.PRESENT,
+            e.INTERRUPTED: s.ABSENT,
+            e.REFUSED: s.FAILED,
+        },
+        s.FAILED: {e.WANTED: s.ABSENT},
+        s.PRESENT: {e.MISSING: s.ABSENT},
+        tuple(s): {e.IMAGE_REMOVED: s.REMOVING},
+    },
+)
+
+CONSOLE_TRANSITIONS: Final = _table(
+    ConsoleState,
+    ConsoleEvent,
+    lambda s, e: {
+        s.WAITING: {e.ATTACHED: s.ATTACHED},
+        (s.WAITING, s.ATTACHED): {e.LOST: s.WAITING, e.ENDED: s.ENDED},
+    },
+)
+
+SLOT_LOOP_TRANSITIONS: Final = _table(
+    SlotLoopState,
+    SlotLoopEvent,
+    lambda s, e: {
+        s.RUNNING: {e.PAUSE: s.PAUSED},
+        s.PAUSED: {e.RESUME: s.RUNNING},
+    },
 )
 
 #: Assignments in these states have, or may have, a domain on their host.
@@ -750,9 +710,6 @@ OPEN_MOVES: Final = (MoveState.ASKED, MoveState.MOVING)
 #: Requests of which VMs may wait for a place.
 OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.EXPIRED)
-
-S = TypeVar("S", bound=StrEnum)
-E = TypeVar("E", bound=StrEnum)
 
 
 def next_state(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
