@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-#: The fencing command's, as operators.md tells; all others see these, too.
+#: The fencing command's, as operators/host-failures.md says; all others see these, too.
 PLAIN: Final = ("PATH", "HOME", "LANG", "TZ")
 
 

@@ -114,7 +114,10 @@ def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-DOCUMENTS = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {GLOSSARY})
+DOCUMENTS = sorted(
+    {ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/operators").glob("*.md")}
+    - {GLOSSARY}
+)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
