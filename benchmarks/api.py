@@ -56,7 +56,7 @@ READY: Final = "api_started"
 
 
 @dataclass(frozen=True)
-class Measured:
+class ApiFigures:
     """What the callers saw."""
 
     per_s: float
@@ -66,7 +66,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedApi:
     """What is called, and the processes behind it."""
 
     ports: Sequence[int]
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     show("fuga api", before, callers, seen, bare[callers], row[callers])
 
 
-def show(name: str, before: int, callers: int, seen: Measured, *others_per_s: float) -> None:
+def show(name: str, before: int, callers: int, seen: ApiFigures, *others_per_s: float) -> None:
     ratios = [f"{seen.per_s / other:.2f}" for other in others_per_s]
     bare, row = (*ratios, "-", "-")[:2]
     print(
@@ -152,7 +152,7 @@ def serve_bare(port: int, database: str | None) -> None:
 
 
 @contextmanager
-def one_row_served(folder: Path) -> Iterator[Served]:
+def one_row_served(folder: Path) -> Iterator[ServedApi]:
     """Serve it with a row for each call."""
     with a_register() as (server, url):
         plain = url.replace("postgresql+psycopg", "postgresql")
@@ -163,7 +163,7 @@ def one_row_served(folder: Path) -> Iterator[Served]:
 
 
 @contextmanager
-def bare_served(folder: Path, database: str | None = None) -> Iterator[Served]:
+def bare_served(folder: Path, database: str | None = None) -> Iterator[ServedApi]:
     """Serve it in as many processes as the API."""
     with_rows = [] if database is None else ["--database", database]
     ports = [a_quiet_port() for _ in range(PROCESSES)]
@@ -178,11 +178,11 @@ def bare_served(folder: Path, database: str | None = None) -> Iterator[Served]:
         for port in ports
     ]
     with _running(processes):
-        yield Served(ports, ["-"], [process.pid for process in processes])
+        yield ServedApi(ports, ["-"], [process.pid for process in processes])
 
 
 @contextmanager
-def fuga_served(folder: Path, before: int) -> Iterator[Served]:
+def fuga_served(folder: Path, before: int) -> Iterator[ServedApi]:
     """Serve the API with so many requests already there."""
     with a_register() as (server, url):
         registry = Registry.connect(url)
@@ -215,7 +215,7 @@ def fuga_served(folder: Path, before: int) -> Iterator[Served]:
         ]
         with _running(processes):
             pids = [process.pid for process in processes]
-            yield Served(ports, tokens, pids, server.pid)
+            yield ServedApi(ports, tokens, pids, server.pid)
 
 
 @contextmanager
@@ -231,7 +231,7 @@ def _running(processes: Sequence[Managed]) -> Iterator[None]:
             process.close()
 
 
-def measured(served: Served, callers: int, seconds: float) -> Measured:
+def measured(served: ServedApi, callers: int, seconds: float) -> ApiFigures:
     """Let so many callers ask for so long, after a short while that does not count."""
     ports, tokens = served.ports, served.tokens
     asyncio.run(_ask(ports, tokens, callers, min(1.0, seconds / 5)))
@@ -241,7 +241,7 @@ def measured(served: Served, callers: int, seconds: float) -> Measured:
     took = time.perf_counter() - started
     after = _cpu_s(served)
     centiles = statistics.quantiles(times, n=100)
-    return Measured(
+    return ApiFigures(
         per_s=len(times) / took,
         p50_ms=centiles[49] * 1e3,
         p99_ms=centiles[98] * 1e3,
@@ -285,7 +285,7 @@ async def _caller(port: int, token: str, until: float) -> list[float]:
     return times
 
 
-def _cpu_s(served: Served) -> tuple[float, float, float]:
+def _cpu_s(served: ServedApi) -> tuple[float, float, float]:
     """Return the processor time so far of the API, the database and of us, who call."""
     database = 0.0 if served.database is None else family_cpu_s(served.database)
     return sum(map(family_cpu_s, served.processes)), database, time.process_time()

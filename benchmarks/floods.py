@@ -64,7 +64,7 @@ UNREAD_S: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Served:
+class FloodedApi:
     """An API, and tokens of two tenants."""
 
     port: int
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             _show(name, api, given.seconds)
 
 
-def _show(name: str, api: Served, seconds: float) -> None:
+def _show(name: str, api: FloodedApi, seconds: float) -> None:
     lines = len(api.log.read_text().splitlines())
     before, _ = asyncio.run(_honest(api, seconds))
     with _attacked(name, api):
@@ -120,7 +120,7 @@ def _p99(times: Sequence[float]) -> float:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Served]:
+def served(folder: Path) -> Iterator[FloodedApi]:
     """Serve an API with something to read."""
     with a_register() as (_, url):
         registry = Registry.connect(url)
@@ -145,19 +145,19 @@ def served(folder: Path) -> Iterator[Served]:
         try:
             process.start()
             process.wait_until_ready()
-            yield Served(port, *tokens, log)
+            yield FloodedApi(port, *tokens, log)
         finally:
             process.close()
 
 
-async def _honest(api: Served, seconds: float) -> tuple[list[float], int]:
+async def _honest(api: FloodedApi, seconds: float) -> tuple[list[float], int]:
     """Return what each answer took, and how many never came."""
     until = time.perf_counter() + seconds
     callers = await asyncio.gather(*(_one(api, number, until) for number in range(CALLERS)))
     return [took for times, _ in callers for took in times], sum(lost for _, lost in callers)
 
 
-async def _one(api: Served, number: int, until: float) -> tuple[list[float], int]:
+async def _one(api: FloodedApi, number: int, until: float) -> tuple[list[float], int]:
     call = _head("GET", "/v1/requests?limit=5", token=api.honest).encode() + b"\r\n"
     source = f"127.0.1.{number + 1}"
     times: list[float] = []
@@ -197,7 +197,7 @@ async def _answer(reader: asyncio.StreamReader) -> int:
 
 
 @contextmanager
-def _attacked(name: str, api: Served) -> Iterator[None]:
+def _attacked(name: str, api: FloodedApi) -> Iterator[None]:
     command = [sys.executable, "-m", "benchmarks.floods", "--attack", name]
     env = {**os.environ, "FUGA_TOKEN": api.attacker}
     attacker = subprocess.Popen([*command, "--port", str(api.port)], env=env)

@@ -33,14 +33,14 @@ from placement.catalog.zone_policies import Deciding
 from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import QUANTILES, quantile
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.run_ahead import Ahead, played
+from placement.forecast.run_ahead import RunAheadOptions, played
 from simulation.experiments.specs import RunSpec, TraceSpec, open_inputs
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine, Passed
-from simulation.slots.interning import Book
-from simulation.slots.running import Vms
-from simulation.slots.waiting import Waiting
+from simulation.slots.interning import InternedNames
+from simulation.slots.running import VmRows
+from simulation.slots.waiting import WaitingRows
 from simulation.traces.chunks import Arrivals
 
 EXAMPLES: Final = Path(__file__).parents[1] / "docs/examples/traces"
@@ -50,7 +50,7 @@ _MOST_CAME: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class JudgedEstimate:
     """One estimate, and what became of it."""
 
     at_s: float
@@ -60,12 +60,12 @@ class Told:
 
 
 @dataclass(slots=True)
-class Watched:
+class ObservedSlots:
     """What an engine's slots have told of VMs and requests by now."""
 
-    placed: list[Vms] = field(default_factory=list)
+    placed: list[VmRows] = field(default_factory=list)
     began_s: list[FloatArray] = field(default_factory=list)
-    arrived: list[Waiting] = field(default_factory=list)
+    arrived: list[WaitingRows] = field(default_factory=list)
     left: dict[int, int] = field(default_factory=dict)  #: VMs that wait, of each request
     done_s: dict[int, float] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class Watched:
     def present(self, engine: Engine, now_s: float) -> tuple[Present, Lifetimes, IntArray]:
         """Return what is known at a time, and the requests that wait."""
         book, waiting = engine.book, engine.waiting
-        came = Waiting.joined(self.arrived)
+        came = WaitingRows.joined(self.arrived)
         came = came.where(np.flatnonzero(came.since_s > now_s - _LATELY_S)[-_MOST_CAME:])
         _, first, of_came = np.unique(
             np.column_stack([came.tenant, came.kind, came.wish]),
@@ -147,14 +147,14 @@ class Watched:
         )
         return present, self.lifetimes(now_s), waiting.request
 
-    def _running(self, now_s: float) -> tuple[Vms, FloatArray]:
-        vms, began = Vms.joined(self.placed), np.concatenate(self.began_s)
+    def _running(self, now_s: float) -> tuple[VmRows, FloatArray]:
+        vms, began = VmRows.joined(self.placed), np.concatenate(self.began_s)
         runs = vms.end_s > now_s
         return vms.where(runs), began[runs]
 
     def lifetimes(self, now_s: float) -> Lifetimes:
         """Return lifetimes as they are known by a time: VMs of one request with one end once."""
-        vms, began = Vms.joined(self.placed), np.concatenate(self.began_s)
+        vms, began = VmRows.joined(self.placed), np.concatenate(self.began_s)
         ended = vms.end_s <= now_s
         age_s = np.minimum(vms.end_s, now_s) - began
         _, first = np.unique(
@@ -180,9 +180,9 @@ def told_by(
     of_each: int = 20,
     until_s: float = math.inf,
     horizon_s: float = HORIZON_S,
-) -> Iterator[Told]:
+) -> Iterator[JudgedEstimate]:
     """Let an engine run, make estimates as it does, and yield them with their outcomes."""
-    watched, told = Watched(), list[Told]()
+    watched, told = ObservedSlots(), list[JudgedEstimate]()
     asked: set[int] = set()
     choice, rng = engine.choice, np.random.default_rng(1)
     length_s = choice.slot_length_s
@@ -207,7 +207,7 @@ def told_by(
             rows = np.flatnonzero(requests == request)
             each = waits[:, rows].max(axis=1)
             parts = tuple(quantile(each, part) for part in QUANTILES)
-            told.append(Told(at_s=now_s, request=request, quantiles=parts))
+            told.append(JudgedEstimate(at_s=now_s, request=request, quantiles=parts))
     end_s = (slot - 1) * length_s
     for each in told:
         if each.at_s + horizon_s > end_s:
@@ -216,10 +216,10 @@ def told_by(
         yield dataclasses.replace(each, took_s=took_s if took_s <= horizon_s else math.inf)
 
 
-def _ahead(choice: Choice, samples: int, seed: int, horizon_s: float) -> Ahead:
+def _ahead(choice: SimulatedPolicy, samples: int, seed: int, horizon_s: float) -> RunAheadOptions:
     who = Deciding(policy=choice.policy, parameters=choice.parameters)
     policy = who.made()
-    return Ahead(
+    return RunAheadOptions(
         policy=lambda _: policy,
         slot_length_s=choice.slot_length_s,
         budget_units=choice.budget_units,
@@ -230,7 +230,7 @@ def _ahead(choice: Choice, samples: int, seed: int, horizon_s: float) -> Ahead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class EstimateAccuracy:
     """How often estimates held."""
 
     judged: int
@@ -240,7 +240,9 @@ class Held:
     width: float  #: upper by lower end, the median of those that have both
 
 
-def judged(told: Sequence[Told], factors: Sequence[float] = (1.0,) * len(QUANTILES)) -> Held | None:
+def judged(
+    told: Sequence[JudgedEstimate], factors: Sequence[float] = (1.0,) * len(QUANTILES)
+) -> EstimateAccuracy | None:
     """Return how often estimates held, each part multiplied by its factor; None without any."""
     if not told:
         return None
@@ -252,7 +254,7 @@ def judged(told: Sequence[Told], factors: Sequence[float] = (1.0,) * len(QUANTIL
     within = (took >= bounds[:, low]) & below[:, high]
     ended = np.isfinite(bounds[:, high])
     width = np.median(bounds[ended, high] / bounds[ended, low]) if ended.any() else math.inf
-    return Held(
+    return EstimateAccuracy(
         judged=len(told),
         within=float(within.mean()),
         parts=tuple(below.mean(axis=0).tolist()),
@@ -261,7 +263,7 @@ def judged(told: Sequence[Told], factors: Sequence[float] = (1.0,) * len(QUANTIL
     )
 
 
-def factors_of(told: Sequence[Told]) -> tuple[float, ...]:
+def factors_of(told: Sequence[JudgedEstimate]) -> tuple[float, ...]:
     """Return by what each quantile must be multiplied to hold as often as it says.
 
     Split conformal prediction (Papadopoulos and others, ECML 2002) of outcome by quantile:
@@ -321,12 +323,12 @@ def studies(data: Path | None, folder: Path) -> Mapping[str, tuple[RunSpec, floa
     return found
 
 
-def run(spec: RunSpec, every_s: float, samples: int, until_s: float) -> list[Told]:
+def run(spec: RunSpec, every_s: float, samples: int, until_s: float) -> list[JudgedEstimate]:
     """Return all estimates of a run with their outcomes."""
     inputs = open_inputs(spec)
     engine = Engine(
         Cluster.of(inputs.inventory, inputs.resources),
-        Book(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
+        InternedNames(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
         spec,
         inputs.inventory.events,
         inputs.hierarchies[1:],
@@ -341,7 +343,7 @@ _HEAD: Final = (
 )
 
 
-def _line(name: str, held: Held | None) -> str:
+def _line(name: str, held: EstimateAccuracy | None) -> str:
     if held is None:
         return f"{name:<10}{0:>8}"
     half, nine = (held.parts[QUANTILES.index(part)] for part in (0.5, 0.9))
@@ -355,7 +357,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser(__doc__, only=[], policy="fuga", samples=40, until_days=math.inf)
     arguments.add_argument("data", type=Path, metavar="DIR", nargs="?")
     given = arguments.parse_args(argv)
-    told: dict[str, list[Told]] = {}
+    told: dict[str, list[JudgedEstimate]] = {}
     with tempfile.TemporaryDirectory() as folder:
         chosen = studies(given.data, Path(folder))
         for name in given.only or chosen:

@@ -18,7 +18,7 @@ from placement import Snapshot, policy_by_name
 from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.run_ahead import Ahead, played
+from placement.forecast.run_ahead import RunAheadOptions, played
 
 _VMS, _TENANTS, _KINDS, _CAME = 8, 10, 20, 2000  # on a host; in all; of requests to come
 _LIFE_S, _SPREAD = 5 * 3600.0, 1.5
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     )
     policy = policy_by_name(given.policy, {})
-    ahead = Ahead(policy=lambda _: policy, slot_length_s=_SLOT_S, budget_units=2_000_000)
+    ahead = RunAheadOptions(policy=lambda _: policy, slot_length_s=_SLOT_S, budget_units=2_000_000)
     began = time.monotonic()
     waits_s = played(present, lifetimes, ahead, lambda: time.monotonic() - began > given.seconds)
     print(f"{len(waits_s)} samples in {time.monotonic() - began:.1f} s")

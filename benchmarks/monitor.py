@@ -52,7 +52,7 @@ WAIT_S: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class MonitorFigures:
     """Of one number of hosts."""
 
     gaps_s: Sequence[float]
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             cluster.stop(lab, purge=True)
 
 
-def show(count: int, seen: Measured) -> None:
+def show(count: int, seen: MonitorFigures) -> None:
     gaps = sorted(seen.gaps_s)
     late = sum(gap > INTERVAL_S for gap in gaps)
     centiles = statistics.quantiles(gaps, n=100)
@@ -103,7 +103,7 @@ def show(count: int, seen: Measured) -> None:
     )
 
 
-def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
+def measured(count: int, lab: Path, folder: Path, seconds: float) -> MonitorFigures:
     """Watch so many hosts for so long, once each was looked at."""
     hosts = cluster.start_test_hosts(count, lab)
     frozen = hosts[-1]
@@ -158,7 +158,7 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> Measured:
         if name != frozen.name
         for sooner, later in itertools.pairwise(ends)
     ]
-    return Measured(
+    return MonitorFigures(
         gaps_s=gaps,
         own_cpu=own / took,
         children_cpu=(both - own) / took,

@@ -52,7 +52,7 @@ _SINCE: Final = """
 
 
 @dataclass(frozen=True)
-class Measured:
+class MonitorsFigures:
     """Of one number of hosts."""
 
     oldest_s: float
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         show(count, measured(count, given.interval, given.seconds))
 
 
-def show(count: int, seen: Measured) -> None:
+def show(count: int, seen: MonitorsFigures) -> None:
     by_look = 1000 * seen.cpu / seen.looks_per_s
     print(
         f"{count:>6}{seen.looks_per_s:>9.1f}{seen.oldest_s:>10.2f}{seen.late_host_s:>6.0f}"
@@ -93,7 +93,7 @@ def show(count: int, seen: Measured) -> None:
     )
 
 
-def measured(count: int, interval_s: float, seconds: float) -> Measured:
+def measured(count: int, interval_s: float, seconds: float) -> MonitorsFigures:
     """Have so many hosts watched for so long, once each was looked at."""
     with (
         tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder,
@@ -171,7 +171,7 @@ def _measured(
     postmaster: int,
     interval_s: float,
     seconds: float,
-) -> Measured:
+) -> MonitorsFigures:
     with connected(url) as connection:
         connection.autocommit = True
         [well] = connection.execute(_WELL).fetchone() or (0,)
@@ -189,7 +189,7 @@ def _measured(
         monitors[0].kill()
         eventually(lambda: _seen_since(connection, now) == well, within_s=WAIT_S, every_s=0.2)
         takeover_s = time.monotonic() - killed_at
-    return Measured(
+    return MonitorsFigures(
         oldest_s=oldest_s,
         late_host_s=late_host_s,
         looks_per_s=looks / took,

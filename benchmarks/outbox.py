@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         settings = SharedSettings(
             state_dir=Path(name), broker_url=SecretStr(redis.url), database_url=SecretStr(url)
         )
-        site = Site(Registry.connect(url), raw, settings, max(counts))
+        site = OutboxSite(Registry.connect(url), raw, settings, max(counts))
         env = {
             **inherited(),
             "FUGA_STATE_DIR": name,
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             worker.kill()
 
 
-class Site:
+class OutboxSite:
     """A register, hosts, and the sweep of a control centre."""
 
     def __init__(

@@ -67,7 +67,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Site:
+class PagesSite:
     """What is called."""
 
     url: str
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 show(site, given.pages, given.seconds, busy=busy, stream=stream)
 
 
-def show(site: Site, pages: int, seconds: float, *, busy: bool, stream: bool) -> None:
+def show(site: PagesSite, pages: int, seconds: float, *, busy: bool, stream: bool) -> None:
     calls, api_ms, database_ms = asyncio.run(
         measured(site, pages, seconds, busy=busy, stream=stream)
     )
@@ -121,7 +121,7 @@ def show(site: Site, pages: int, seconds: float, *, busy: bool, stream: bool) ->
 
 
 async def measured(
-    site: Site, pages: int, seconds: float, *, busy: bool, stream: bool
+    site: PagesSite, pages: int, seconds: float, *, busy: bool, stream: bool
 ) -> tuple[float, float, float]:
     """Return calls, and ms of processor of the API and of the database, each a second."""
     counted = Counted()
@@ -204,7 +204,7 @@ def show_views(hosts: int, vms: int) -> None:
         show_calls(site, made)
 
 
-def _open_views(site: Site) -> Sequence[str]:
+def _open_views(site: PagesSite) -> Sequence[str]:
     """Open each view and print what it cost; return the calls that all of them made."""
     with a_page() as page:
         made: dict[str, None] = {}
@@ -245,7 +245,7 @@ def _of_the_api(asked: Asked) -> Mapping[str, None]:
     return {path: None} if reads else {}
 
 
-def show_calls(site: Site, paths: Iterable[str]) -> None:
+def show_calls(site: PagesSite, paths: Iterable[str]) -> None:
     """Make calls one after another, and print what each costs, the costly ones first."""
     cost: dict[str, tuple[float, float, float]] = {}
     headers = {"Authorization": f"Bearer {site.token}"}
@@ -309,7 +309,7 @@ def _a_few_vms(url: str) -> None:
 @contextmanager
 def a_site(
     folder: Path, fill: Callable[[str], None] = _a_few_vms, *, role: str = "tenant"
-) -> Iterator[Site]:
+) -> Iterator[PagesSite]:
     """Serve the API of a site where some VMs are."""
     with a_register() as (server, url):
         fill(url)
@@ -327,7 +327,7 @@ def a_site(
         try:
             api.start()
             api.wait_until_ready()
-            yield Site(f"http://127.0.0.1:{port}", secret, api, server.pid, registry)
+            yield PagesSite(f"http://127.0.0.1:{port}", secret, api, server.pid, registry)
         finally:
             api.close()
             registry.close()

@@ -40,13 +40,13 @@ POLICIES = ("first_fit", "best_fit_drfh", "fuga")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SimulationFigures:
     events: int
     seconds: float
     placed: float  #: part of the VMs asked for
     deciding_s: float | None = None  #: inside the policy
 
-    def row(self, name: str, trace: str, plain: Measured) -> str:
+    def row(self, name: str, trace: str, plain: SimulationFigures) -> str:
         each_us = 1e6 * self.seconds / max(self.events, 1)
         beside = self.seconds / self.events * plain.events / plain.seconds
         policy = "" if self.deciding_s is None else f"{100 * self.deciding_s / self.seconds:.0f} %"
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         simulated(RunSpec(name=policy, trace=warm, hosts="google:20", policy=policy))
     with tempfile.TemporaryDirectory() as folder:
         traces = traces_of(given, Path(folder))
-        plain: dict[str, Measured] = {}
+        plain: dict[str, SimulationFigures] = {}
         for name in ("plain loop", *given.policies):
             for trace, path in traces.items():
                 spec = RunSpec(
@@ -110,10 +110,10 @@ def traces_of(given: argparse.Namespace, folder: Path) -> dict[str, str]:
     return traces
 
 
-def simulated(spec: RunSpec) -> Measured:
+def simulated(spec: RunSpec) -> SimulationFigures:
     with tempfile.TemporaryDirectory() as folder, clocked() as deciding:
         timing = (summary := simulate(spec, Path(folder)))["timing"]
-    return Measured(
+    return SimulationFigures(
         timing["events"], timing["processor_seconds"], summary["placed_part"], sum(deciding)
     )
 
@@ -134,7 +134,7 @@ def clocked() -> Iterator[list[float]]:
         yield seconds
 
 
-def plain_loop(spec: RunSpec) -> Measured:
+def plain_loop(spec: RunSpec) -> SimulationFigures:
     inputs = open_inputs(spec)
     free = Cluster.of(inputs.inventory, inputs.resources).capacity.copy()
     started = time.process_time()
@@ -160,7 +160,7 @@ def plain_loop(spec: RunSpec) -> Measured:
                 placed += 1
                 events += 1
                 heapq.heappush(ends, (now + float(chunk.lifetime_s[row]), host, len(demands) - 1))
-    return Measured(events, time.process_time() - started, placed / max(asked, 1))
+    return SimulationFigures(events, time.process_time() - started, placed / max(asked, 1))
 
 
 if __name__ == "__main__":

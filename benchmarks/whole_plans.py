@@ -31,7 +31,7 @@ from controller.rounds.running import to_running
 from placement.rebalancing.balance import BALANCE_WORTH, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.model import RebalanceLimits
 from registry import Registry, upgrade
 from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why_not
 
@@ -82,7 +82,7 @@ def measured(server: PostgresServer, hosts: int) -> dict[str, float]:
         arguments={},
         running=running,
         names=names,
-        limits=MoveLimits(),
+        limits=RebalanceLimits(),
         seed=0,
     )
     data = timed("encode", inputs.encode, time.process_time)

@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 
 from benchmarks.kit import parser, unless
 from benchmarks.placement.one_at_a_time import place_one_by_one
-from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, Taken
+from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, PhaseSeconds
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
 from controller.rounds.inputs import Kept
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     say = progress()
     sizes = given.sizes
     print(f"{'hosts':>7}{'round':>8}{'VMs':>8}" + "".join(f"{p:>15}" for p in (*PHASES, "whole")))
-    before: dict[str, Measured] = {}
+    before: dict[str, RoundFigures] = {}
     with postgres_server(DURABLE, on_disk=True) as server:
         for hosts in sizes:
             before = measure_size(
@@ -71,13 +71,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             say(f"{hosts} hosts measured")
 
 
-class Measured:
+class RoundFigures:
     """A round, and what its phases took."""
 
-    def __init__(self, report: RoundReport, taken: dict[str, Taken]) -> None:
+    def __init__(self, report: RoundReport, taken: dict[str, PhaseSeconds]) -> None:
         self.report = report
         self.taken = {phase: taken[phase] for phase in PHASES}
-        self.taken["whole"] = Taken(
+        self.taken["whole"] = PhaseSeconds(
             sum(each.clock for each in taken.values()),
             sum(each.ours for each in taken.values()),
             sum(each.database for each in taken.values()),
@@ -88,11 +88,11 @@ def measure_size(
     server: PostgresServer,
     hosts: int,
     policy: str,
-    before: dict[str, Measured],
+    before: dict[str, RoundFigures],
     *,
     last: bool,
     spare: str | None = None,
-) -> dict[str, Measured]:
+) -> dict[str, RoundFigures]:
     """Measure and print the rounds of one size."""
     running, pending = round(hosts * RUNNING_PER_HOST), round(hosts * PENDING_PER_HOST)
     with ExitStack() as stack:
@@ -105,8 +105,8 @@ def measure_size(
         stack.callback(process.close)
         process.warm_up()
         pid = server.pid
-        rounds = Rounds(registry, process, Meter(pid), policy)
-        found: dict[str, Measured] = {}
+        rounds = TimedRounds(registry, process, Meter(pid), policy)
+        found: dict[str, RoundFigures] = {}
         few = pending // 100
         for name, vms in (
             ("first", pending), ("later", pending), ("small", few), ("again", few), ("one", 1),
@@ -118,7 +118,7 @@ def measure_size(
                 print_growth(found[name], before[name])
             run_what_was_placed(loaded)
         if spare is not None:
-            keeping = Rounds(registry, process, rounds.meter, policy, spare)
+            keeping = TimedRounds(registry, process, rounds.meter, policy, spare)
             for name in ("spare", "kept"):
                 ask(loaded, pending)
                 kept = keeping.run()
@@ -131,7 +131,7 @@ def measure_size(
     return found
 
 
-class Rounds:
+class TimedRounds:
     """The rounds of one control centre."""
 
     def __init__(
@@ -159,7 +159,7 @@ class Rounds:
         assert lease is not None
         self.lease: Lease = lease
 
-    def run(self) -> Measured:
+    def run(self) -> RoundFigures:
         slot = Slot(start_at=datetime.now(UTC), length_s=5.0)
         with self.meter.measuring("read"):
             report = run_round(
@@ -172,16 +172,16 @@ class Rounds:
                 kept=self._kept,
             )
         assert report is not None
-        return Measured(report, self.meter.taken)
+        return RoundFigures(report, self.meter.taken)
 
 
-def print_round(hosts: int, name: str, measured: Measured) -> None:
+def print_round(hosts: int, name: str, measured: RoundFigures) -> None:
     cells = (f"{each.clock:.3f} ({each.processor:.3f})" for each in measured.taken.values())
     line = f"{hosts:>7}{name:>8}{measured.report.placed:>8}"
     print(line + "".join(f"{cell:>15}" for cell in cells), flush=True)
 
 
-def print_growth(measured: Measured, before: Measured) -> None:
+def print_growth(measured: RoundFigures, before: RoundFigures) -> None:
     grown = measured.report.placed / before.report.placed
     cells = (
         f"{now.processor / then.processor / grown:.2f}"
@@ -190,7 +190,7 @@ def print_growth(measured: Measured, before: Measured) -> None:
     print(f"{'× ' + format(grown, '.1f'):>23}" + "".join(f"{cell:>15}" for cell in cells))
 
 
-def compare_with_one_at_a_time(loaded: Loaded, rounds: Rounds, later: Measured) -> None:
+def compare_with_one_at_a_time(loaded: Loaded, rounds: TimedRounds, later: RoundFigures) -> None:
     print(f"\n{'VMs per second':<46}{'by the clock':>14}{'of the processor':>18}")
     whole = later.taken["whole"]
     per_vm = (whole.clock / later.report.placed, whole.processor / later.report.placed)

@@ -154,7 +154,7 @@ class HostAlias:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _HostTable:
     """All hosts as they were read."""
 
     tally: object
@@ -177,7 +177,7 @@ class HostNames:
         self._identities = identities
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: _Known | None = None
+        self._known: _HostTable | None = None
         self._meant = functools.lru_cache(maxsize=_TENANTS_KEPT)(self._by_alias)
 
     @classmethod
@@ -219,7 +219,7 @@ class HostNames:
     def _by_alias(self, tenant: str, names: tuple[str, ...]) -> Mapping[str, str]:
         return {self.alias(tenant, name): name for name in names}
 
-    def _read(self) -> _Known:
+    def _read(self) -> _HostTable:
         identities, now = self._identities(), self._clock()
         tally = identities.tally()
         with self._lock:
@@ -230,12 +230,12 @@ class HostNames:
                 names = tuple(each.name for each in hosts if not each.retired)
                 if known is not None and known.names == names:
                     names = known.names  # the same tuple: what was made of it is found again
-                known = self._known = _Known(tally, now, names, _words(hosts))
+                known = self._known = _HostTable(tally, now, names, _words(hosts))
             return known
 
 
 @dataclass(frozen=True)
-class Reader:
+class Viewer:
     """The reader of one call, and its names for hosts."""
 
     tenant: str | None  #: None: an operator

@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.settings import ControllerSettings
 from placement import PlacementError, policy_by_name
-from placement.constraints.patience import Patience
+from placement.constraints.patience import StarvationPatience
 from registry import SettingsError
 
 
@@ -19,7 +19,9 @@ def check_policies(settings: ControllerSettings) -> None:
         except PlacementError as error:
             raise SettingsError(f"{setting}: {error}") from None
     try:
-        Patience.of(settings.policy_parameters)  # the fallback's, where the policy has none
+        StarvationPatience.of(
+            settings.policy_parameters
+        )  # the fallback's, where the policy has none
     except PlacementError as error:
         raise SettingsError(f"FUGA_POLICY_PARAMETERS: {error}") from None
 

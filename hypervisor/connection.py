@@ -29,11 +29,11 @@ from hypervisor.errors import (
 from hypervisor.model import (
     ConsoleExchange,
     ConsoleTail,
-    DomainSeen,
     DomainSpec,
     Guard,
+    HostDomain,
     HostInspection,
-    HostReport,
+    HostPoll,
     Mark,
     PoolInspection,
     ProcessorComparison,
@@ -88,7 +88,7 @@ class HostConnection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def report(self, pool: str, *, deadline_s: float | None = None) -> HostReport:
+    def report(self, pool: str, *, deadline_s: float | None = None) -> HostPoll:
         """Capacity, consumption, domains and the pool's volumes. Waits for no guest.
 
         Of a pool that does not answer within three quarters of the deadline it says so, and the
@@ -123,7 +123,7 @@ class HostConnection:
         args = {"domain_type": domain_type, "own": own, "others": dict(others)}
         return ProcessorComparison(**self._call("compare_processors", args, deadline_s))
 
-    def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
+    def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
         """Look for the domain of a VM, whoever made it.
 
         One that arrives by a move is there from the beginning, paused, with the arriving mark;

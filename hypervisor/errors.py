@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypervisor.move_model import MoveObstacle
+from hypervisor.move_model import MigrationObstacle
 
 
 def in_words(operation: str) -> str:
@@ -55,10 +55,10 @@ class MoveHangsError(OperationFailedError):
         self.begun = begun
 
 
-class MoveRefusedError(HypervisorError):
+class MigrationRefusedError(HypervisorError):
     """A move cannot be as it was asked, and was not begun."""
 
-    def __init__(self, obstacle: MoveObstacle, detail: str) -> None:
+    def __init__(self, obstacle: MigrationObstacle, detail: str) -> None:
         super().__init__(f"the VM cannot be moved ({obstacle}): {detail}")
         self.obstacle = obstacle
         self.detail = detail

@@ -52,7 +52,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DomainSeen:
+class HostDomain:
     """One domain on a host. ``mark`` is None for a domain that is not ours."""
 
     uuid: str
@@ -73,7 +73,7 @@ class DomainSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeSeen:
+class HostVolume:
     """One volume in a host's pool."""
 
     name: str
@@ -82,7 +82,7 @@ class VolumeSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostReport:
+class HostPoll:
     """One poll of a host. Consumption is None if a driver does not report it."""
 
     hostname: str
@@ -92,8 +92,8 @@ class HostReport:
     cpu_busy_percent: float | None  #: since the previous report of this connection
     memory_used_mib: int | None
     disk_used_gib: int | None
-    domains: tuple[DomainSeen, ...]
-    volumes: tuple[VolumeSeen, ...]
+    domains: tuple[HostDomain, ...]
+    volumes: tuple[HostVolume, ...]
     machine_uuid: str | None = None  #: as the host's libvirt tells it
     #: for how long the pool was asked in vain: then nothing is known of it and its volumes
     pool_silent_s: float | None = None
@@ -161,7 +161,7 @@ class ConsoleExchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class VmLimits:
     """What a VM may take of its host at most; None: whatever it gets."""
 
     disk_iops: int | None = None  #: reads and writes a second, of all its disks
@@ -198,5 +198,5 @@ class DomainSpec:
     network_kind: Literal["network", "bridge"] = "network"
     mac: str | None = None  #: None: libvirt makes one up
     seed_volume: str | None = None  #: in the same pool; attached as a second, read-only disk
-    limits: Limits = Limits()
+    limits: VmLimits = VmLimits()
     guard: Guard | None = None  #: None: of the test driver, which has no network

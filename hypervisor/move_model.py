@@ -45,7 +45,7 @@ class MoveSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveProgress:
+class MigrationProgress:
     """How far a move is."""
 
     elapsed_ms: int
@@ -68,7 +68,7 @@ class MoveDone:
     attempts: int = 1  #: more where ports were taken or others held the first ones up
 
 
-class MoveObstacle(StrEnum):
+class MigrationObstacle(StrEnum):
     """Why a VM cannot be moved as it was asked. Nothing was begun."""
 
     ABSENT = "absent"  #: no domain of the VM at the source, or not in the state that it takes

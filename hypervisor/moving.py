@@ -18,12 +18,12 @@ from hypervisor.credential import DESTINATION_VARIABLE
 from hypervisor.errors import (
     HostSilentError,
     HostUnreachableError,
+    MigrationRefusedError,
     MoveHangsError,
-    MoveRefusedError,
     OperationFailedError,
     in_words,
 )
-from hypervisor.move_model import HostEnd, MoveDone, MoveObstacle, MoveProgress, MoveSpec
+from hypervisor.move_model import HostEnd, MigrationObstacle, MigrationProgress, MoveDone, MoveSpec
 from plain_text import shortened
 
 # -P: not a module of that name in the current folder.
@@ -34,7 +34,7 @@ _ABORT_S: Final = 15.0
 _WITHDRAW_S: Final = 40.0
 _ATTEMPTS: Final = 3  #: of a move of which nothing was sent, each at other ports
 _PATIENCE_S: Final = 0.5  #: of one wait for the child's words, between two looks at the clock
-_NOTHING_SENT: Final = MoveProgress(
+_NOTHING_SENT: Final = MigrationProgress(
     elapsed_ms=0,
     memory_total_bytes=0,
     memory_remaining_bytes=0,
@@ -45,7 +45,7 @@ _NOTHING_SENT: Final = MoveProgress(
 )
 
 
-class Mover:
+class HostPairMigrator:
     """Moves between two hosts, one after the other, led by a process of their own.
 
     Parameters
@@ -79,7 +79,7 @@ class Mover:
         self._child: ChildProcess | None = None
         self._heard = b""
 
-    def __enter__(self) -> Mover:
+    def __enter__(self) -> HostPairMigrator:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,14 +93,14 @@ class Mover:
 
         Raises
         ------
-        MoveRefusedError
+        MigrationRefusedError
             With the obstacle. Nothing was begun.
         """
         until = time.monotonic() + self._deadline_s
         self._ask("check", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
 
     def live(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Move a guest that runs.
 
@@ -119,7 +119,7 @@ class Mover:
         MoveHangsError
             Nothing flowed for so long as the move's ``hang_s``, in several attempts if nothing was
             sent, or the guest stood still. As far as the hosts answer, it runs at the source.
-        MoveRefusedError
+        MigrationRefusedError
             Of a disk that is not copied: its pool is not shared. Nothing was begun.
         HostUnreachableError
             A host did not answer any more.
@@ -144,7 +144,7 @@ class Mover:
                 return replace(done, attempts=done.attempts + attempts - 1)
 
     def cold(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Copy the disk of a VM that is off, and define its domain at the destination, off.
 
@@ -190,7 +190,7 @@ class Mover:
         return found
 
     def _move(
-        self, op: str, spec: MoveSpec, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, op: str, spec: MoveSpec, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         until = time.monotonic() + deadline_s
         raised: BaseException | None = None
@@ -200,7 +200,7 @@ class Mover:
             if raised is not None:
                 return
             try:
-                tell(MoveProgress(**progress))
+                tell(MigrationProgress(**progress))
             except BaseException as error:  # whatever it is, the move ends first
                 raised = error
                 until = min(until, time.monotonic())
@@ -261,7 +261,7 @@ class Mover:
             return answer["ok"]
         reason = self._masked(answer["reason"])
         if answer["error"] == "refused":
-            raise MoveRefusedError(MoveObstacle(answer["obstacle"]), reason)
+            raise MigrationRefusedError(MigrationObstacle(answer["obstacle"]), reason)
         if answer["error"] == "hangs":
             raise MoveHangsError(f"{op}_move", reason, begun=answer["begun"])
         if answer["error"] == "unreachable":

@@ -12,7 +12,7 @@ from hypervisor.connection import HostConnection
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError
 from hypervisor.move_model import HostEnd
-from hypervisor.moving import Mover
+from hypervisor.moving import HostPairMigrator
 
 
 @dataclass(slots=True, eq=False)
@@ -104,12 +104,12 @@ class HostConnections:
 
 
 @dataclass(slots=True, eq=False)
-class _IdleMover:
-    mover: Mover
+class _IdleMigrator:
+    mover: HostPairMigrator
     since: float = field(default_factory=time.monotonic)
 
 
-class Movers:
+class MigratorPool:
     """Lends movers by both their hosts; one that did its work is kept for the next who asks.
 
     To start one and to open its hosts takes about as long as to move a small guest.
@@ -121,7 +121,7 @@ class Movers:
     idle_s : float
         One idle for longer is ended at the next use, or by `end_idle`.
     deadline_s : float
-        See `Mover`.
+        See `HostPairMigrator`.
     """
 
     def __init__(self, *, limit: int = 8, idle_s: float = 60.0, deadline_s: float = 10.0) -> None:
@@ -129,10 +129,10 @@ class Movers:
         self._idle_s = idle_s
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
-        self._idle: list[_IdleMover] = []  #: longest idle first
+        self._idle: list[_IdleMigrator] = []  #: longest idle first
 
     @contextmanager
-    def use(self, source: HostEnd, destination: HostEnd) -> Iterator[Mover]:
+    def use(self, source: HostEnd, destination: HostEnd) -> Iterator[HostPairMigrator]:
         """Lend a mover that nobody else uses meanwhile. Whatever is raised ends its process."""
         self.end_idle()
         with self._lock:
@@ -142,14 +142,14 @@ class Movers:
             ]
             if found:
                 self._idle.remove(found[-1])
-        mover = found[-1].mover if found else Mover(*ends, deadline_s=self._deadline_s)
+        mover = found[-1].mover if found else HostPairMigrator(*ends, deadline_s=self._deadline_s)
         try:
             yield mover
         except BaseException:
             mover.close()
             raise
         with self._lock:
-            self._idle.append(_IdleMover(mover))
+            self._idle.append(_IdleMigrator(mover))
         self.end_idle()
 
     def end_idle(self, *, all_of_them: bool = False) -> None:

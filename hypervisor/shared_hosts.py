@@ -20,7 +20,7 @@ from hypervisor import wire
 from hypervisor.connection import MOST_REASON, POOL_PATIENCE, HostConnection
 from hypervisor.credential import Credential
 from hypervisor.errors import HostSilentError, HostUnreachableError, OperationFailedError
-from hypervisor.model import HostReport
+from hypervisor.model import HostPoll
 from hypervisor.shared_child import (
     COMMAND,
     ChildLostError,
@@ -41,7 +41,7 @@ _OPEN_APART: Final = 0.9
 _MOST_ALONE: Final = 8
 
 
-class _Place(Enum):
+class _HostPlace(Enum):
     SHARED = auto()
     APART = auto()  #: it did not answer
     ALONE = auto()  #: a process may have died of it
@@ -167,12 +167,12 @@ class SharedHost:
         self.credential = credential
         self._hosts = hosts
         self._key = key
-        self._place = _Place.SHARED
+        self._place = _HostPlace.SHARED
         self._child: SharedChild | None = None
         self._looking = threading.Lock()
         self._closed = False
 
-    def report(self, pool: str) -> HostReport:
+    def report(self, pool: str) -> HostPoll:
         """Look at the host; see `HostConnection.report`."""
         with self._looking:
             try:
@@ -181,22 +181,22 @@ class SharedHost:
                 if self._closed:
                     self._leave_child()
 
-    def _look(self, pool: str) -> HostReport:
+    def _look(self, pool: str) -> HostPoll:
         if self._closed:
             raise HostUnreachableError(self.uri, "it is not polled any more")
         deadline = time.monotonic() + self._hosts.deadline_s
-        if self._place is not _Place.ALONE:
+        if self._place is not _HostPlace.ALONE:
             try:
                 return self._look_among_others(pool, deadline)
             except TooLateError:
                 self._leave_child()
-                self._place = _Place.APART
+                self._place = _HostPlace.APART
                 raise self._silent() from None
             except ChildLostError as error:
                 self._leave_child()
                 if self._hosts.is_closed:
                     raise HostUnreachableError(self.uri, f"report: {error}") from None
-                self._place = _Place.ALONE
+                self._place = _HostPlace.ALONE
         return self._look_alone(pool)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class SharedHost:
         self._closed = True
         self._leave_child()
 
-    def _look_among_others(self, pool: str, deadline: float) -> HostReport:
+    def _look_among_others(self, pool: str, deadline: float) -> HostPoll:
         patience_s = self._hosts.deadline_s * POOL_PATIENCE
         request = {
             "host": self._key,
@@ -213,7 +213,7 @@ class SharedHost:
             "args": {"pool": pool, "patience_s": patience_s},
         }
         while True:
-            if self._place is _Place.APART:
+            if self._place is _HostPlace.APART:
                 child = self._hosts.child_apart(self._key)
             else:
                 child = self._child = self._hosts.child_for(self._key, self._child)
@@ -221,10 +221,10 @@ class SharedHost:
                 answer = child.ask(request, deadline)
             except NotBegunError:
                 continue  # it was retired since; the next one is new
-            self._place = _Place.SHARED
+            self._place = _HostPlace.SHARED
             return self._read(answer)
 
-    def _look_alone(self, pool: str) -> HostReport:
+    def _look_alone(self, pool: str) -> HostPoll:
         if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
             raise HostUnreachableError(self.uri, "too many hosts have a child process of their own")
         try:
@@ -233,17 +233,17 @@ class SharedHost:
                 found = connection.report(pool, deadline_s=self._hosts.deadline_s)
         except HostSilentError:
             if time.monotonic() >= deadline:
-                self._place = _Place.APART
+                self._place = _HostPlace.APART
             raise
         except (HostUnreachableError, OperationFailedError):
-            self._place = _Place.SHARED
+            self._place = _HostPlace.SHARED
             raise
         finally:
             self._hosts.alone.release()
-        self._place = _Place.SHARED
+        self._place = _HostPlace.SHARED
         return found
 
-    def _read(self, answer: dict[str, Any]) -> HostReport:
+    def _read(self, answer: dict[str, Any]) -> HostPoll:
         if answer.get("error") == "unreachable":
             raise HostUnreachableError(self.uri, self._masked(answer["reason"]))
         if "error" in answer:

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypervisor.model import (
-    DomainSeen,
     DomainSpec,
     DomainState,
     Guard,
-    HostReport,
-    Limits,
+    HostDomain,
+    HostPoll,
+    HostVolume,
     Mark,
-    VolumeSeen,
+    VmLimits,
 )
 from hypervisor.move_model import MoveSpec
 
@@ -45,11 +45,11 @@ def mark_from(fields: Mapping[str, Any] | None) -> Mark | None:
     return None if fields is None else Mark(**fields)
 
 
-def domain_from(fields: Mapping[str, Any] | None) -> DomainSeen | None:
+def domain_from(fields: Mapping[str, Any] | None) -> HostDomain | None:
     """Read a domain back."""
     if fields is None:
         return None
-    return DomainSeen(
+    return HostDomain(
         **{
             **fields,
             "state": DomainState(fields["state"]),
@@ -70,7 +70,7 @@ def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
     """Read a specification back."""
     made = {
         "mark": Mark(**fields["mark"]),
-        "limits": Limits(**fields["limits"]),
+        "limits": VmLimits(**fields["limits"]),
         "guard": guard_from(fields["guard"]),
     }
     return DomainSpec(**{**fields, **made})
@@ -86,16 +86,16 @@ def move_from(fields: Mapping[str, Any]) -> MoveSpec:
     return MoveSpec(**{**fields, **made})
 
 
-def report_from(fields: Mapping[str, Any]) -> HostReport:
+def report_from(fields: Mapping[str, Any]) -> HostPoll:
     """Read a report back."""
     domains = (domain_from(domain) for domain in fields["domains"])
-    return HostReport(
+    return HostPoll(
         **{
             **fields,
             "domains": tuple(domain for domain in domains if domain is not None),
             "interfaces": tuple((name, mac) for name, mac in fields["interfaces"]),
             "unnamed": tuple(fields["unnamed"]),
-            "volumes": tuple(VolumeSeen(**volume) for volume in fields["volumes"]),
+            "volumes": tuple(HostVolume(**volume) for volume in fields["volumes"]),
         }
     )
 

@@ -27,9 +27,9 @@ from hypervisor import (
     DomainState,
     HostConnection,
     HostEnd,
+    HostPairMigrator,
     HypervisorError,
     Mark,
-    Mover,
     MoveSpec,
     OperationFailedError,
     domain_name,
@@ -51,7 +51,7 @@ _BEATING: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class MoveFault:
     """What fails: an action of ``lab/scripts/host-fault`` at one end, or the mover's process."""
 
     name: str
@@ -62,39 +62,39 @@ class Fault:
 
 
 FAULTS: Final = (
-    Fault(name="mover killed", end="mover"),
-    Fault(
+    MoveFault(name="mover killed", end="mover"),
+    MoveFault(
         name="destination's libvirtd killed",
         end="destination",
         action="kill-daemon",
         until="restart-daemon",
     ),
-    Fault(
+    MoveFault(
         name="source's libvirtd killed", end="source", action="kill-daemon", until="restart-daemon"
     ),
-    Fault(
+    MoveFault(
         name="destination's libvirtd hangs",
         end="destination",
         action="hang-daemon",
         until="resume-daemon",
         slow=True,
     ),
-    Fault(
+    MoveFault(
         name="source's libvirtd hangs",
         end="source",
         action="hang-daemon",
         until="resume-daemon",
         slow=True,
     ),
-    Fault(
+    MoveFault(
         name="destination's network cut",
         end="destination",
         action="cut-network",
         until="restore-network",
         slow=True,
     ),
-    Fault(name="destination off", end="destination", action="power-off", slow=True),
-    Fault(name="source off", end="source", action="power-off", slow=True),
+    MoveFault(name="destination off", end="destination", action="power-off", slow=True),
+    MoveFault(name="source off", end="source", action="power-off", slow=True),
 )
 
 
@@ -102,7 +102,7 @@ FAULTS: Final = (
 class Trial:
     """What came of one move."""
 
-    fault: Fault
+    fault: MoveFault
     moment: float
     said: str = ""  #: by the mover
     took_s: float = 0.0
@@ -146,7 +146,7 @@ class Experiment:
             self._settle(wanted)
         self.usual_s = sorted(taken)[len(taken) // 2]
 
-    def run(self, fault: Fault, moment: float) -> Trial:
+    def run(self, fault: MoveFault, moment: float) -> Trial:
         """Move the guest, let something fail meanwhile, and find it again."""
         trial = Trial(fault, moment)
         wanted = self._arriving()
@@ -267,11 +267,11 @@ class Experiment:
 
     # --- the move ------------------------------------------------------------------
 
-    def _mover(self) -> Mover:
+    def _mover(self) -> HostPairMigrator:
         ends = [HostEnd(each.uri) for each in self.hosts]
-        return Mover(ends[self._at], ends[1 - self._at], deadline_s=_ANSWER_S)
+        return HostPairMigrator(ends[self._at], ends[1 - self._at], deadline_s=_ANSWER_S)
 
-    def _move(self, mover: Mover, wanted: MoveSpec, trial: Trial) -> None:
+    def _move(self, mover: HostPairMigrator, wanted: MoveSpec, trial: Trial) -> None:
         started = time.monotonic()
         try:
             mover.live(wanted, deadline_s=DEADLINE_S, tell=lambda _: None)
@@ -295,7 +295,9 @@ class Experiment:
                     trial.ran_on_both = trial.ran_on_both or all(run)
 
     @contextmanager
-    def _failing(self, fault: Fault, before: set[int], moving: threading.Thread) -> Iterator[None]:
+    def _failing(
+        self, fault: MoveFault, before: set[int], moving: threading.Thread
+    ) -> Iterator[None]:
         if fault.end == "mover":
             for pid in move_children() - before:
                 with suppress(ProcessLookupError):
@@ -335,7 +337,7 @@ class Experiment:
         return f"{seen.state.value}{' by move' if seen.paused_by_move else ''}"
 
     def _settle(self, wanted: MoveSpec) -> str:
-        """Do what `Mover` says is to be done after an error; return where the guest is."""
+        """Do what `HostPairMigrator` prescribes after an error; return where the guest is."""
         assert self._here is not None  # noqa: S101 - it was moved
         here, there = self._connections[self._at], self._connections[1 - self._at]
         left, found = here.find(wanted.vm_id), there.find(wanted.vm_id)

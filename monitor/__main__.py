@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from hypervisor import SharedHosts
-from monitor.metrics import LookMetrics
+from monitor.metrics import PollMetrics
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError, SettingsError
@@ -46,7 +46,7 @@ def main() -> int:
         return 1
     hosts = SharedHosts(deadline_s=settings.poll_deadline_s)
     try:
-        monitor = Monitor(registry, hosts.host, settings, LookMetrics(metrics))
+        monitor = Monitor(registry, hosts.host, settings, PollMetrics(metrics))
 
         def ready() -> list[Check]:
             return [database_check(registry), monitor.check()]

@@ -15,7 +15,7 @@ MISSED: Final = "missed"
 NOT_RECORDED: Final = "not_recorded"  #: the register center did not take it
 
 
-class LookMetrics:
+class PollMetrics:
     """Counts polls by outcome."""
 
     def __init__(self, metrics: ProcessMetrics) -> None:

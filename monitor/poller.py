@@ -10,9 +10,9 @@ import structlog
 
 from hypervisor import HypervisorError
 from monitor.clock import NearClock
-from monitor.metrics import MISSED, NOT_RECORDED, LookMetrics
+from monitor.metrics import MISSED, NOT_RECORDED, PollMetrics
 from monitor.probe import HostProbe
-from monitor.recorder import Recorder
+from monitor.recorder import PollRecorder
 from monitor.resolved import Resolved
 from monitor.translate import to_report
 from registry import AnotherMachineError
@@ -32,9 +32,9 @@ class HostWatch:
         self,
         host: WatchedHost,
         probe: HostProbe,
-        metrics: LookMetrics,
+        metrics: PollMetrics,
         *,
-        recorder: Recorder,
+        recorder: PollRecorder,
         clock: NearClock,
         resolved: Resolved,
     ) -> None:

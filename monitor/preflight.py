@@ -1,8 +1,8 @@
 """`python -m monitor.preflight`: check a host once, before it is registered.
 
-Reads one JSON object on standard input, see `Target`, and writes one on standard output. It asks
-the host as the monitor would: with the same credential files, in child processes that are killed
-at the deadline.
+Reads one JSON object on standard input, see `PreflightTarget`, and writes one on standard output.
+It asks the host as the monitor would: with the same credential files, in child processes that are
+killed at the deadline.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PreflightTarget:
     """A host, and how it is opened."""
 
     name: str
@@ -43,7 +43,11 @@ class Target:
 
 
 def look(
-    target: Target, others: Sequence[Target], credentials: HostCredentials, *, deadline_s: float
+    target: PreflightTarget,
+    others: Sequence[PreflightTarget],
+    credentials: HostCredentials,
+    *,
+    deadline_s: float,
 ) -> dict[str, Any]:
     """Return what the host says, and of each question that failed why.
 
@@ -70,7 +74,9 @@ def look(
     return found
 
 
-def _look(target: Target, credentials: HostCredentials, deadline_s: float) -> dict[str, Any]:
+def _look(
+    target: PreflightTarget, credentials: HostCredentials, deadline_s: float
+) -> dict[str, Any]:
     try:
         host = _connection(target, credentials, deadline_s)
     except HostCredentialError as error:
@@ -91,7 +97,7 @@ def _look(target: Target, credentials: HostCredentials, deadline_s: float) -> di
 
 
 def _processor(
-    target: Target, credentials: HostCredentials, deadline_s: float
+    target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> tuple[str | None, str]:
     """Return the processor of guests on a host, or None and why it is not known."""
     try:
@@ -101,7 +107,7 @@ def _processor(
         return None, str(error)
 
 
-def _inspect(host: HostConnection, target: Target) -> HostInspection:
+def _inspect(host: HostConnection, target: PreflightTarget) -> HostInspection:
     return _steadily(lambda: host.inspect(domain_type=target.domain_type, network=target.network))
 
 
@@ -119,7 +125,9 @@ def _steadily(ask: Callable[[], T]) -> T:
     return ask()
 
 
-def _connection(target: Target, credentials: HostCredentials, deadline_s: float) -> HostConnection:
+def _connection(
+    target: PreflightTarget, credentials: HostCredentials, deadline_s: float
+) -> HostConnection:
     """Return a connection, not opened yet. Raises HostCredentialError."""
     files = credentials.find(target.uri, target.credential)
     opened_by = None
@@ -136,8 +144,8 @@ def _connection(target: Target, credentials: HostCredentials, deadline_s: float)
 def main(request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer one request."""
     return look(
-        Target(**request["target"]),
-        [Target(**each) for each in request["others"]],
+        PreflightTarget(**request["target"]),
+        [PreflightTarget(**each) for each in request["others"]],
         HostCredentials(Path(request["credentials"])),
         deadline_s=request["deadline_s"],
     )

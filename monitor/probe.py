@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from hypervisor import Credential, HostReport, HostUnreachableError
+from hypervisor import Credential, HostPoll, HostUnreachableError
 
 
 class HostProbe(Protocol):
     """Reads one host. Raises an error of `hypervisor`, never a libvirt error."""
 
-    def report(self, pool: str) -> HostReport:
+    def report(self, pool: str) -> HostPoll:
         """Poll the host and its storage pool."""
 
     def close(self) -> None:
@@ -30,7 +30,7 @@ class LockedOut:
     uri: str
     reason: str
 
-    def report(self, pool: str) -> HostReport:
+    def report(self, pool: str) -> HostPoll:
         """Raise the reason."""
         raise HostUnreachableError(self.uri, self.reason)
 

@@ -36,7 +36,7 @@ class _Brought:
     written: Future[Host] = field(default_factory=Future)
 
 
-class Recorder:
+class PollRecorder:
     """Called by many watches at once; each waits until its poll is recorded."""
 
     def __init__(self, registry: Registry, gather_s: float, policy: MissPolicy) -> None:

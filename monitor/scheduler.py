@@ -17,7 +17,7 @@ import structlog
 _IDLE_S: Final = 30.0
 
 
-class Hands:
+class PollerThreads:
     """Runs work at once, whatever else hangs.
 
     Its threads are daemons: a look that hangs keeps no process from ending. One is there
@@ -58,7 +58,7 @@ class Hands:
         self._is_closed = True
 
     def _start(self, *, stays: bool) -> None:
-        threading.Thread(target=self._run, args=(stays,), name="look", daemon=True).start()
+        threading.Thread(target=self._run, args=(stays,), name="poll", daemon=True).start()
 
     def _run(self, stays: bool) -> None:
         while True:
@@ -90,7 +90,7 @@ _APART_S: Final = 0.005
 _MOST_OF_PERIOD: Final = 0.5
 
 
-class Turn(Protocol):
+class PeriodicTask(Protocol):
     """Repeated work."""
 
     def look(self) -> None:
@@ -105,7 +105,7 @@ class Turn(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    turn: Turn
+    turn: PeriodicTask
     due_at: float
     ended_at: float  #: of its latest look; at first, when it was taken on
     is_looking: bool = False
@@ -120,19 +120,19 @@ class _Due:
     entry: _Entry = field(compare=False)
 
 
-class Rota:
-    """Gives turns to `Hands`; a long one delays only itself."""
+class PollScheduler:
+    """Gives turns to `PollerThreads`; a long one delays only itself."""
 
     def __init__(self, period_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._period_s = period_s
         self._monotonic = monotonic
-        self._hands = Hands()
+        self._hands = PollerThreads()
         self._changed = threading.Condition()
         self._entries: dict[int, _Entry] = {}
         self._dues: list[_Due] = []
         self._numbers = itertools.count()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="rota", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="poll-scheduler", daemon=True)
 
     def start(self) -> None:
         """Begin to give turns."""
@@ -143,7 +143,7 @@ class Rota:
         """Whether turns are given."""
         return self._thread.is_alive()
 
-    def take_on(self, turns: Sequence[Turn]) -> None:
+    def take_on(self, turns: Sequence[PeriodicTask]) -> None:
         """Give these turns from now on: the first at once, many spread out."""
         now = self._monotonic()
         apart_s = min(_APART_S, self._period_s * _MOST_OF_PERIOD / max(1, len(turns)))
@@ -154,7 +154,7 @@ class Rota:
                 self._push(entry)
             self._changed.notify()
 
-    def drop(self, turn: Turn) -> None:
+    def drop(self, turn: PeriodicTask) -> None:
         """Stop giving it turns, and close it."""
         turn.stop()
         with self._changed:

@@ -14,14 +14,14 @@ import structlog
 
 from monitor.clock import NearClock
 from monitor.host_shards import Peers
-from monitor.metrics import LookMetrics
+from monitor.metrics import PollMetrics
 from monitor.poller import HostWatch
 from monitor.probe import HostProbe, LockedOut, ProbeFactory
-from monitor.recorder import Recorder
+from monitor.recorder import PollRecorder
 from monitor.resolved import Resolved
-from monitor.scheduler import Rota
+from monitor.scheduler import PollScheduler
 from monitor.settings import MonitorSettings
-from monitor.table import HostTable, Way, Ways, key_of, may_stay
+from monitor.table import ConnectionSettings, CredentialChecks, HostTable, key_of, may_stay
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check
@@ -58,15 +58,15 @@ class Monitor:
         registry: Registry,
         probe_for: ProbeFactory,
         settings: MonitorSettings,
-        metrics: LookMetrics,
+        metrics: PollMetrics,
         credentials: HostCredentials | None = None,
     ) -> None:
         self._probe_for = probe_for
         self._settings = settings
         self._metrics = metrics
-        self._ways = Ways(credentials or settings.resolved_host_credentials())
+        self._ways = CredentialChecks(credentials or settings.resolved_host_credentials())
         interval_s = settings.poll_interval_s
-        self._recorder = Recorder(
+        self._recorder = PollRecorder(
             registry,
             min(_GATHER_AT_MOST_S, interval_s * _GATHER),
             MissPolicy(
@@ -79,7 +79,7 @@ class Monitor:
         self._resolved = Resolved()
         self._peers = Peers(registry, os.getpid(), interval_s)
         self._table = HostTable(registry, self._peers.key)
-        self._rota = Rota(interval_s * _CADENCE)
+        self._rota = PollScheduler(interval_s * _CADENCE)
         self._rota.start()
         self._watches: dict[UUID, _Watched] = {}
         self._followed_at: float | None = None
@@ -163,7 +163,7 @@ class Monitor:
             return None
         return self._watch(host, way)
 
-    def _watch(self, host: WatchedHost, way: Way) -> HostWatch:
+    def _watch(self, host: WatchedHost, way: ConnectionSettings) -> HostWatch:
         if way.locked_out is not None:
             probe: HostProbe = LockedOut(host.uri, way.locked_out)
         else:
@@ -202,4 +202,4 @@ class Monitor:
 class _Watched:
     host: WatchedHost
     watch: HostWatch
-    way: Way
+    way: ConnectionSettings

@@ -17,7 +17,7 @@ from registry.hosts import CredentialFiles, HostCredentials, Opening, WatchedHos
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ConnectionSettings:
     """The way to a host, or why there is none."""
 
     uri: str
@@ -33,7 +33,7 @@ class Way:
         return None if self.credential is None else Path(self.credential.folder)
 
 
-class Ways:
+class CredentialChecks:
     """Checks the files of each credential regularly, however many hosts it opens."""
 
     def __init__(self, credentials: HostCredentials) -> None:
@@ -48,16 +48,20 @@ class Ways:
         self._found = found
         return changed
 
-    def to(self, host: WatchedHost) -> Way:
+    def to(self, host: WatchedHost) -> ConnectionSettings:
         """Return the way to a host, by the last check of the files."""
         key = key_of(host)
         if key not in self._found:
             self._found[key] = self._look(host)
         found = self._found[key]
         if isinstance(found, str):
-            return Way(host.uri, host.pool, host.credential, host.ssh_host_keys, None, found)
+            return ConnectionSettings(
+                host.uri, host.pool, host.credential, host.ssh_host_keys, None, found
+            )
         opened_by = to_credential(found, host)
-        return Way(host.uri, host.pool, host.credential, host.ssh_host_keys, opened_by)
+        return ConnectionSettings(
+            host.uri, host.pool, host.credential, host.ssh_host_keys, opened_by
+        )
 
     def _look(self, host: WatchedHost) -> CredentialFiles | str | None:
         try:
@@ -71,7 +75,7 @@ def key_of(host: WatchedHost) -> tuple[Opening | None, str | None]:
     return opening_of(host.uri), host.credential
 
 
-def may_stay(before: Way, now: Way) -> bool:
+def may_stay(before: ConnectionSettings, now: ConnectionSettings) -> bool:
     """Return whether the only change is that the credential's files are unusable."""
     return (
         now.locked_out is not None

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from hypervisor import Credential, DomainSeen, OperationFailedError
-from hypervisor import HostReport as SeenReport
+from hypervisor import Credential, HostDomain, OperationFailedError
+from hypervisor import HostPoll as SeenReport
 from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHost
 
 #: Of anything that a host tells: an exbibyte of memory, and far from what 64 bits hold, also
@@ -101,7 +101,7 @@ def _amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
         yield f"GiB of disk of domain {domain.name}", domain.disk_gib
 
 
-def _to_domain(domain: DomainSeen) -> DomainReport:
+def _to_domain(domain: HostDomain) -> DomainReport:
     assignment_id = _uuid_or_none(domain.mark.assignment_id) if domain.mark else None
     return DomainReport(
         uuid=UUID(domain.uuid),

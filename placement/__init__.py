@@ -39,14 +39,13 @@ from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.check import check_allocation
 from placement.model.decision import decide, set_aside
-from placement.model.snapshot import Allocation, Allowance, LeftOut, Policy, Reason, Snapshot
+from placement.model.snapshot import Allocation, LeftOut, Policy, QuotaHeadroom, Reason, Snapshot
 
 __all__ = [
     "FALLBACK",
     "MECHANISMS",
     "POLICIES",
     "Allocation",
-    "Allowance",
     "BoolArray",
     "Budget",
     "CatalogEntry",
@@ -65,6 +64,7 @@ __all__ = [
     "PluginFailedError",
     "Policy",
     "QuantityTooLargeError",
+    "QuotaHeadroom",
     "Reason",
     "ShapeMismatchError",
     "Shortage",

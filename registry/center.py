@@ -14,7 +14,7 @@ from registry.admin.clock_steps import ClockSteps
 from registry.admin.connections import ConnectionsKept, connections_kept
 from registry.admin.database_role import DatabaseRoles, database_roles
 from registry.admin.doctor import check
-from registry.admin.fleet import Fleet, read_fleet
+from registry.admin.fleet import FleetCounts, read_fleet
 from registry.admin.history import History
 from registry.admin.known_schema import refuse_strangers, strangers_in
 from registry.admin.liveness import read_liveness
@@ -44,7 +44,7 @@ from registry.hosts.identities import HostIdentities
 from registry.hosts.monitors import Monitors
 from registry.hosts.watched_hosts import WatchedHosts
 from registry.images.images import Images
-from registry.moves.auto_plans import StandingPlans
+from registry.moves.auto_plans import AutoPlans
 from registry.moves.moves import Moves
 from registry.moves.plans import Plans
 from registry.moves.rolls import Rolls
@@ -63,7 +63,7 @@ from registry.rounds.slot_loop import SlotLoopSwitch
 from registry.rounds.views import Views
 from registry.tasks.assignments import Assignments
 from registry.tasks.fencing import Fencing
-from registry.tasks.image_copies import ImageCopies
+from registry.tasks.image_copies import ImageCopyTasks
 from registry.tasks.image_imports import ImageImports
 from registry.tasks.move_steps import MoveSteps
 from registry.tasks.power_steps import PowerSteps
@@ -104,7 +104,7 @@ class Registry:
         self.differences = Differences(database)
         self.vm_types = VmTypes(database)
         self.images = Images(database)
-        self.image_copies = ImageCopies(database)
+        self.image_copies = ImageCopyTasks(database)
         self.image_imports = ImageImports(database)
         self.tenants = Tenants(database)
         self.ssh_keys = SshKeys(database)
@@ -120,7 +120,7 @@ class Registry:
         self.plans = Plans(database)
         self.room_plans = RoomPlans(database)
         self.rolls = Rolls(database)
-        self.standing_plans = StandingPlans(database)
+        self.standing_plans = AutoPlans(database)
         self.move_steps = MoveSteps(database)
         self.console_reads = ConsoleReads(database)
         self.console_sessions = ConsoleSessions(database)
@@ -201,7 +201,7 @@ class Registry:
         """Whether the database's disk refused what this process wrote within the last minute."""
         return self._database.is_full
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> FleetCounts:
         """Return what metrics tell of everything there is, in one read."""
         with self._database.read() as connection:
             return read_fleet(connection)

@@ -45,7 +45,7 @@ class Locked:
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class AffectedPackage:
     """A locked package that an advisory speaks of."""
 
     package: Locked
@@ -130,10 +130,10 @@ def advisories_in(path: Path) -> Advisories:
     return Advisories(str(path), until, found)
 
 
-def findings(packages: Sequence[Locked], advisories: Advisories) -> list[Finding]:
+def findings(packages: Sequence[Locked], advisories: Advisories) -> list[AffectedPackage]:
     """Return which packages have a known vulnerability."""
     return sorted(
-        Finding(package, advisory.ids, " ".join(advisory.says.split())[:200])
+        AffectedPackage(package, advisory.ids, " ".join(advisory.says.split())[:200])
         for package in packages
         for advisory in advisories.by_package.get(package.name, ())
         if advisory.concerns(package.version)

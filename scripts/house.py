@@ -32,7 +32,7 @@ PICTURES: Final = ("house", "controller", "hypervisor", "placement", "registry",
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PackagePicture:
     """Rooms of one picture, and which knows which; the arrows that say no more are left out."""
 
     modules: Mapping[str, int]  #: by room
@@ -49,7 +49,7 @@ class Plan:
         )
 
 
-def plans() -> dict[str, Plan]:
+def plans() -> dict[str, PackagePicture]:
     """Read the imports of every package, and return the plan of each picture.
 
     Raises
@@ -76,7 +76,7 @@ def picture_of(name: str) -> str:
     return "house.svg" if name == "house" else f"house-{name}.svg"
 
 
-def _plan(graph: grimp.ImportGraph, containers: list[str]) -> Plan:
+def _plan(graph: grimp.ImportGraph, containers: list[str]) -> PackagePicture:
     depth = 1 if len(containers) > 1 else 2
     modules: dict[str, int] = defaultdict(int)
     arrows: set[tuple[str, str]] = set()
@@ -89,7 +89,7 @@ def _plan(graph: grimp.ImportGraph, containers: list[str]) -> Plan:
             known = _room(imported, containers, depth)
             if known not in {None, room}:
                 arrows.add((room, str(known)))
-    return Plan(dict(modules), frozenset(arrows))
+    return PackagePicture(dict(modules), frozenset(arrows))
 
 
 def _room(module: str, containers: Iterable[str], depth: int) -> str | None:
@@ -111,7 +111,7 @@ def _all_below(arrows: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     return below
 
 
-def dot_of(plan: Plan) -> str:
+def dot_of(plan: PackagePicture) -> str:
     """Return a plan in Graphviz' own words."""
     lines = [
         "digraph house {",

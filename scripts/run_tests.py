@@ -50,7 +50,7 @@ WITH_HOSTS = (
 
 
 @dataclass(frozen=True)
-class Group:
+class PytestGroup:
     """Tests that one pytest runs; without ``paths`` it looks for them everywhere."""
 
     name: str
@@ -66,10 +66,10 @@ class Group:
 
 #: What runs side by side, one line after the other. A test that is "alone" takes both cores.
 GROUPS = (
-    (Group("alone", ("-n", "0", "-m", "alone"), ("tests/chaos",)),),
-    (Group("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),),
+    (PytestGroup("alone", ("-n", "0", "-m", "alone"), ("tests/chaos",)),),
+    (PytestGroup("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),),
     (
-        Group(
+        PytestGroup(
             "with hosts",
             # A module is one process's: its hosts, and the fuga that it shares, are started once.
             (
@@ -113,9 +113,9 @@ class Account:
         return bool(self.failed) and self.libvirt.keys() >= set(self.failed)
 
 
-def _run_side_by_side(groups: Sequence[Group], arguments: Sequence[str]) -> list[int]:
+def _run_side_by_side(groups: Sequence[PytestGroup], arguments: Sequence[str]) -> list[int]:
     """Exit statuses of the groups; the first one's output is seen as it comes, then the others'."""
-    running = [_Running(each, arguments) for each in groups]
+    running = [_RunningPytest(each, arguments) for each in groups]
     try:
         statuses = [each.show_until_ended() for each in running]
     except KeyboardInterrupt:  # reached them too: each ends the servers that it started
@@ -125,10 +125,10 @@ def _run_side_by_side(groups: Sequence[Group], arguments: Sequence[str]) -> list
     return [0 if status == NO_TESTS and arguments else status for status in statuses]
 
 
-class _Running:
+class _RunningPytest:
     """A group's pytest, whose output waits in a file until somebody looks."""
 
-    def __init__(self, group: Group, arguments: Sequence[str]) -> None:
+    def __init__(self, group: PytestGroup, arguments: Sequence[str]) -> None:
         self.name = group.name
         self.started = time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the group
@@ -177,7 +177,7 @@ def main() -> int:
 
 def _pass_alone(account: Account) -> bool:
     del os.environ["FUGA_TEST_ACCOUNT"]  # the counts are of the first run
-    return _run_side_by_side([Group("that failed, alone", account.failed)], []) == [0]
+    return _run_side_by_side([PytestGroup("that failed, alone", account.failed)], []) == [0]
 
 
 def _print_summary(account: Account, passed_alone: list[str]) -> None:

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("screenshots: nothing runs here; start `fuga up` first", file=sys.stderr)
         return 1
     with an_api(found.url, found.operator) as api, a_browser() as browser:
-        site = Site(api, found.url)
+        site = ScreenshotSite(api, found.url)
         site.populate()
         for theme in given.theme.split(","):
             for whose, views in ((TENANT, OF_TENANTS), (None, OF_OPERATORS)):
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @dataclass
-class Site:
+class ScreenshotSite:
     """The cluster, by its API."""
 
     api: httpx.Client
@@ -158,16 +158,16 @@ class Site:
 # ---- the views -------------------------------------------------------------------
 
 
-def at(where: str) -> Callable[[Page, Site], None]:
+def at(where: str) -> Callable[[Page, ScreenshotSite], None]:
     """Show a view as it opens."""
 
-    def show(page: Page, _site: Site) -> None:
+    def show(page: Page, _site: ScreenshotSite) -> None:
         go(page, where)
 
     return show
 
 
-def a_form(page: Page, _site: Site) -> None:
+def a_form(page: Page, _site: ScreenshotSite) -> None:
     """Show the form that requests VMs, filled in."""
     go(page, "#/ask")
     page.get_by_label("Type").select_option("medium")
@@ -178,7 +178,7 @@ def a_form(page: Page, _site: Site) -> None:
     page.wait_for_timeout(500)
 
 
-def a_console(page: Page, site: Site) -> None:
+def a_console(page: Page, site: ScreenshotSite) -> None:
     """Show a VM whose guest was just asked something."""
     go(page, f"#/vms/{site.vm(VM)['id']}")
     page.get_by_role("button", name="Open the console").click()
@@ -191,13 +191,13 @@ def a_console(page: Page, site: Site) -> None:
     page.wait_for_timeout(500)
 
 
-def a_host(page: Page, site: Site) -> None:
+def a_host(page: Page, site: ScreenshotSite) -> None:
     """Show the host that holds most."""
     most = max(site.items("hosts"), key=committed)
     go(page, f"#/hosts/{most['name']}")
 
 
-def a_map(page: Page, _site: Site) -> None:
+def a_map(page: Page, _site: ScreenshotSite) -> None:
     """Show all hosts."""
     go(page, "#/map")
     page.get_by_role("img", name="squares").wait_for()
@@ -205,12 +205,12 @@ def a_map(page: Page, _site: Site) -> None:
     page.wait_for_timeout(300)
 
 
-def a_plan(page: Page, site: Site) -> None:
+def a_plan(page: Page, site: ScreenshotSite) -> None:
     """Show what the proposed plan would do."""
     go(page, f"#/plans/{(site.plan() or {})['id']}")
 
 
-def the_theatre(page: Page, site: Site) -> None:
+def the_theatre(page: Page, site: ScreenshotSite) -> None:
     """Show a round with more than found room, where a host weighs most."""
     rounds = site.items("rounds")
     best = max(rounds, key=lambda each: (min(each["placed"] or 0, 3), each["left_out"] or 0))

@@ -36,7 +36,7 @@ from sqlalchemy import Connection, Engine, event
 
 from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
-from controller.control_center.slot_loop import SlotLoop
+from controller.control_center.slot_loop import SlotLoopRunner
 from controller.rest.app import create_app
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
@@ -157,7 +157,7 @@ def _walks(registry: Registry) -> tuple[Walk, Walk]:
     app = create_app(registry)
     decider = PolicyProcess()
     try:
-        slots = _Slots(registry, decider)
+        slots = _SlotLoopThread(registry, decider)
         _ask(app, token)
         slots.run()
 
@@ -197,7 +197,7 @@ def _fill(registry: Registry) -> str:
     return registry.tokens.create("tenant", "a", "walk", actor=ACTOR)[1]
 
 
-class _Slots:
+class _SlotLoopThread:
     """The slot loop of a control centre that leads, one slot after another."""
 
     def __init__(self, registry: Registry, decider: PolicyProcess) -> None:
@@ -206,7 +206,7 @@ class _Slots:
         choice = PolicyChoice(
             name="fuga", parameters={}, budget_units=None, decision_time_s=_SLOT_S, seed=1
         )
-        self._loop = SlotLoop(
+        self._loop = SlotLoopRunner(
             registry,
             self._leadership,
             decider,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from service.health import Check, Readiness, database_check
-    from service.listener import Listener, ListenerError, listening
+    from service.listener import HttpListener, ListenerError, listening
     from service.metrics import ProcessMetrics
 
 __all__ = [
     "Check",
-    "Listener",
+    "HttpListener",
     "ListenerError",
     "ProcessMetrics",
     "Readiness",
@@ -26,7 +26,7 @@ __all__ = [
 _MODULES: Final = MappingProxyType(
     {
         "Check": "health",
-        "Listener": "listener",
+        "HttpListener": "listener",
         "ListenerError": "listener",
         "ProcessMetrics": "metrics",
         "Readiness": "health",

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 
-class FairPlaces:
+class FairSemaphore:
     """Places that are taken under a name.
 
     Whoever has places already gets another one only if that leaves him no more than half of

@@ -39,7 +39,7 @@ class ListenerError(RegistryError):
         self.address = address
 
 
-class _Server(ThreadingHTTPServer):
+class _ListenerServer(ThreadingHTTPServer):
     daemon_threads = True
     ready: Readiness
     metrics: Callable[[], bytes]
@@ -50,11 +50,11 @@ class _Server(ThreadingHTTPServer):
             log.exception("metrics_call_failed")
 
 
-class _Ip6Server(_Server):
+class _Ip6Server(_ListenerServer):
     address_family = socket.AF_INET6
 
 
-class _UnixServer(_Server):
+class _UnixServer(_ListenerServer):
     address_family = socket.AF_UNIX
 
     def server_bind(self) -> None:
@@ -63,7 +63,7 @@ class _UnixServer(_Server):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _ListenerServer
     timeout = _CLIENT_TIMEOUT_S
     server_version = "fuga"
     sys_version = ""
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log no calls: they come every few seconds."""
 
 
-class Listener:
+class HttpListener:
     """Listens from its creation until it is closed, in separate threads."""
 
     def __init__(self, address: str, *, ready: Readiness, metrics: Callable[[], bytes]) -> None:
@@ -131,7 +131,7 @@ class Listener:
         if self._socket_file is not None:
             self._socket_file.unlink(missing_ok=True)
 
-    def _bind(self, address: str) -> _Server:
+    def _bind(self, address: str) -> _ListenerServer:
         if address.startswith(UNIX):
             path = Path(address.removeprefix(UNIX)).absolute()
             _remove_stale(path, address)
@@ -143,18 +143,18 @@ class Listener:
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not host or not port.isdecimal() or int(port) > 65535:
             raise ListenerError(address, "wanted host:port or unix:PATH")
-        return (_Ip6Server if ":" in host else _Server)((host, int(port)), _Handler)
+        return (_Ip6Server if ":" in host else _ListenerServer)((host, int(port)), _Handler)
 
 
 @contextmanager
 def listening(
     address: str | None, metrics: ProcessMetrics, *, ready: Readiness
-) -> Iterator[Listener | None]:
+) -> Iterator[HttpListener | None]:
     """Listen for the length of a block, if an address is given."""
     if address is None:
         yield None
         return
-    listener = Listener(address, ready=ready, metrics=metrics.text)
+    listener = HttpListener(address, ready=ready, metrics=metrics.text)
     log.info("metrics_listening", address=listener.address)
     try:
         yield listener

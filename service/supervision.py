@@ -29,7 +29,7 @@ _PINGS: Final = 4
 _FRESH: Final = 2
 
 
-class Supervisor:
+class NotifySocket:
     """The socket of systemd, or of whatever else speaks its protocol."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -61,7 +61,7 @@ def supervised(
     turned_at: Callable[[], float],
     *,
     excused: Callable[[], bool] = lambda: False,
-    supervisor: Supervisor | None = None,
+    supervisor: NotifySocket | None = None,
 ) -> Iterator[None]:
     """Notify the supervisor for the length of a block.
 
@@ -69,7 +69,7 @@ def supervised(
     notified while that is fresh, or while the loop is ``excused``, for instance since it waits for
     a broker that does not answer. The supervisor ends a process whose main loop hangs.
     """
-    found = Supervisor() if supervisor is None else supervisor
+    found = NotifySocket() if supervisor is None else supervisor
     if not found.is_there:
         yield
         return
@@ -86,7 +86,7 @@ def supervised(
 class _Notices:
     def __init__(
         self,
-        supervisor: Supervisor,
+        supervisor: NotifySocket,
         ready: Readiness,
         turned_at: Callable[[], float],
         excused: Callable[[], bool],

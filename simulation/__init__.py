@@ -5,7 +5,7 @@ from simulation.experiments.fleet import FleetStudy, JobQueue
 from simulation.experiments.job_run import run_job
 from simulation.experiments.jobs import JobFiles, JobTakenError, SharedFolderError
 from simulation.experiments.plan import plan, zone_policies
-from simulation.experiments.run import Progress, simulate
+from simulation.experiments.run import RunProgress, simulate
 from simulation.experiments.specs import RunSpec, TraceSpec
 from simulation.experiments.study import (
     AnyStudy,
@@ -14,29 +14,29 @@ from simulation.experiments.study import (
     on_interrupt,
     write_summary,
 )
-from simulation.recordings.recording import Decided, Recording, read_recording, record
-from simulation.slots.choice import Choice
+from simulation.recordings.recording import DecidedRounds, Recording, read_recording, record
+from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.engine import Engine
 from simulation.slots.moving.options import Moving
-from simulation.topology.inventory import Inventory, read_inventory
+from simulation.topology.inventory import HostInventory, read_inventory
 
 __all__ = [
     "AnyStudy",
-    "Choice",
-    "Decided",
+    "DecidedRounds",
     "Engine",
     "FleetStudy",
+    "HostInventory",
     "InputError",
-    "Inventory",
     "JobFiles",
     "JobQueue",
     "JobTakenError",
     "Moving",
-    "Progress",
     "Recording",
     "RunFailedError",
+    "RunProgress",
     "RunSpec",
     "SharedFolderError",
+    "SimulatedPolicy",
     "SimulationError",
     "Study",
     "TraceSpec",

@@ -106,14 +106,14 @@ def decode(body: bytes) -> Kept:
     return document
 
 
-class Limits(NamedTuple):
+class ValueRange(NamedTuple):
     """Where the numbers of an array must lie: from the first up to, but not, the second."""
 
     low: int
     high: int
 
 
-_COUNT: Final = Limits(0, 2**63)
+_COUNT: Final = ValueRange(0, 2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def array(
     name: str,
     like: str | None,
     shape: tuple[int | None, ...],
-    within: Limits | None = None,
+    within: ValueRange | None = None,
 ) -> NDArray[Any]:
     """Return an array of one type ("int", "float", "bool") and shape; None: of any."""
     found = kept[name]
@@ -147,7 +147,7 @@ def array(
     return found
 
 
-def whole(kept: Kept, name: str, within: Limits = _COUNT) -> int:
+def whole(kept: Kept, name: str, within: ValueRange = _COUNT) -> int:
     """Return a whole number."""
     found = kept[name]
     if type(found) is not int or not within.low <= found < within.high:
@@ -173,7 +173,7 @@ def texts(kept: Kept, name: str) -> list[str]:
     return found
 
 
-def _lies(found: NDArray[Any], within: Limits) -> bool:
+def _lies(found: NDArray[Any], within: ValueRange) -> bool:
     return int(found.min()) >= within.low and int(found.max()) < within.high
 
 

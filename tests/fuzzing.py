@@ -95,7 +95,7 @@ _COLLECTIONS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Served:
+class FuzzedApi:
     """An API with something in it, a token for each role, and the ids of what there is."""
 
     url: str
@@ -114,7 +114,7 @@ class Served:
 
 
 @contextmanager
-def served_with_content(registry: Registry, folder: Path) -> Iterator[Served]:
+def served_with_content(registry: Registry, folder: Path) -> Iterator[FuzzedApi]:
     """Serve an API where two tenants have requests, VMs, keys and sessions, and two hosts."""
     a_cluster(registry, hosts=2)
     for tenant in ("a", "b"):
@@ -150,7 +150,7 @@ def served_with_content(registry: Registry, folder: Path) -> Iterator[Served]:
     with served(app) as url, requests.Session() as session:
         session.trust_env = False  # else it looks for proxies and a .netrc at each call
         headers = {role: {"Authorization": f"Bearer {secret}"} for role, secret in tokens.items()}
-        yield Served(url, headers, ids, session)
+        yield FuzzedApi(url, headers, ids, session)
 
 
 def use_real_ids(case: Case, ids: Mapping[str, Sequence[str]]) -> None:
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _fuzz(api: Served, role: str, seconds: float) -> int:
+def _fuzz(api: FuzzedApi, role: str, seconds: float) -> int:
     """Call every operation again and again; return how many failed, each told once."""
     until = time.monotonic() + seconds
     answers: Counter[int] = Counter()
@@ -236,7 +236,7 @@ def _fuzz(api: Served, role: str, seconds: float) -> int:
     return len(failures)
 
 
-def _some(api: Served, role: str, cases: Any, answers: Counter[int], seed: int) -> None:
+def _some(api: FuzzedApi, role: str, cases: Any, answers: Counter[int], seed: int) -> None:
     @hypothesis.seed(seed)
     @settings(
         max_examples=10,

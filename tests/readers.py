@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from registry import Registry
 
 
-def an_operator(registry: Registry) -> Reader:
-    return Reader(None, HostNames.of(registry))
+def an_operator(registry: Registry) -> Viewer:
+    return Viewer(None, HostNames.of(registry))
 
 
-def a_tenant(registry: Registry, name: str = "a") -> Reader:
-    return Reader(name, HostNames.of(registry))
+def a_tenant(registry: Registry, name: str = "a") -> Viewer:
+    return Viewer(name, HostNames.of(registry))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from controller.rounds.inputs import RoundInputs
-from controller.rounds.snapshots import Names
+from controller.rounds.snapshots import SnapshotNames
 from placement import Snapshot
 
 
@@ -31,8 +31,8 @@ def some_snapshot(**changes: Any) -> Snapshot:
     return Snapshot(**{**values, **changes})
 
 
-def some_names() -> Names:
-    return Names(
+def some_names() -> SnapshotNames:
+    return SnapshotNames(
         hosts=(
             ("00000000-0000-7000-8000-000000000001", "host-1"),
             ("00000000-0000-7000-8000-000000000002", "host-2"),

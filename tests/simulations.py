@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
-from simulation.slots.interning import Book
+from simulation.slots.interning import InternedNames
 from simulation.topology.hierarchy import Hierarchy
 from simulation.topology.hosts import HostEvent, SimHost
 from simulation.traces.chunks import Chunk
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 
 RESOURCES = ("vcpus", "memory_mib")
 
@@ -33,7 +33,7 @@ def an_engine(
         hosts = [SimHost(name=f"h{number}") for number in range(len(capacity))]
     cluster = Cluster(hosts, np.array(capacity, dtype=np.int64), absent)
     told = {"policy": "first_fit", "slot_length_s": 60.0} | choice
-    return Engine(cluster, Book(RESOURCES, {}, hierarchy), Choice(**told), events)
+    return Engine(cluster, InternedNames(RESOURCES, {}, hierarchy), SimulatedPolicy(**told), events)
 
 
 def a_chunk(*rows: dict[str, Any]) -> Chunk:
@@ -49,7 +49,7 @@ def a_chunk(*rows: dict[str, Any]) -> Chunk:
         demand=np.array(column("demand", (1, 1024)), dtype=np.int64).reshape(len(rows), 2),
         count=np.array(column("count", 1), dtype=np.int64),
         min_count=np.array(column("min_count", 1), dtype=np.int64),
-        wishes=tuple(column("wishes", Wishes())),
+        wishes=tuple(column("wishes", ConstraintTable())),
         on_host=tuple(column("on_host", None)),
         read=1.0,
     )

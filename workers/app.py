@@ -17,7 +17,7 @@ from celery.apps.worker import Worker
 from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError
 
-from hypervisor import Credential, HostConnections, HostEnd, HostUnreachableError, Movers
+from hypervisor import Credential, HostConnections, HostEnd, HostUnreachableError, MigratorPool
 from registry import HostCredentialError, Registry
 from registry.db import uuid7
 from registry.hosts import HostAccess, HostCredentials
@@ -32,8 +32,8 @@ from service.supervision import supervised
 from workers.broker import reading_the_filesystem
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
-from workers.driver import HostDriver, Mover
-from workers.host_limits import Gate
+from workers.driver import HostDriver, Migrator
+from workers.host_limits import HostLimits
 from workers.metrics import TaskMetrics
 from workers.settings import WorkerSettings
 from workers.tasks import known, register_tasks
@@ -51,7 +51,7 @@ class OpenedHosts:
     ) -> None:
         self._connections = connections
         self._credentials = credentials
-        self._movers = Movers(deadline_s=call_deadline_s)
+        self._movers = MigratorPool(deadline_s=call_deadline_s)
 
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[HostDriver]:
@@ -61,7 +61,7 @@ class OpenedHosts:
             yield driver
 
     @contextmanager
-    def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Mover]:
+    def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Migrator]:
         """Lend what moves VMs from one host to another, to one thread."""
         ends = [
             HostEnd(each.uri, self._credential(each), each.machine)
@@ -154,7 +154,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
     try:
         yield WorkerContext(
             registry=registry,
-            hosts=Gate(
+            hosts=HostLimits(
                 opened,
                 lanes=settings.lanes_per_host,
                 pause_s=settings.silent_host_pause_s,

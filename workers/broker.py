@@ -35,10 +35,10 @@ _POLLING_INTERVAL_S: Final = 0.1
 _LOOP_S: Final = 0.3
 
 #: What `broker_transport` of a worker is set to when its broker is the filesystem.
-TRANSPORT: Final = f"{__name__}:Transport"
+TRANSPORT: Final = f"{__name__}:FilesystemTransport"
 
 
-class Channel(JudgedChannel, filesystem.Channel):
+class FilesystemChannel(JudgedChannel, filesystem.Channel):
     """Reads tolerantly; sends as kombu does."""
 
     def __init__(self, connection: Any, **named: Any) -> None:
@@ -102,10 +102,10 @@ def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-class Transport(filesystem.Transport):
-    """Kombu's filesystem transport with our `Channel`."""
+class FilesystemTransport(filesystem.Transport):
+    """Kombu's filesystem transport with our `FilesystemChannel`."""
 
-    Channel = Channel
+    Channel = FilesystemChannel
 
     def drain_events(self, connection: Any, timeout: Any = None, **kwargs: Any) -> Any:
         """Return to the worker's loop soon, so that signals do not wait."""

@@ -25,13 +25,13 @@ from uuid import UUID
 import structlog
 
 from hypervisor import (
-    DomainSeen,
     DomainSpec,
     DomainState,
+    HostDomain,
     HostUnreachableError,
-    Limits,
     Mark,
     OperationFailedError,
+    VmLimits,
     domain_name,
     seed_name,
     volume_name,
@@ -39,7 +39,7 @@ from hypervisor import (
 from registry import AssignmentState, ClaimLostError
 from registry.tasks import Build
 from workers import removals
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
 from workers.network_filters import HostNetworks, guard_of
@@ -51,13 +51,13 @@ log: Final = structlog.get_logger(__name__)
 _HELD_BY_OTHERS: Final = frozenset({AssignmentState.CREATING, AssignmentState.ACTIVE})
 
 
-def create(assignment_id: UUID, context: WorkerContext) -> Outcome:
+def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Carry one assignment from reserved to a running VM, while this worker holds the claim."""
     if context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     build = context.registry.assignments.claim_build(assignment_id, context.owner, context.lease_s)
     if build is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     with structlog.contextvars.bound_contextvars(
         assignment_id=str(assignment_id),
         vm_id=str(build.vm_id),
@@ -70,12 +70,12 @@ def create(assignment_id: UUID, context: WorkerContext) -> Outcome:
         except ClaimLostError:
             outcome = _step_aside(build, context)
         log.info("build_ended", outcome=outcome, from_state=build.state)
-    if outcome is not Outcome.HANDED_BACK:
+    if outcome is not TaskOutcome.HANDED_BACK:
         context.pass_on(build.host.id)
     return outcome
 
 
-def _attempt(build: Build, context: WorkerContext) -> Outcome:
+def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
     """Build and record the result. Raises `ClaimLostError` if the claim is lost."""
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
@@ -92,7 +92,7 @@ def _attempt(build: Build, context: WorkerContext) -> Outcome:
         assignments.mark_running(build.claim)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(build.claim, None)
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     except HostUnreachableError as error:
         _log_failure(build, error)
         if active:
@@ -100,15 +100,15 @@ def _attempt(build: Build, context: WorkerContext) -> Outcome:
             assignments.yield_claim(build.claim, str(error))
         else:
             assignments.fail(build.claim, str(error), transient=True)
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     except (OperationFailedError, DomainConflictError) as error:
         _log_failure(build, error)
         assignments.fail(build.claim, str(error), transient=False)
         # The host answers, so absence can be proven at once and the capacity
         # freed; where it cannot, the sweep goes on with the quarantined row.
         removals.delete(build.claim.assignment_id, context)
-        return Outcome.FAILED
-    return Outcome.DONE
+        return TaskOutcome.FAILED
+    return TaskOutcome.DONE
 
 
 def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
@@ -164,7 +164,7 @@ def make_volumes(
 
 def _settle_what_is_there(
     build: Build, host: HostDriver, context: WorkerContext
-) -> DomainSeen | None:
+) -> HostDomain | None:
     """Return this assignment's own domain if it exists; remove an older attempt's."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
@@ -205,17 +205,17 @@ def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -
     context.keep(build.claim)
 
 
-def _step_aside(build: Build, context: WorkerContext) -> Outcome:
+def _step_aside(build: Build, context: WorkerContext) -> TaskOutcome:
     """Clean up after a lost claim."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)
     if state in _HELD_BY_OTHERS:
-        return Outcome.CLAIM_LOST
+        return TaskOutcome.CLAIM_LOST
     with suppress(ClaimLostError):
         # A deletion took the assignment from us but not our lease: nobody need wait for its end.
         context.registry.assignments.yield_claim(build.claim, None)
-    if removals.delete(assignment_id, context) is Outcome.DONE:
-        return Outcome.CLAIM_LOST
+    if removals.delete(assignment_id, context) is TaskOutcome.DONE:
+        return TaskOutcome.CLAIM_LOST
     try:
         with context.hosts.enter(build.host, pool=True) as host:
             removals.remove_attempt(
@@ -229,7 +229,7 @@ def _step_aside(build: Build, context: WorkerContext) -> Outcome:
         # What stays is paused or off, carries a released mark, and the next
         # report of the host makes it a leftover.
         log.warning("loser_left_traces", error=str(error))
-    return Outcome.CLAIM_LOST
+    return TaskOutcome.CLAIM_LOST
 
 
 def _log_failure(build: Build, error: Exception) -> None:
@@ -270,6 +270,6 @@ def spec_of(build: Build, known: HostNetworks) -> DomainSpec:
         network=build.network.source,
         network_kind=build.network.kind,
         mac=build.network.mac,
-        limits=Limits(**build.limits),
+        limits=VmLimits(**build.limits),
         guard=guard_of(build.host, build.network.card, known),
     )

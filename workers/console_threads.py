@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from service.fair_semaphore import FairPlaces
-from workers.driver import Hosts
+from service.fair_semaphore import FairSemaphore
+from workers.driver import HostDrivers
 
 
 class ConsoleThreads:
@@ -16,9 +16,9 @@ class ConsoleThreads:
     No tenant gets all of them.
     """
 
-    def __init__(self, hosts: Hosts, *, limit: int) -> None:
+    def __init__(self, hosts: HostDrivers, *, limit: int) -> None:
         self.hosts = hosts
-        self._places = FairPlaces(limit)
+        self._places = FairSemaphore(limit)
         self._running: set[threading.Thread] = set()
 
     def begin(self, tenant: str, claim: Callable[[], Callable[[], object] | None]) -> bool | None:

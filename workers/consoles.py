@@ -19,8 +19,8 @@ import structlog
 from hypervisor import HostUnreachableError, HypervisorError, OperationFailedError
 from registry import ClaimLostError, RegistryError
 from registry.consoles import ConsoleAnswer, ConsoleWork
-from workers.context import Outcome, WorkerContext
-from workers.driver import HostDriver, Hosts
+from workers.context import TaskOutcome, WorkerContext
+from workers.driver import HostDriver, HostDrivers
 from workers.errors import HostBusyError, StoppingError
 
 #: Until somebody else may take a session up whose worker was killed.
@@ -33,13 +33,13 @@ _NO_THREAD: Final = (
 _WAIT_S: Final = 0.05
 
 
-def attach(session_id: UUID, context: WorkerContext) -> Outcome:
+def attach(session_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Hold a console, if the claim succeeds and a thread is free."""
     threads = context.consoles
     holds = context.registry.console_holds
     tenant = None if threads is None else holds.tenant(session_id)
     if threads is None or tenant is None or context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
 
     def claim() -> Callable[[], object] | None:
         work = holds.claim(session_id, context.owner, _LEASE_S)
@@ -48,10 +48,10 @@ def attach(session_id: UUID, context: WorkerContext) -> Outcome:
     begun = threads.begin(tenant, claim)
     if begun is None:
         holds.put_off(session_id, _NO_THREAD)
-    return Outcome.DONE if begun else Outcome.NOT_OURS
+    return TaskOutcome.DONE if begun else TaskOutcome.NOT_OURS
 
 
-def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:
+def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskOutcome:
     """Hold a console until its session ends, its guest is off, or this process stops."""
     holds, bound = context.registry.console_holds, log.bind(vm_id=str(work.vm_id))
     try:
@@ -69,21 +69,21 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: Hosts) -> Outcome:
             holds.ended(work.claim, "the guest is off, or its console was taken on the host")
         except StoppingError:
             holds.lost(work.claim, "its worker is stopping")
-            return Outcome.HANDED_BACK
+            return TaskOutcome.HANDED_BACK
         except HostUnreachableError as error:
             bound.warning("console_lost", error=str(error))
             holds.lost(work.claim, str(error))
-            return Outcome.FAILED
+            return TaskOutcome.FAILED
         except OperationFailedError as error:
             bound.info("console_refused", error=str(error))
             holds.ended(work.claim, str(error))
-            return Outcome.FAILED
+            return TaskOutcome.FAILED
     except ClaimLostError:
-        return Outcome.CLAIM_LOST
+        return TaskOutcome.CLAIM_LOST
     except RegistryError as error:
         bound.warning("console_lost", error=str(error))
-        return Outcome.FAILED
-    return Outcome.DONE
+        return TaskOutcome.FAILED
+    return TaskOutcome.DONE
 
 
 def _pass_on(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
@@ -108,11 +108,11 @@ def _pass_on(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> Non
 log: Final = structlog.get_logger(__name__)
 
 
-def read(read_id: UUID, context: WorkerContext) -> Outcome:
+def read(read_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Answer one read. An error is an answer, too: its caller decides what to do."""
     question = context.registry.console_reads.question(read_id)
     if question is None or context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     try:
         with context.hosts.enter(question.host) as host:
             tail = host.console_tail(
@@ -126,4 +126,4 @@ def read(read_id: UUID, context: WorkerContext) -> Outcome:
         answer = ConsoleAnswer(content=b"", end=question.after, error=str(failure))
         log.warning("console_unread", vm_id=str(question.vm_id), error=answer.error)
     context.registry.console_reads.answer(read_id, answer)
-    return Outcome.DONE if answer.error is None else Outcome.FAILED
+    return TaskOutcome.DONE if answer.error is None else TaskOutcome.FAILED

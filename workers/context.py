@@ -15,11 +15,11 @@ from registry.moves import MoveLimits
 from registry.tasks import Claim, Due
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
-from workers.host_limits import Gate
+from workers.host_limits import HostLimits
 from workers.network_filters import HostNetworks
 
 
-class Outcome(StrEnum):
+class TaskOutcome(StrEnum):
     """The outcome of a task."""
 
     NOT_OURS = "not_ours"  #: someone else holds it, or nothing is left to do
@@ -48,7 +48,7 @@ class WorkerContext:
     """The register center, the hosts, and who we are while we hold a claim."""
 
     registry: Registry
-    hosts: Gate
+    hosts: HostLimits
     store: ImageStore
     owner: str
     lease_s: float

@@ -9,12 +9,12 @@ from typing import Protocol
 from hypervisor import (
     ConsoleExchange,
     ConsoleTail,
-    DomainSeen,
     DomainSpec,
     Guard,
+    HostDomain,
     Mark,
+    MigrationProgress,
     MoveDone,
-    MoveProgress,
     MoveSpec,
 )
 from registry.hosts import HostAccess
@@ -28,7 +28,7 @@ class HostDriver(Protocol):
     `OperationFailedError` when it answered and refused. All may be repeated.
     """
 
-    def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
+    def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
         """Return the domain with this UUID, ours or not."""
 
     def create_overlay(
@@ -126,7 +126,7 @@ class HostDriver(Protocol):
         """Delete a volume; nothing if it is absent; refused while a domain uses it."""
 
 
-class Mover(Protocol):
+class Migrator(Protocol):
     """Moves one VM between two hosts.
 
     `MoveRefusedError` says that nothing was begun. Of the other errors none says where the
@@ -137,20 +137,22 @@ class Mover(Protocol):
         """Raise `MoveRefusedError` where the destination cannot take the VM."""
 
     def live(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Move a guest that runs; what ``tell`` raises aborts it, and is raised on."""
 
     def cold(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Copy the disk of a VM that is off, and define it at the destination."""
 
 
-class Hosts(Protocol):
+class HostDrivers(Protocol):
     """Lends a driver for a host."""
 
-    def mover(self, source: HostAccess, destination: HostAccess) -> AbstractContextManager[Mover]:
+    def mover(
+        self, source: HostAccess, destination: HostAccess
+    ) -> AbstractContextManager[Migrator]:
         """Lend what moves VMs from one host to another, to one thread."""
 
     def use(self, host: HostAccess) -> AbstractContextManager[HostDriver]:

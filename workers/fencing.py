@@ -21,22 +21,22 @@ import structlog
 from registry import ClaimLostError
 from registry.db.child_environ import child_environ
 from registry.hosts import FenceOrder
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 
 log: Final = structlog.get_logger(__name__)
 
 _MOST_OUTPUT: Final = 1000
 
 
-def fence(host_id: UUID, context: WorkerContext) -> Outcome:
+def fence(host_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Fence one host, while this worker holds the claim."""
     if context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     fencing = context.registry.fencing
     lease_s = context.fence_timeout_s + context.lease_s
     order = fencing.claim(host_id, context.owner, lease_s)
     if order is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     bound = log.bind(host=order.host)
     try:
         context.checkpoint("fence.before_command")
@@ -46,13 +46,13 @@ def fence(host_id: UUID, context: WorkerContext) -> Outcome:
         if trouble is not None:
             fencing.fail(order, trouble)
             bound.error("fencing_failed", alert=True, error=trouble)
-            return Outcome.FAILED
+            return TaskOutcome.FAILED
         freed = fencing.succeed(order)
     except ClaimLostError as error:
         bound.warning("fencing_lost", error=str(error))
-        return Outcome.CLAIM_LOST
+        return TaskOutcome.CLAIM_LOST
     bound.warning("host_fenced", vms=freed)
-    return Outcome.DONE
+    return TaskOutcome.DONE
 
 
 def _run(order: FenceOrder, context: WorkerContext) -> str | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hypervisor import HostUnreachableError
 from registry.hosts import HostAccess
-from workers.driver import HostDriver, Hosts, Mover
+from workers.driver import HostDriver, HostDrivers, Migrator
 from workers.errors import HostBusyError
 
 
@@ -22,7 +22,7 @@ class _Way(NamedTuple):
     pool: bool  #: also its storage
 
 
-class Gate:
+class HostLimits:
     """Lends hosts, at most ``lanes`` threads each, and none for a while after silence.
 
     A call into a hung host blocks its thread until the call's deadline. Lanes
@@ -37,7 +37,7 @@ class Gate:
 
     def __init__(
         self,
-        hosts: Hosts,
+        hosts: HostDrivers,
         *,
         lanes: int,
         pause_s: float,
@@ -80,7 +80,9 @@ class Gate:
                     del self._inside[way]
                 self._changed.notify_all()
 
-    def mover(self, source: HostAccess, destination: HostAccess) -> AbstractContextManager[Mover]:
+    def mover(
+        self, source: HostAccess, destination: HostAccess
+    ) -> AbstractContextManager[Migrator]:
         """Lend what moves VMs between two hosts: a process of its own, which takes no lane."""
         return self._hosts.mover(source, destination)
 

@@ -30,7 +30,7 @@ _GONE: Final = (404, 410)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class DownloadTimeouts:
     """Time limits for a server."""
 
     piece_s: float  #: for each MiB, and for the beginning
@@ -40,7 +40,7 @@ class Patience:
 
 
 def download(
-    url: str, prefixes: Collection[str], take: Callable[[bytes], None], patience: Patience
+    url: str, prefixes: Collection[str], take: Callable[[bytes], None], patience: DownloadTimeouts
 ) -> None:
     """Yield the content of a URL, piece by piece.
 
@@ -62,7 +62,7 @@ class _Download:
         url: str,
         prefixes: Collection[str],
         take: Callable[[bytes], None],
-        patience: Patience,
+        patience: DownloadTimeouts,
     ) -> None:
         self._url = url
         self._prefixes = prefixes

@@ -22,16 +22,16 @@ from registry import (
 )
 from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, Incoming, Stored
 from registry.tasks import Import
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.errors import FetchFailedError, NotThereError, StoppingError
-from workers.http_download import Patience, download
+from workers.http_download import DownloadTimeouts, download
 
 log: Final = structlog.get_logger(__name__)
 
 _TELL_EVERY_S: Final = 1.0
 
 
-def fetch(image_id: UUID, context: WorkerContext) -> Outcome:
+def fetch(image_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Download an image, if the claim succeeds and a thread is free.
 
     One at a time: a mirror that is just not slow enough to be given up must not keep
@@ -40,15 +40,15 @@ def fetch(image_id: UUID, context: WorkerContext) -> Outcome:
     with ExitStack() as held:
         for threads in (context.import_threads, context.upload_threads):
             if context.stopping.is_set() or not threads.acquire(blocking=False):
-                return Outcome.NOT_OURS
+                return TaskOutcome.NOT_OURS
             held.callback(threads.release)
         claimed = context.registry.image_imports.claim(
             image_id, context.owner, context.upload_lease_s
         )
-        return Outcome.NOT_OURS if claimed is None else _fetch(claimed, context)
+        return TaskOutcome.NOT_OURS if claimed is None else _fetch(claimed, context)
 
 
-def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
+def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
     imports, image = context.registry.image_imports, claimed.image
     bound = log.bind(image=image.reference, url=claimed.url)
     try:
@@ -58,7 +58,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
             imports.imported(claimed.claim, stored)
         except StoppingError:
             imports.yielded(claimed.claim)
-            return Outcome.HANDED_BACK
+            return TaskOutcome.HANDED_BACK
         except (
             FetchFailedError,
             ImageRefusedError,
@@ -69,14 +69,14 @@ def _fetch(claimed: Import, context: WorkerContext) -> Outcome:
             bound.warning("import_failed", error=str(error))
             imports.failed(claimed.claim, str(error))
             context.store.discard(image.id, image.format)  # one that was sent lies there
-            return Outcome.FAILED
+            return TaskOutcome.FAILED
     except ClaimLostError:
         # Removed, so nobody has it; or fetched by another, whose file is where ours was.
         if context.registry.images.is_removed(image.id):
             context.store.discard(image.id, image.format)
-        return Outcome.CLAIM_LOST
+        return TaskOutcome.CLAIM_LOST
     bound.info("imported", bytes=stored.size_bytes)
-    return Outcome.DONE
+    return TaskOutcome.DONE
 
 
 def _stored(claimed: Import, context: WorkerContext) -> Stored:
@@ -134,7 +134,9 @@ def _announce_signature(size_bytes: int) -> None:
         raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
 
 
-def _patience(claimed: Import, context: WorkerContext, announce: Callable[[int], None]) -> Patience:
+def _patience(
+    claimed: Import, context: WorkerContext, announce: Callable[[int], None]
+) -> DownloadTimeouts:
     told_at = time.monotonic()
 
     def look(came_bytes: int) -> None:
@@ -148,7 +150,7 @@ def _patience(claimed: Import, context: WorkerContext, announce: Callable[[int],
                 claimed.claim, came_bytes, context.upload_lease_s
             )
 
-    return Patience(
+    return DownloadTimeouts(
         piece_s=context.piece_deadline_s,
         whole_s=context.upload_deadline_s,
         announce=announce,

@@ -10,7 +10,7 @@ from uuid import UUID
 from prometheus_client import Counter, Histogram
 
 from service import ProcessMetrics
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 _BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 #: A task that ended with an error that nobody expected.
@@ -35,7 +35,7 @@ class TaskMetrics:
             registry=metrics.registry,
         )
 
-    def run(self, task: str, work: Callable[[UUID], Outcome], row_id: UUID) -> None:
+    def run(self, task: str, work: Callable[[UUID], TaskOutcome], row_id: UUID) -> None:
         """Do a piece of work, and count it."""
         started = time.perf_counter()
         outcome = ERROR
@@ -43,5 +43,5 @@ class TaskMetrics:
             outcome = work(row_id).value
         finally:
             self._tasks.labels(task, outcome).inc()
-            if outcome != Outcome.NOT_OURS:
+            if outcome != TaskOutcome.NOT_OURS:
                 self._seconds.labels(task).observe(time.perf_counter() - started)

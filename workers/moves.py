@@ -24,12 +24,12 @@ from uuid import UUID
 import structlog
 
 from hypervisor import (
-    DomainSeen,
     DomainState,
+    HostDomain,
     HostUnreachableError,
     HypervisorError,
-    MoveProgress,
-    MoveRefusedError,
+    MigrationProgress,
+    MigrationRefusedError,
     MoveSpec,
     OperationFailedError,
 )
@@ -37,7 +37,7 @@ from registry import AssignmentState, ClaimLostError, VmObserved
 from registry.moves import MoveProgress as MoveTold
 from registry.moves import MoveStep
 from workers import builds, removals
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, MoveStoppedError, StoppingError
 
@@ -60,14 +60,14 @@ class Where(StrEnum):
     UNKNOWN = "unknown"
 
 
-def move(move_id: UUID, context: WorkerContext) -> Outcome:
+def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Carry out a move, or find out what became of it."""
     if context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     steps = context.registry.move_steps
     step = steps.claim(move_id, context.owner, context.lease_s, context.moves.limits)
     if step is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     with structlog.contextvars.bound_contextvars(
         move_id=str(move_id),
         vm_id=str(step.vm_id),
@@ -77,17 +77,17 @@ def move(move_id: UUID, context: WorkerContext) -> Outcome:
         try:
             outcome = _attempt(step, context)
         except ClaimLostError:
-            outcome = Outcome.CLAIM_LOST
+            outcome = TaskOutcome.CLAIM_LOST
         except (HostBusyError, StoppingError):
             outcome = _put_off(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
     context.pass_on_moves()  # first: what was left behind holds up no move
-    if outcome is Outcome.DONE:
+    if outcome is TaskOutcome.DONE:
         context.pass_on(step.from_host.id)
     return outcome
 
 
-def _attempt(step: MoveStep, context: WorkerContext) -> Outcome:
+def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
     error, downtime_ms = step.stop, None
     try:
         if step.begun:
@@ -128,7 +128,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
     context.checkpoint("move.after_volumes")
     told_at = time.monotonic()
 
-    def tell(progress: MoveProgress) -> None:
+    def tell(progress: MigrationProgress) -> None:
         nonlocal told_at
         if context.stopping.is_set():
             raise StoppingError
@@ -153,7 +153,7 @@ def _naming_the_hosts(step: MoveStep) -> Iterator[None]:
     hosts = f"from host {step.from_host.name} to host {step.to.host.name}"
     try:
         yield
-    except MoveRefusedError as error:
+    except MigrationRefusedError as error:
         raise MoveStoppedError(
             f"it cannot be moved {hosts} ({error.obstacle}): {error.detail}"
         ) from error
@@ -206,7 +206,7 @@ def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where
 
 def _look_here(
     step: MoveStep, context: WorkerContext, *, abort: bool
-) -> tuple[DomainSeen | None, bool]:
+) -> tuple[HostDomain | None, bool]:
     """Return what the host where a VM was has of it, and whether that host is silent."""
     if step.fenced:
         return None, False
@@ -222,7 +222,7 @@ def _look_here(
 
 
 def _look_there(
-    step: MoveStep, here: DomainSeen | None, context: WorkerContext, *, is_silent: bool
+    step: MoveStep, here: HostDomain | None, context: WorkerContext, *, is_silent: bool
 ) -> Where:
     """Say where a VM is that does not run where it was, and remove what has not arrived."""
     with context.hosts.enter(step.to.host, pool=True) as host:
@@ -275,7 +275,7 @@ def _settle(
     error: str | None,
     downtime_ms: int | None,
     context: WorkerContext,
-) -> Outcome:
+) -> TaskOutcome:
     """Write what became of a move, now that it is known where the VM is."""
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
@@ -286,7 +286,7 @@ def _settle(
         _start_again(step, context)
     if where in {Where.HERE, Where.LOST}:
         steps.fail(step.claim, error or "it did not arrive")
-        return Outcome.FAILED
+        return TaskOutcome.FAILED
     if where is Where.THERE_PAUSED:
         with context.hosts.enter(step.to.host) as there:
             there.resume(str(step.vm_id))
@@ -295,11 +295,11 @@ def _settle(
     stayed_off = where is Where.THERE_OFF and step.kind == "cold"
     observed = VmObserved.STOPPED if stayed_off else VmObserved.RUNNING
     if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
-        return Outcome.FAILED
-    return Outcome.DONE
+        return TaskOutcome.FAILED
+    return TaskOutcome.DONE
 
 
-def _keep(step: MoveStep, context: WorkerContext, progress: MoveProgress | None) -> None:
+def _keep(step: MoveStep, context: WorkerContext, progress: MigrationProgress | None) -> None:
     """Extend the claim, and tell how far the move is. Raises `MoveStoppedError` if it is to end."""
     told = None
     if progress is not None:
@@ -313,11 +313,11 @@ def _keep(step: MoveStep, context: WorkerContext, progress: MoveProgress | None)
         raise MoveStoppedError(stop)
 
 
-def _put_off(step: MoveStep, context: WorkerContext, error: str | None) -> Outcome:
+def _put_off(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
     with suppress(ClaimLostError):
         context.registry.move_steps.put_off(step.claim, error)
-    return Outcome.HANDED_BACK
+    return TaskOutcome.HANDED_BACK
 
 
-def _is_of(seen: DomainSeen, assignment_id: UUID) -> bool:
+def _is_of(seen: HostDomain, assignment_id: UUID) -> bool:
     return seen.mark is not None and seen.mark.assignment_id == str(assignment_id)

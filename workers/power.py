@@ -14,10 +14,10 @@ from uuid import UUID
 
 import structlog
 
-from hypervisor import DomainSeen, DomainState, HostUnreachableError, OperationFailedError
+from hypervisor import DomainState, HostDomain, HostUnreachableError, OperationFailedError
 from registry import ClaimLostError, PowerEvent, PowerState
 from registry.tasks import PowerStep
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
 from workers.network_filters import guard_of
@@ -27,14 +27,14 @@ log: Final = structlog.get_logger(__name__)
 _GOING_DOWN: Final = frozenset({PowerState.STOPPING, PowerState.SHUTTING_DOWN})
 
 
-def switch(vm_id: UUID, context: WorkerContext) -> Outcome:
+def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Do the next step of a VM's power change."""
     if context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     power = context.registry.power
     step = power.claim(vm_id, context.owner, context.lease_s)
     if step is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
     try:
         with context.hosts.enter(step.host) as host:
@@ -43,7 +43,7 @@ def switch(vm_id: UUID, context: WorkerContext) -> Outcome:
         with suppress(ClaimLostError):
             # Something else was asked meanwhile: whoever is sent for it need not wait for us.
             power.put_off(step.claim, None)
-        outcome = Outcome.CLAIM_LOST
+        outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
         outcome = _put_off(step, context, None)
     except HostUnreachableError as error:
@@ -58,15 +58,15 @@ def switch(vm_id: UUID, context: WorkerContext) -> Outcome:
 
 def _put_off(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
-) -> Outcome:
+) -> TaskOutcome:
     try:
         context.registry.power.put_off(step.claim, error, refused=refused)
     except ClaimLostError:
-        return Outcome.CLAIM_LOST
-    return Outcome.HANDED_BACK
+        return TaskOutcome.CLAIM_LOST
+    return TaskOutcome.HANDED_BACK
 
 
-def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
+def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutcome:
     power = context.registry.power
     seen = _look(step, host, context)
     state = step.state
@@ -74,7 +74,7 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
     if state is not PowerState.STARTING and off:
         state = power.advance(step.claim, PowerEvent.SEEN_OFF)
         if state is PowerState.IDLE:
-            return Outcome.DONE
+            return TaskOutcome.DONE
     if state is PowerState.STARTING:
         _keep(step, state, context)
         if off:
@@ -86,7 +86,7 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
             _keep(step, state, context)
         host.resume(str(step.claim.vm_id))
         power.advance(step.claim, PowerEvent.SEEN_ON)
-        return Outcome.DONE
+        return TaskOutcome.DONE
     if step.overdue:
         _keep(step, state, context)
         return _force(step, host, context, seen)
@@ -96,10 +96,10 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> Outcome:
         _keep(step, state, context)
         host.shut_down(str(step.claim.vm_id), run=_run_of(seen))
     power.look_again(step.claim)
-    return Outcome.HANDED_BACK
+    return TaskOutcome.HANDED_BACK
 
 
-def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> DomainSeen:
+def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDomain:
     vm_id = str(step.claim.vm_id)
     seen = host.find(vm_id, deadline_s=context.look_deadline_s)
     mark = None if seen is None else seen.mark
@@ -109,7 +109,9 @@ def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> DomainSe
     return seen
 
 
-def _force(step: PowerStep, host: HostDriver, context: WorkerContext, seen: DomainSeen) -> Outcome:
+def _force(
+    step: PowerStep, host: HostDriver, context: WorkerContext, seen: HostDomain
+) -> TaskOutcome:
     vm_id, run = str(step.claim.vm_id), _run_of(seen)
     if step.state in _GOING_DOWN:
         host.power_off(vm_id, run=run)
@@ -119,10 +121,10 @@ def _force(step: PowerStep, host: HostDriver, context: WorkerContext, seen: Doma
         event = PowerEvent.RESET
     context.checkpoint("power.after_force")
     context.registry.power.advance(step.claim, event)
-    return Outcome.DONE
+    return TaskOutcome.DONE
 
 
-def _run_of(seen: DomainSeen) -> int:
+def _run_of(seen: HostDomain) -> int:
     if seen.run is None:
         raise OperationFailedError("find", f"domain {seen.uuid} went off while it was looked at")
     return seen.run

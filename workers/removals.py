@@ -18,22 +18,22 @@ from hypervisor import (
 )
 from registry import ClaimLostError
 from registry.tasks import Leftover, Removal
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
 
 log: Final = structlog.get_logger(__name__)
 
 
-def delete(assignment_id: UUID, context: WorkerContext) -> Outcome:
+def delete(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Remove the domain and volume of a releasing or quarantined assignment, then release it."""
     if context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     removal = context.registry.assignments.claim_removal(
         assignment_id, context.owner, context.lease_s
     )
     if removal is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     with structlog.contextvars.bound_contextvars(
         assignment_id=str(assignment_id),
         vm_id=str(removal.vm_id),
@@ -44,14 +44,14 @@ def delete(assignment_id: UUID, context: WorkerContext) -> Outcome:
             outcome = _attempt(removal, context)
         except ClaimLostError:
             # Another worker removes it: nothing that we did can be too much.
-            outcome = Outcome.CLAIM_LOST
+            outcome = TaskOutcome.CLAIM_LOST
         log.info("removal_ended", outcome=outcome)
-    if outcome is Outcome.DONE:
+    if outcome is TaskOutcome.DONE:
         context.pass_on(removal.host.id)
     return outcome
 
 
-def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
+def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
     assignments = context.registry.assignments
     try:
         with context.hosts.enter(removal.host) as host:
@@ -60,20 +60,20 @@ def _attempt(removal: Removal, context: WorkerContext) -> Outcome:
             absent = _remove(removal, host, context)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(removal.claim, None)
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     except (HostUnreachableError, OperationFailedError) as error:
         log.warning("removal_failed", error=str(error))
         assignments.yield_claim(removal.claim, str(error))
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     if not absent:
         assignments.yield_claim(
             removal.claim,
             f"{removal.host.name} has a domain with UUID {removal.vm_id} without fuga's"
             " mark: an operator must decide there whose it is",
         )
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     assignments.release(removal.claim)
-    return Outcome.DONE
+    return TaskOutcome.DONE
 
 
 def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
@@ -104,7 +104,7 @@ def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
     )
 
 
-def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
+def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Remove a domain or volume of fuga's that no assignment needs.
 
     Released is final, so nothing can come to need it meanwhile. What carries the
@@ -114,7 +114,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
     """
     leftover = _claim_leftover(leftover_id, context)
     if leftover is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     volumes = _going(leftover)
     try:
@@ -122,7 +122,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
     except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
         if leftover.kind == "volume":
-            return Outcome.HANDED_BACK
+            return TaskOutcome.HANDED_BACK
         # Its host waits for the domain to go; the files are leftovers of their own afterwards.
         volumes = []
     try:
@@ -130,16 +130,16 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> Outcome:
             _check_it_is_off(leftover, host, context)
             absent = _clear(leftover, host, volumes)
     except HostBusyError:
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     except (HostUnreachableError, OperationFailedError) as error:
         bound.warning("leftover_stays", error=str(error))
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     if not absent:
         bound.warning("leftover_stays", error="the host still shows it")
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     context.registry.assignments.finish_leftover(leftover_id)
     bound.info("leftover_removed", kind=leftover.kind)
-    return Outcome.DONE
+    return TaskOutcome.DONE
 
 
 def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | None:

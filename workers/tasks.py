@@ -16,7 +16,7 @@ import structlog
 from celery import Celery
 
 from registry.tasks import QUEUE_OF, WorkQueue
-from service.broker.messages import Known, one_id
+from service.broker.messages import AllowedMessages, one_id
 from workers import (
     builds,
     consoles,
@@ -27,32 +27,34 @@ from workers import (
     removals,
     uploads,
 )
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.metrics import TaskMetrics
 
 #: By name: what the id is of, and who does the work.
-TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], Outcome]]]] = MappingProxyType(
-    {
-        "create_vm": ("assignment_id", builds.create),
-        "delete_vm": ("assignment_id", removals.delete),
-        "switch_power": ("vm_id", power.switch),
-        "read_console": ("read_id", consoles.read),
-        "attach_console": ("session_id", consoles.attach),
-        "remove_leftover": ("leftover_id", removals.remove_leftover),
-        "upload_image": ("copy_id", uploads.upload),
-        "import_image": ("image_id", imports.fetch),
-        "remove_image": ("copy_id", uploads.remove),
-        "move_vm": ("move_id", moves.move),
-        "fence_host": ("host_id", fencing.fence),
-    }
+TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome]]]] = (
+    MappingProxyType(
+        {
+            "create_vm": ("assignment_id", builds.create),
+            "delete_vm": ("assignment_id", removals.delete),
+            "switch_power": ("vm_id", power.switch),
+            "read_console": ("read_id", consoles.read),
+            "attach_console": ("session_id", consoles.attach),
+            "remove_leftover": ("leftover_id", removals.remove_leftover),
+            "upload_image": ("copy_id", uploads.upload),
+            "import_image": ("image_id", imports.fetch),
+            "remove_image": ("copy_id", uploads.remove),
+            "move_vm": ("move_id", moves.move),
+            "fence_host": ("host_id", fencing.fence),
+        }
+    )
 )
 
 
-def known(queue: WorkQueue, threads: int) -> Known:
+def known(queue: WorkQueue, threads: int) -> AllowedMessages:
     """Return the tasks of a queue; the queue of builds has all, for older control centres."""
     names = [f"workers.{name}" for name in TASKS]
     tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
-    return Known(queue.at_broker, tasks, threads)
+    return AllowedMessages(queue.at_broker, tasks, threads)
 
 
 def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:
@@ -64,7 +66,7 @@ def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) ->
 def _task(
     name: str,
     key: str,
-    work: Callable[[UUID, WorkerContext], Outcome],
+    work: Callable[[UUID, WorkerContext], TaskOutcome],
     context: WorkerContext,
     metrics: TaskMetrics,
 ) -> Callable[[str], None]:

@@ -22,7 +22,7 @@ import structlog
 from hypervisor import HostUnreachableError, OperationFailedError
 from registry import ClaimLostError, ImageRefusedError, ImageStoreError
 from registry.tasks import Upload
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 
 log: Final = structlog.get_logger(__name__)
@@ -30,34 +30,34 @@ log: Final = structlog.get_logger(__name__)
 _TELL_EVERY_S: Final = 1.0  #: how far an upload is, to the register center
 
 
-def upload(copy_id: UUID, context: WorkerContext) -> Outcome:
+def upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Upload an image to a host, if the claim succeeds and a thread is free."""
     if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     try:
         return _upload(copy_id, context)
     finally:
         context.upload_threads.release()
 
 
-def _upload(copy_id: UUID, context: WorkerContext) -> Outcome:
+def _upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     copies = context.registry.image_copies
     claimed = copies.claim_upload(copy_id, context.owner, context.upload_lease_s)
     if claimed is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     bound = log.bind(image=claimed.image.reference, host=claimed.host.name)
     began = time.monotonic()
     try:
         outcome = _attempt(claimed, context)
     except ClaimLostError:
         _delete_own(claimed, context)
-        outcome = Outcome.CLAIM_LOST
+        outcome = TaskOutcome.CLAIM_LOST
     bound.info("upload_ended", outcome=outcome, duration_s=round(time.monotonic() - began, 3))
     context.pass_on(claimed.host.id)
     return outcome
 
 
-def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
+def _attempt(claimed: Upload, context: WorkerContext) -> TaskOutcome:
     """Upload and record the result. Raises `ClaimLostError` if the claim is lost."""
     copies, image = context.registry.image_copies, claimed.image
     try:
@@ -82,20 +82,20 @@ def _attempt(claimed: Upload, context: WorkerContext) -> Outcome:
         copies.uploaded(claimed.claim)
     except (HostBusyError, StoppingError):
         copies.interrupted(claimed.claim, None)
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     except (HostUnreachableError, UploadTooSlowError) as error:
         _log_failure(claimed, error)
         copies.interrupted(claimed.claim, str(error))
-        return Outcome.HANDED_BACK
+        return TaskOutcome.HANDED_BACK
     except OperationFailedError as error:
         _log_failure(claimed, error)
         copies.refused(claimed.claim, error.reason)
-        return Outcome.FAILED
+        return TaskOutcome.FAILED
     except (ImageRefusedError, ImageStoreError) as error:
         _log_failure(claimed, error)
         copies.refused(claimed.claim, str(error))
-        return Outcome.FAILED
-    return Outcome.DONE
+        return TaskOutcome.FAILED
+    return TaskOutcome.DONE
 
 
 class _Meter:
@@ -123,14 +123,14 @@ class _Meter:
             self._told_at = now
 
 
-def remove(copy_id: UUID, context: WorkerContext) -> Outcome:
+def remove(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Delete the copy of an image that was removed."""
     if context.stopping.is_set():
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     copies = context.registry.image_copies
     removal = copies.claim_removal(copy_id, context.owner, context.lease_s)
     if removal is None:
-        return Outcome.NOT_OURS
+        return TaskOutcome.NOT_OURS
     try:
         try:
             with context.hosts.enter(removal.host, pool=True) as host:
@@ -139,14 +139,14 @@ def remove(copy_id: UUID, context: WorkerContext) -> Outcome:
             copies.removed(removal.claim)
         except HostBusyError:
             copies.yield_removal(removal.claim, None)
-            return Outcome.HANDED_BACK
+            return TaskOutcome.HANDED_BACK
         except (HostUnreachableError, OperationFailedError) as error:
             copies.yield_removal(removal.claim, str(error))
-            return Outcome.HANDED_BACK
+            return TaskOutcome.HANDED_BACK
     except ClaimLostError:
-        return Outcome.CLAIM_LOST
+        return TaskOutcome.CLAIM_LOST
     log.info("image_copy_removed", image=removal.image, host=removal.host.name)
-    return Outcome.DONE
+    return TaskOutcome.DONE
 
 
 def _delete_own(claimed: Upload, context: WorkerContext) -> None:

@@ -25,7 +25,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.kit import parser, unless
-from benchmarks.lab.guests import WORKERS, Lab, Scripts, Site, no_broker, running_lab, running_site
+from benchmarks.lab.guests import (
+    WORKERS,
+    GuestSite,
+    LabSite,
+    Scripts,
+    no_broker,
+    running_lab,
+    running_site,
+)
 from lab import cluster
 from registry import HostAdminEvent
 from registry.moves import PlanKind
@@ -51,7 +59,7 @@ _STILL: Final = """
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvacuationFigures:
     """One evacuation."""
 
     took_s: float
@@ -62,11 +70,11 @@ class Measured:
 class Evacuated:
     """The first host of a lab, filled and emptied through fuga."""
 
-    def __init__(self, lab: Lab, site: Site) -> None:
+    def __init__(self, lab: LabSite, site: GuestSite) -> None:
         self._lab, self._site = lab, site
         self._first, *self._others = [host.name for host in lab.hosts]
 
-    def measure(self, count: int) -> Measured:
+    def measure(self, count: int) -> EvacuationFigures:
         """Have so many guests booted, and moved away; then remove them."""
         hosts, names = self._site.registry.hosts, (self._first, *self._others)
         for name in names:
@@ -98,16 +106,18 @@ class Evacuated:
         hosts.apply(self._first, HostAdminEvent.ACTIVATE, actor=ACTOR)
         self._site.registry.requests.delete(request, actor=ACTOR)
         eventually(lambda: self._site.ask(_HELD) == [0], within_s=WAIT_S)
-        return Measured(took_s, still_ms, {name: after[name] - before[name] for name in before})
+        return EvacuationFigures(
+            took_s, still_ms, {name: after[name] - before[name] for name in before}
+        )
 
 
-class Bare:
+class ScriptEvacuation:
     """The same by two processes of the bare script."""
 
-    def __init__(self, lab: Lab, scripts: Scripts) -> None:
+    def __init__(self, lab: LabSite, scripts: Scripts) -> None:
         self._lab, self._scripts = lab, scripts
 
-    def measure(self, count: int) -> Measured:
+    def measure(self, count: int) -> EvacuationFigures:
         """Have so many guests booted, and moved away; then remove them."""
         with booted(self._lab, count):
             self._scripts.tell([f"build {count // WORKERS}"] * WORKERS)
@@ -121,18 +131,18 @@ class Bare:
         }
         still_ms = [int(word) for answer in answers for word in answer]
         self._scripts.tell(["remove"] * WORKERS)
-        return Measured(took_s, still_ms, cpu_s)
+        return EvacuationFigures(took_s, still_ms, cpu_s)
 
 
 @contextmanager
-def booted(lab: Lab, count: int) -> Iterator[None]:
+def booted(lab: LabSite, count: int) -> Iterator[None]:
     """At the end of the block wait until so many more guests have said that they are up."""
     known = _said(lab)
     yield
     eventually(lambda: len(_said(lab) - known) == count, within_s=WAIT_S, every_s=1.0)
 
 
-def _said(lab: Lab) -> set[str]:
+def _said(lab: LabSite) -> set[str]:
     logs = (lab.hosts[0].log_dir / "qemu").glob("*.serial")
     return {uuid for log in logs for uuid in READY.findall(log.read_text(errors="replace"))}
 
@@ -163,25 +173,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         running_site(lab) as site,
         Scripts.running("benchmarks.lab.bare_moves", lab) as scripts,
     ):
-        sides = {"fuga": Evacuated(lab, site), "bare": Bare(lab, scripts)}
+        sides = {"fuga": Evacuated(lab, site), "bare": ScriptEvacuation(lab, scripts)}
         for side in sides.values():
             side.measure(WARM_UP)
         for count in counts:
-            found: dict[str, list[Measured]] = {"fuga": [], "bare": []}
+            found: dict[str, list[EvacuationFigures]] = {"fuga": [], "bare": []}
             for repeat in range(given.repeats):
                 for name in sides if repeat % 2 == 0 else reversed(sides):
                     found[name].append(sides[name].measure(count))
             show(count, found["fuga"], found["bare"])
 
 
-def show(count: int, fuga: Sequence[Measured], bare: Sequence[Measured]) -> None:
+def show(count: int, fuga: Sequence[EvacuationFigures], bare: Sequence[EvacuationFigures]) -> None:
     fuga_s, bare_s = (statistics.median(each.took_s for each in side) for side in (fuga, bare))
     usual = [
         statistics.median(ms for each in side for ms in each.still_ms) for side in (fuga, bare)
     ]
     longest = [statistics.median(max(each.still_ms) for each in side) for side in (fuga, bare)]
 
-    def s(series: Sequence[Measured], what: str) -> float:
+    def s(series: Sequence[EvacuationFigures], what: str) -> float:
         return statistics.median(each.cpu_s[what] for each in series) / count
 
     print(

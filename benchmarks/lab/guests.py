@@ -61,7 +61,7 @@ _HELD: Final = "SELECT count(*) FROM assignments WHERE state <> 'released'"
 
 
 @dataclass(frozen=True)
-class Measured:
+class GuestFigures:
     """One series of guests."""
 
     since_request_s: float
@@ -70,7 +70,7 @@ class Measured:
 
 
 @dataclass
-class Lab:
+class LabSite:
     """The hosts, and what their processes use."""
 
     folder: Path
@@ -84,10 +84,10 @@ class Lab:
         return sum(map(descendants_cpu_s, pids))
 
 
-class Site:
+class GuestSite:
     """Fuga's processes, and the register center that they share."""
 
-    def __init__(self, lab: Lab, registry: Registry, url: str) -> None:
+    def __init__(self, lab: LabSite, registry: Registry, url: str) -> None:
         self._lab = lab
         self.registry = registry
         self._looking = psycopg.connect(url.replace("+psycopg", ""), autocommit=True)
@@ -100,7 +100,7 @@ class Site:
         """Return the one column of a query, past all of our code."""
         return [row[0] for row in self._looking.execute(query, parameters).fetchall()]
 
-    def build(self, count: int) -> Measured:
+    def build(self, count: int) -> GuestFigures:
         """Ask for so many VMs and wait until they run; then remove them."""
         for host in self._lab.hosts:
             overrides = {"vcpus": count // HOSTS}  # so that they are spread evenly
@@ -119,7 +119,7 @@ class Site:
         self.registry.requests.delete(request, actor=ACTOR)
         eventually(lambda: self.ask(_HELD) == [0], within_s=WAIT_S)
         cpu_s = {name: after[name] - before[name] for name in before}
-        return Measured(ended - started, ended - float(seen[1]), cpu_s)
+        return GuestFigures(ended - started, ended - float(seen[1]), cpu_s)
 
     def cpu_s(self) -> dict[str, float]:
         """Return the processor time that all of it used, by what used it."""
@@ -130,7 +130,7 @@ class Site:
 class Scripts:
     """Processes of a bare script, which obey lines."""
 
-    def __init__(self, module: str, lab: Lab) -> None:
+    def __init__(self, module: str, lab: LabSite) -> None:
         command = [sys.executable, "-m", module, *(host.uri for host in lab.hosts)]
         self._processes = [
             subprocess.Popen(
@@ -145,7 +145,7 @@ class Scripts:
 
     @classmethod
     @contextmanager
-    def running(cls, module: str, lab: Lab) -> Iterator[Scripts]:
+    def running(cls, module: str, lab: LabSite) -> Iterator[Scripts]:
         """Start them, and end them."""
         scripts = cls(module, lab)
         try:
@@ -178,13 +178,13 @@ class Scripts:
         return answers
 
 
-class Bare:
+class ScriptGuests:
     """Guests built by two processes of the bare script."""
 
-    def __init__(self, lab: Lab, scripts: Scripts) -> None:
+    def __init__(self, lab: LabSite, scripts: Scripts) -> None:
         self._lab, self._scripts = lab, scripts
 
-    def build(self, count: int) -> Measured:
+    def build(self, count: int) -> GuestFigures:
         """Have so many guests built, each the other's next; then remove them."""
         before, hosts_before = self._scripts.cpu_s(), self._lab.cpu_s()
         started = time.time()
@@ -195,7 +195,7 @@ class Bare:
             "hosts": self._lab.cpu_s() - hosts_before,
         }
         self._scripts.tell(["remove"] * WORKERS)
-        return Measured(took, took, cpu_s)
+        return GuestFigures(took, took, cpu_s)
 
 
 def no_broker() -> str | None:
@@ -225,11 +225,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         running_site(lab) as site,
         Scripts.running("benchmarks.lab.bare_guests", lab) as scripts,
     ):
-        bare = Bare(lab, scripts)
+        bare = ScriptGuests(lab, scripts)
         site.build(WARM_UP)
         bare.build(WARM_UP)
         for count in counts:
-            sides: dict[str, list[Measured]] = {"fuga": [], "bare": []}
+            sides: dict[str, list[GuestFigures]] = {"fuga": [], "bare": []}
             for repeat in range(given.repeats):
                 order = ("fuga", "bare") if repeat % 2 == 0 else ("bare", "fuga")
                 for side in order:
@@ -237,11 +237,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             show(count, sides["fuga"], sides["bare"])
 
 
-def show(count: int, fuga: Sequence[Measured], bare: Sequence[Measured]) -> None:
+def show(count: int, fuga: Sequence[GuestFigures], bare: Sequence[GuestFigures]) -> None:
     since_commit = statistics.median(each.since_commit_s for each in fuga)
     bare_s = statistics.median(each.since_commit_s for each in bare)
 
-    def ms(series: Sequence[Measured], what: str) -> float:
+    def ms(series: Sequence[GuestFigures], what: str) -> float:
         return 1000 * statistics.median(each.cpu_s[what] for each in series) / count
 
     print(
@@ -254,19 +254,21 @@ def show(count: int, fuga: Sequence[Measured], bare: Sequence[Measured]) -> None
 
 
 @contextmanager
-def running_lab() -> Iterator[Lab]:
+def running_lab() -> Iterator[LabSite]:
     """Start the hosts, and end them."""
     with tempfile.TemporaryDirectory(prefix="fuga-bench-lab-") as name:
         folder = Path(name)
         guest_dir().mkdir(parents=True, exist_ok=True)
         try:
-            yield Lab(folder, cluster.start_real_hosts(HOSTS, folder, guest_dir(), transport="tcp"))
+            yield LabSite(
+                folder, cluster.start_real_hosts(HOSTS, folder, guest_dir(), transport="tcp")
+            )
         finally:
             cluster.stop(folder, purge=True)
 
 
 @contextmanager
-def running_site(lab: Lab) -> Iterator[Site]:
+def running_site(lab: LabSite) -> Iterator[GuestSite]:
     """Start a small site over the hosts of a lab, and end it."""
     with ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fuga-bench-")))
@@ -278,7 +280,7 @@ def running_site(lab: Lab) -> Iterator[Site]:
         broker.start()
         registry = Registry.connect(url)
         undo.callback(registry.close)
-        site = Site(lab, registry, url)
+        site = GuestSite(lab, registry, url)
         undo.callback(site.close)
         postmaster = server.pid
         site.processes["servers"] = [postmaster, broker.process.pid]
@@ -296,7 +298,7 @@ def running_site(lab: Lab) -> Iterator[Site]:
         yield site
 
 
-def _fill_register(registry: Registry, lab: Lab) -> None:
+def _fill_register(registry: Registry, lab: LabSite) -> None:
     add_tenant(registry)
     add_vm_type(registry, "tiny", memory_mib=MEMORY_MIB, disk_gib=DISK_GIB)
     for host in lab.hosts:

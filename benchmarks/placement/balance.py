@@ -42,8 +42,14 @@ import numpy.typing as npt
 from benchmarks.kit import parser, timed
 from placement import Snapshot
 from placement.rebalancing.balance import BALANCE_WORTH, balance
-from placement.rebalancing.local_search.objective import Worth
-from placement.rebalancing.model import OBSTACLES, Mobility, Obstacle, Plan, Running
+from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.model import (
+    OBSTACLES,
+    Mobility,
+    MovePlan,
+    RebalanceObstacle,
+    RunningState,
+)
 from placement.rebalancing.pack import pack
 
 IntArray = npt.NDArray[np.int64]
@@ -64,7 +70,7 @@ TYPES: Final = (
 TENANTS: Final = 20
 MIB: Final = 1024
 #: What hbal knows of a price: nothing.
-UNPRICED: Final = Worth(price_per_gib=0.0, least_gain=1e-9)
+UNPRICED: Final = Objective(price_per_gib=0.0, least_gain=1e-9)
 LEAST_TIMES: Final = 20
 MOST_SECONDS: Final = 5.0
 #: After so much processor time hbal is ended, where it weighs every VM of a large cluster.
@@ -76,7 +82,7 @@ _SCORES: Final = re.compile(r"score[^\d]*improved from ([\d.]+) to ([\d.]+)")
 _POLICY: Final = "|128,1,0,1,1,0|1,1,0,1,1,0;99999999,9999,9999999,16,8,12|ext|1.0|32.0"
 
 
-def uneven_cluster(hosts: int, vms: int, *, seed: int = 1) -> Running:
+def uneven_cluster(hosts: int, vms: int, *, seed: int = 1) -> RunningState:
     """Return hosts filled unevenly: how much each attracts differs by up to ten times."""
     rng = np.random.default_rng(seed)
     sizes, types = _drawn(rng, HOSTS, hosts), np.array([each for each, _ in TYPES])
@@ -110,7 +116,7 @@ def uneven_cluster(hosts: int, vms: int, *, seed: int = 1) -> Running:
         weight=np.ones(TENANTS),
         held=held,
     )
-    return Running(
+    return RunningState(
         snapshot=snapshot,
         kind=kind,
         host=host,
@@ -132,7 +138,7 @@ def _drawn(rng: np.random.Generator, table: Sequence[tuple[tuple[int, int], int]
     return sizes[rng.choice(len(sizes), number, p=parts)]
 
 
-def text_of(running: Running) -> str:
+def text_of(running: RunningState) -> str:
     """Return the cluster as a file of hbal's text backend: groups, nodes, VMs, tags, policy."""
     capacity = running.snapshot.capacity.tolist()
     nodes = [
@@ -160,7 +166,7 @@ class Hbal(NamedTuple):
     after: float
 
 
-def only_some(running: Running, number: int, *, seed: int) -> Running:
+def only_some(running: RunningState, number: int, *, seed: int) -> RunningState:
     """Return the cluster with so many VMs that may move, drawn at random."""
     chosen = np.random.default_rng(seed).permutation(len(running))[:number]
     stays = np.ones(len(running), dtype=np.bool_)
@@ -168,12 +174,12 @@ def only_some(running: Running, number: int, *, seed: int) -> Running:
     return dataclasses.replace(
         running,
         mobility=np.where(stays, Mobility.NEVER, running.mobility),
-        obstacle=np.where(stays, OBSTACLES.index(Obstacle.LABEL), running.obstacle),
+        obstacle=np.where(stays, OBSTACLES.index(RebalanceObstacle.LABEL), running.obstacle),
         carried_mib=np.where(stays, 0, running.carried_mib),
     )
 
 
-def by_hbal(running: Running, most_moves: int | None) -> Hbal:
+def by_hbal(running: RunningState, most_moves: int | None) -> Hbal:
     """Let hbal balance a cluster, to its end or with so many moves at most."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster")
@@ -210,7 +216,7 @@ def one_move_by_hbal(hosts: int, vms: int) -> None:
     print(f"hbal, one move on {hosts} hosts with {vms} VMs: {took}", flush=True)
 
 
-def used_after(running: Running, moves: Sequence[tuple[int, int]]) -> IntArray:
+def used_after(running: RunningState, moves: Sequence[tuple[int, int]]) -> IntArray:
     """Return what is in use on each host once VMs are elsewhere, (H, R)."""
     host = running.host.copy()
     for vm, destination in moves:
@@ -220,23 +226,23 @@ def used_after(running: Running, moves: Sequence[tuple[int, int]]) -> IntArray:
     return used
 
 
-def hbal_score(running: Running, used: IntArray) -> float:
+def hbal_score(running: RunningState, used: IntArray) -> float:
     """Return the sum of standard deviations over hosts of the part in use, as hbal has it."""
     return float((used / running.snapshot.capacity).std(axis=0).sum())
 
 
-def away(running: Running, used: IntArray) -> float:
+def away(running: RunningState, used: IntArray) -> float:
     """Return the sum of squared distances from the load of the pool."""
     capacity = running.snapshot.capacity
     target = used.sum(axis=0) / capacity.sum(axis=0)
     return float((((used / capacity) - target) ** 2).sum())
 
 
-def moves_of(plan: Plan) -> list[tuple[int, int]]:
+def moves_of(plan: MovePlan) -> list[tuple[int, int]]:
     return [(move.vm, move.destination) for move in plan.moves]
 
 
-class Case(NamedTuple):
+class BalanceCase(NamedTuple):
     """A cluster that both balance."""
 
     hosts: int
@@ -246,7 +252,7 @@ class Case(NamedTuple):
     of: int | None = None  #: so many VMs may move; all without
 
 
-def beside_hbal(cases: Sequence[Case]) -> bool:
+def beside_hbal(cases: Sequence[BalanceCase]) -> bool:
     """Print a line for each; return whether all is well."""
     print(
         f"{'hosts':>6} {'VMs':>6} {'of':>6} {'moves':>11} | "
@@ -321,24 +327,30 @@ def packed(sizes: Sequence[tuple[int, int]]) -> None:
         )
 
 
-def _timed(running: Running, worth: Worth, most_moves: int | None) -> tuple[Plan, float]:
+def _timed(
+    running: RunningState, worth: Objective, most_moves: int | None
+) -> tuple[MovePlan, float]:
     return timed(lambda: balance(running, worth.with_given({"most_moves": most_moves})))
 
 
-def _used(running: Running, plan: Plan) -> IntArray:
+def _used(running: RunningState, plan: MovePlan) -> IntArray:
     return used_after(running, moves_of(plan))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     full = parser(__doc__, full=(False, "larger clusters, half an hour")).parse_args(argv).full
     cases = [
-        *(Case(20, 200, seed) for seed in range(1, 7)),
-        *(Case(20, 320, seed) for seed in range(1, 5)),
-        Case(100, 1600, most_moves=3),
+        *(BalanceCase(20, 200, seed) for seed in range(1, 7)),
+        *(BalanceCase(20, 320, seed) for seed in range(1, 5)),
+        BalanceCase(100, 1600, most_moves=3),
     ]
     if full:
-        cases += [Case(40, 640), Case(40, 640, seed=2), Case(100, 1600, most_moves=50)]
-        cases += [Case(1000, 16000, most_moves=3, of=32)]
+        cases += [
+            BalanceCase(40, 640),
+            BalanceCase(40, 640, seed=2),
+            BalanceCase(100, 1600, most_moves=50),
+        ]
+        cases += [BalanceCase(1000, 16000, most_moves=3, of=32)]
     well = True
     if shutil.which("hbal") is None:
         print("hbal is not installed (apt-get install ganeti-htools): fuga alone")

@@ -30,10 +30,10 @@ from benchmarks.placement.clusters import (
 from placement import Budget, Policy, Snapshot, check_allocation, policy_by_name
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.model import Mobility, Running
+from placement.rebalancing.model import Mobility, RunningState
 from placement.rebalancing.room import make_room
 from placement.rebalancing.spare import spare
-from placement.rebalancing.spare_policy import KeepingSpare
+from placement.rebalancing.spare_policy import SpareCapacityPolicy
 
 MIB_PER_GIB: Final = 1024
 SIZES: Final = (1_000, 2_000, 5_000, 10_000, 20_000)
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tables[name](given.repeats)
 
 
-def a_site(hosts: int, *, load: float = 0.75, vms: int = 0, seed: int = 5) -> Running:
+def a_site(hosts: int, *, load: float = 0.75, vms: int = 0, seed: int = 5) -> RunningState:
     """Return hosts of Google's table with VMs up to ``load`` of their cores, and requests.
 
     About ten VMs run on a host, of 900 tenants and five types; ``vms`` wait in requests of one
@@ -93,7 +93,7 @@ def a_site(hosts: int, *, load: float = 0.75, vms: int = 0, seed: int = 5) -> Ru
         weight=np.ones(TENANTS),
         held=held,
     )
-    return Running(
+    return RunningState(
         snapshot=snapshot,
         kind=kind,
         host=host,
@@ -109,7 +109,7 @@ def a_site(hosts: int, *, load: float = 0.75, vms: int = 0, seed: int = 5) -> Ru
     )
 
 
-def scan_all_hosts(running: Running, leaving: Sequence[int]) -> int:
+def scan_all_hosts(running: RunningState, leaving: Sequence[int]) -> int:
     """Put each VM on the tightest host by a pass over all of them; return how many fit."""
     capacity, room = running.snapshot.capacity, running.room.copy()
     room[list(leaving)] = 0
@@ -169,7 +169,7 @@ def spare_table(repeats: int) -> None:
         for name in ("best_fit_drfh", "fuga"):
             plain = policy_by_name(name, {})
             _, plain_s = timed(lambda: placed(plain, running.snapshot), repeats=repeats)  # noqa: B023
-            keeping = KeepingSpare(plain, running, domain)
+            keeping = SpareCapacityPolicy(plain, running, domain)
             waits, keeping_s = timed(lambda: placed(keeping, running.snapshot), repeats=repeats)  # noqa: B023
             print(
                 f"  {name:<16}{load:>6.2f}{len(running):>9}{found.holds.mean():>8.3f}"
@@ -200,7 +200,7 @@ def room_table(repeats: int) -> None:
         )
 
 
-def asking(running: Running, demand: tuple[int, int]) -> Running:
+def asking(running: RunningState, demand: tuple[int, int]) -> RunningState:
     """Return the same with one request of one VM."""
     one = np.ones(1, dtype=np.int64)
     snapshot = dataclasses.replace(

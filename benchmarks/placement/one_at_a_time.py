@@ -15,7 +15,7 @@ import numpy as np
 import psycopg
 from psycopg.types.json import Jsonb
 
-from benchmarks.placement.phases import Meter, Taken
+from benchmarks.placement.phases import Meter, PhaseSeconds
 from benchmarks.registered import RESOURCES, connected
 from registry.db import uuid7
 from registry.rounds import Lease
@@ -44,7 +44,9 @@ _LEASE: Final = """
     WHERE name = %s AND holder = %s AND epoch = %s AND expires_at > clock_timestamp() FOR SHARE"""
 
 
-def place_one_by_one(url: str, lease: Lease, vms: int, meter: Meter, *, by_query: bool) -> Taken:
+def place_one_by_one(
+    url: str, lease: Lease, vms: int, meter: Meter, *, by_query: bool
+) -> PhaseSeconds:
     """Place so many VMs; return what it took.
 
     The host of each is chosen by a query, as several such schedulers at once would

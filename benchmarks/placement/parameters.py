@@ -69,7 +69,7 @@ MOST_ROUNDS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class ParameterFigures:
     """What one setting made of some rounds."""
 
     points: float
@@ -112,7 +112,7 @@ def print_rounds(hosts: int, seeds: int) -> None:
             print(f"{line:<32}" + "".join(cells), flush=True)
 
 
-def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> Measured:
+def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> ParameterFigures:
     """Return the means over some rounds; every allocation is checked."""
     policy = policy_by_name("fuga", parameters)
     found = []
@@ -126,13 +126,13 @@ def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> Measur
         cores = float((counts * snapshot.demand[requests, 0]).sum())
         bound = allocation_bound(snapshot, 0)
         found.append(
-            Measured(
+            ParameterFigures(
                 points=100 * (bound - cores) / float(snapshot.pool[0]),
                 unfair=unfairness(snapshot, allocation),
                 seconds=seconds,
             )
         )
-    return Measured(
+    return ParameterFigures(
         points=fmean(each.points for each in found),
         unfair=fmean(each.unfair for each in found),
         seconds=fmean(each.seconds for each in found),

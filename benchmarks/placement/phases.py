@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Engine, event
 
-from controller.rounds.policy_process import Decision, Ideal, PolicyProcess
+from controller.rounds.policy_process import Ideal, PolicyAnswer, PolicyProcess
 from registry import Registry
 from registry.rounds import ClusterView, CommittedRound, Lease, RoundCommit
 
@@ -27,7 +27,7 @@ _RECORD: Final = re.compile(
 
 
 @dataclass(slots=True)
-class Taken:
+class PhaseSeconds:
     """Seconds of a phase."""
 
     clock: float = 0.0
@@ -44,7 +44,7 @@ class Meter:
     """Adds what passes to the phase that is on."""
 
     postmaster: InitVar[int]
-    taken: dict[str, Taken] = field(default_factory=lambda: defaultdict(Taken))
+    taken: dict[str, PhaseSeconds] = field(default_factory=lambda: defaultdict(PhaseSeconds))
     _phase: str | None = None
     _last: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
@@ -125,7 +125,7 @@ class MeteredDecider:
     process: PolicyProcess
     meter: Meter
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         self.meter.switch("solve")
         decision = self.process.decide(data, policy=policy, deadline_s=deadline_s)
         self.meter.switch("check")

@@ -46,7 +46,7 @@ TENANTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class PolicyFigures:
     """One policy on one round."""
 
     cores: float  #: part of the bound
@@ -99,10 +99,10 @@ def a_round(hosts: int, load: float, seed: int) -> Snapshot:
     )
 
 
-def measure(rounds: Sequence[Snapshot], name: str) -> Measured:
+def measure(rounds: Sequence[Snapshot], name: str) -> PolicyFigures:
     """Return the means over some rounds; every allocation is checked."""
     runs = [measure_one(snapshot, name, seed) for seed, snapshot in enumerate(rounds)]
-    return Measured(
+    return PolicyFigures(
         cores=fmean(run.cores for run in runs),
         unfair=fmean(run.unfair for run in runs),
         seconds=median(run.seconds for run in runs),
@@ -110,7 +110,7 @@ def measure(rounds: Sequence[Snapshot], name: str) -> Measured:
     )
 
 
-def measure_one(snapshot: Snapshot, name: str, seed: int) -> Measured:
+def measure_one(snapshot: Snapshot, name: str, seed: int) -> PolicyFigures:
     policy = policy_by_name(name, {})
     allocation, seconds = timed(
         lambda: policy.place(snapshot, np.random.default_rng(seed), Budget(2_000_000))
@@ -120,7 +120,7 @@ def measure_one(snapshot: Snapshot, name: str, seed: int) -> Measured:
     cores = float((counts * snapshot.demand[requests, 0]).sum())
     fair = target_shares(snapshot)
     distance = np.abs(shares_after(snapshot, allocation) - fair).max()
-    return Measured(
+    return PolicyFigures(
         cores=cores / allocation_bound(snapshot, 0),
         unfair=float(distance / fair.mean()),
         seconds=seconds,
@@ -131,7 +131,7 @@ def measure_one(snapshot: Snapshot, name: str, seed: int) -> Measured:
 def print_table(
     loads: Sequence[float],
     names: Sequence[str],
-    tables: dict[float, dict[str, Measured]],
+    tables: dict[float, dict[str, PolicyFigures]],
     growth: dict[str, float],
     hosts: int,
 ) -> None:

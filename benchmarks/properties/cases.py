@@ -17,7 +17,7 @@ Row: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class PropertyCase:
     """Hosts, and tenants who ask for divisible tasks.
 
     ``says`` is what the first tenant claims to demand, where that is asked about.
@@ -84,7 +84,7 @@ class Case:
         return "; ".join(parts)
 
     @classmethod
-    def read(cls, text: str) -> Case:
+    def read(cls, text: str) -> PropertyCase:
         """Return the case that was written as ``text``."""
         parts = dict(
             re.findall(r"(hosts|demands|weights|allowed|counts|groups|says) ([^;]*)", text)
@@ -109,7 +109,7 @@ class Case:
             says=rows["says"][0] if "says" in parts else None,
         )
 
-    def smaller(self) -> Iterator[Case]:
+    def smaller(self) -> Iterator[PropertyCase]:
         """Yield cases with one thing less, those that lose most first."""
         tenants, hosts, width = len(self.demands), len(self.hosts), len(self.hosts[0])
         for i in range(1 if self.says else 0, tenants if tenants > 1 else 0):
@@ -146,7 +146,7 @@ class Case:
             if self.says[r] > 1:
                 yield replace(self, says=_put(self.says, r, self.says[r] - 1))
 
-    def without_tenant(self, i: int) -> Case:
+    def without_tenant(self, i: int) -> PropertyCase:
         """Return the case after tenant ``i`` has left."""
         return replace(
             self,
@@ -160,7 +160,7 @@ class Case:
 
 def draw(
     rng: np.random.Generator, family: Family, *, one_host: bool = False, bottleneck: bool = False
-) -> Case:
+) -> PropertyCase:
     """Return a random case of up to four tenants, three hosts and three resources.
 
     Parameters
@@ -192,7 +192,7 @@ def draw(
     if family == "finite":
         counts = [int(rng.integers(1, 8)) if rng.random() < 0.6 else None for _ in counts]
     weighted = rng.random() < 0.3
-    return Case(
+    return PropertyCase(
         hosts=_tuples(capacity),
         demands=_tuples(demand),
         weights=tuple(int(rng.integers(1, 4)) if weighted else 1 for _ in counts),
@@ -201,12 +201,12 @@ def draw(
     )
 
 
-def in_groups(case: Case, rng: np.random.Generator) -> Case:
+def in_groups(case: PropertyCase, rng: np.random.Generator) -> PropertyCase:
     """Return the case with its tenants in up to two groups, some beside them."""
     return replace(case, groups=tuple(int(n) for n in rng.integers(0, 3, len(case.demands))))
 
 
-def with_a_lie(case: Case, rng: np.random.Generator, family: Family) -> Case:
+def with_a_lie(case: PropertyCase, rng: np.random.Generator, family: Family) -> PropertyCase:
     """Return the case with another demand that its first tenant claims to have."""
     least = 0 if family == "zeros" else 1
     return replace(case, says=tuple(int(n) for n in rng.integers(least, 7, len(case.hosts[0]))))

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from benchmarks.properties import whole_vms
-from benchmarks.properties.cases import Case
+from benchmarks.properties.cases import PropertyCase
 from placement.catalog.names import mechanism_by_name
 from placement.mechanisms import DivisibleProblem
 from placement.model.arrays import FloatArray
@@ -25,18 +25,18 @@ from placement.model.arrays import FloatArray
 VIOLATION: Final = 1e-3
 _NOTHING: Final = 1e-9
 
-Check: TypeAlias = Callable[[str, Case], float | None]
+Check: TypeAlias = Callable[[str, PropertyCase], float | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class CheckedCase:
     """A case, with what a mechanism gave on each host; one host for a pooled one."""
 
     problem: DivisibleProblem
     tasks: FloatArray  #: (N, K)
 
     @classmethod
-    def of(cls, mechanism: str, case: Case) -> Judged:
+    def of(cls, mechanism: str, case: PropertyCase) -> CheckedCase:
         problem = case.problem()
         name, _, option = mechanism.partition("+")
         made = mechanism_by_name(name, {option: True} if option else {})
@@ -77,8 +77,8 @@ def _lacks(has: float, owed: float) -> float:
     return 1.0 - has / owed if owed > _NOTHING else 0.0
 
 
-def sharing_incentive(mechanism: str, case: Case) -> float | None:
-    given = Judged.of(mechanism, case)
+def sharing_incentive(mechanism: str, case: PropertyCase) -> float | None:
+    given = CheckedCase.of(mechanism, case)
     part = given.problem.weight / given.problem.weight.sum()
     return max(
         _lacks(total, given.runs(i, part[i] * given.problem.capacity))
@@ -86,10 +86,10 @@ def sharing_incentive(mechanism: str, case: Case) -> float | None:
     )
 
 
-def weak_sharing_incentive(mechanism: str, case: Case) -> float | None:
+def weak_sharing_incentive(mechanism: str, case: PropertyCase) -> float | None:
     if set(case.weights) != {1} or not np.array(case.hosts).any(axis=0).all():
         return None
-    given = Judged.of(mechanism, case)
+    given = CheckedCase.of(mechanism, case)
     tenants, pool = len(case.weights), given.problem.pool
     mine = np.array([given.bundle(i) for i in range(tenants)])
     # The shares to be evened out may be above 1/n: then of what everybody has, a part.
@@ -102,8 +102,8 @@ def weak_sharing_incentive(mechanism: str, case: Case) -> float | None:
     return max(_lacks(total, given.runs(i, even[i])) for i, total in enumerate(given.totals))
 
 
-def envy_freeness(mechanism: str, case: Case) -> float | None:
-    given = Judged.of(mechanism, case)
+def envy_freeness(mechanism: str, case: PropertyCase) -> float | None:
+    given = CheckedCase.of(mechanism, case)
     weight = given.problem.weight
     return max(
         _lacks(given.totals[i], given.runs(i, given.bundle(j) * weight[i] / weight[j]))
@@ -112,8 +112,8 @@ def envy_freeness(mechanism: str, case: Case) -> float | None:
     )
 
 
-def pareto(mechanism: str, case: Case) -> float | None:
-    given = Judged.of(mechanism, case)
+def pareto(mechanism: str, case: PropertyCase) -> float | None:
+    given = CheckedCase.of(mechanism, case)
     problem = given.problem
     tenants, hosts = given.tasks.shape
     alone = np.array([given.runs(i, problem.capacity) for i in range(tenants)])
@@ -140,11 +140,13 @@ def pareto(mechanism: str, case: Case) -> float | None:
     return float(gains.max())
 
 
-def strategyproofness(mechanism: str, case: Case) -> float | None:
+def strategyproofness(mechanism: str, case: PropertyCase) -> float | None:
     if case.says is None:
         return None
-    honest = Judged.of(mechanism, replace(case, says=None))
-    lied = Judged.of(mechanism, replace(case, demands=(case.says, *case.demands[1:]), says=None))
+    honest = CheckedCase.of(mechanism, replace(case, says=None))
+    lied = CheckedCase.of(
+        mechanism, replace(case, demands=(case.says, *case.demands[1:]), says=None)
+    )
     gained = honest.runs(0, lied.bundle(0))
     return _gain(gained, float(honest.totals[0]))
 
@@ -155,14 +157,14 @@ def _gain(after: float, before: float) -> float:
     return after / before - 1.0 if before > _NOTHING else 1.0
 
 
-def bottleneck_fairness(mechanism: str, case: Case) -> float | None:
+def bottleneck_fairness(mechanism: str, case: PropertyCase) -> float | None:
     capacity, demand = np.array(case.hosts), np.array(case.demands)
     if (capacity == 0).any() or (demand[:, 0] == 0).any():
         return None
     parts = demand[:, None, :] / capacity[None, :, :]
     if (parts > parts[:, :, :1]).any():
         return None
-    given = Judged.of(mechanism, case)
+    given = CheckedCase.of(mechanism, case)
     problem, worst = given.problem, 0.0
     level = given.totals * problem.demand[:, 0] / problem.weight
     for i in range(len(level)):
@@ -176,27 +178,27 @@ def bottleneck_fairness(mechanism: str, case: Case) -> float | None:
     return worst
 
 
-def single_server_drf(mechanism: str, case: Case) -> float | None:
+def single_server_drf(mechanism: str, case: PropertyCase) -> float | None:
     if len(case.hosts) != 1:
         return None
-    found = Judged.of(mechanism, case).totals
-    drf = Judged.of("drf", case).totals
+    found = CheckedCase.of(mechanism, case).totals
+    drf = CheckedCase.of("drf", case).totals
     return float(np.abs(found - drf).max() / max(drf.max(), _NOTHING))
 
 
-def population_monotonicity(mechanism: str, case: Case) -> float | None:
+def population_monotonicity(mechanism: str, case: PropertyCase) -> float | None:
     if len(case.demands) < 2:
         return None
-    before, worst = Judged.of(mechanism, case).totals, 0.0
+    before, worst = CheckedCase.of(mechanism, case).totals, 0.0
     for leaves in range(len(case.demands)):
-        after = Judged.of(mechanism, case.without_tenant(leaves)).totals
+        after = CheckedCase.of(mechanism, case.without_tenant(leaves)).totals
         stayed = np.delete(before, leaves)
         worst = max(worst, *(_lacks(has, had) for has, had in zip(after, stayed, strict=True)))
     return worst
 
 
-def hierarchical_shares(mechanism: str, case: Case) -> float | None:
-    given = Judged.of(mechanism, case)
+def hierarchical_shares(mechanism: str, case: PropertyCase) -> float | None:
+    given = CheckedCase.of(mechanism, case)
     problem, tree = given.problem, given.problem.tree
     if tree is None or (problem.pool <= 0).any():
         return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from benchmarks.properties.cases import FAMILIES, Case, Family
+from benchmarks.properties.cases import FAMILIES, Family, PropertyCase
 from benchmarks.properties.checks import PROPERTIES
 from benchmarks.properties.claims import SOURCES, claim
 from benchmarks.properties.search import (
@@ -172,10 +172,10 @@ def read_cells(document: str, part: Part) -> dict[tuple[str, str, Family], str]:
     }
 
 
-def read_examples(document: str, part: Part) -> list[tuple[str, str, float, Case]]:
+def read_examples(document: str, part: Part) -> list[tuple[str, str, float, PropertyCase]]:
     """Return the counter-examples of a document: property, mechanism, by how much, case."""
     return [
-        (prop, name, float(percent) / 100, Case.read(text))
+        (prop, name, float(percent) / 100, PropertyCase.read(text))
         for prop, section in _sections(document, part)
         for name, percent, text in re.findall(
             r"^- `([^`]+)`: [^\n]*?([\d.]+) %[^\n]*:\n  `([^`]+)`$", section, re.MULTILINE

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.properties import whole_vms
-from benchmarks.properties.cases import FAMILIES, Case, Family, draw, in_groups, with_a_lie
+from benchmarks.properties.cases import FAMILIES, Family, PropertyCase, draw, in_groups, with_a_lie
 from benchmarks.properties.checks import PROPERTIES, VIOLATION
 from placement.catalog.policies import POLICIES
 
@@ -66,7 +66,7 @@ class Cell:
     mechanism: str
     family: Family
     cases: int  #: looked at, up to the first violation
-    example: Case | None  #: that violates, made small
+    example: PropertyCase | None  #: that violates, made small
     by: float = 0.0
 
 
@@ -82,7 +82,9 @@ def why_not_asked(prop: str, mechanism: str, family: Family) -> str | None:
     return None
 
 
-def case_of(prop: str, family: Family, seed: int, number: int, *, grouped: bool = False) -> Case:
+def case_of(
+    prop: str, family: Family, seed: int, number: int, *, grouped: bool = False
+) -> PropertyCase:
     """Return a case of a family; the same for all mechanisms of hosts, or of trees."""
     place = (list(PROPERTIES).index(prop), FAMILIES.index(family))
     rng = np.random.default_rng((seed, *place, number))
@@ -121,7 +123,9 @@ def search(
     return Cell(prop=prop, mechanism=mechanism, family=family, cases=cases, example=None)
 
 
-def made_small(prop: str, mechanism: str, case: Case, by: float) -> tuple[Case, float]:
+def made_small(
+    prop: str, mechanism: str, case: PropertyCase, by: float
+) -> tuple[PropertyCase, float]:
     """Return a smaller case that still violates clearly, and by how much."""
     check, least = PROPERTIES[prop].check, min(_CLEAR, by)
     trials, shrinks = 0, True

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from benchmarks.properties.cases import Case
+from benchmarks.properties.cases import PropertyCase
 from placement import POLICIES, mechanism_by_name, policy_by_name
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.budget import Budget
@@ -29,11 +29,11 @@ _ROUNDING: Final = 1e-9
 class Placed:
     """A case, with the VMs that a policy gave; in one host for a pooled one."""
 
-    case: Case
+    case: PropertyCase
     vms: IntArray  #: (N, H)
 
     @classmethod
-    def of(cls, policy: str, case: Case) -> Placed:
+    def of(cls, policy: str, case: PropertyCase) -> Placed:
         if policy in POOLED:
             case = _as_one_host(case)
             divided = mechanism_by_name(policy, {}).divide(_bounded(case), _rng())
@@ -60,7 +60,7 @@ class Placed:
         return bundle
 
 
-def whole_vms(case: Case, tenant: int, amounts: FloatArray | IntArray) -> int:
+def whole_vms(case: PropertyCase, tenant: int, amounts: FloatArray | IntArray) -> int:
     """Return the whole VMs that fit into ``amounts`` on allowed hosts, at most those wanted."""
     demand = np.array(case.demands[tenant])
     asked = demand > 0
@@ -72,7 +72,7 @@ def whole_vms(case: Case, tenant: int, amounts: FloatArray | IntArray) -> int:
     return runs if count is None else min(runs, count)
 
 
-def snapshot_of(case: Case) -> Snapshot:
+def snapshot_of(case: PropertyCase) -> Snapshot:
     """Return the case as policies see it; without a count, as many VMs as there is room for."""
     capacity = np.array(case.hosts, dtype=np.int64)
     tenants = len(case.demands)
@@ -92,7 +92,7 @@ def snapshot_of(case: Case) -> Snapshot:
     )
 
 
-def sharing_incentive(policy: str, case: Case) -> float | None:
+def sharing_incentive(policy: str, case: PropertyCase) -> float | None:
     placed = Placed.of(policy, case)
     capacity = np.array(placed.case.hosts)
     return max(
@@ -101,7 +101,7 @@ def sharing_incentive(policy: str, case: Case) -> float | None:
     )
 
 
-def envy_freeness(policy: str, case: Case) -> float | None:
+def envy_freeness(policy: str, case: PropertyCase) -> float | None:
     placed, worst = Placed.of(policy, case), 0.0
     for i, has in enumerate(placed.totals):
         for j in range(len(case.weights)):
@@ -115,7 +115,7 @@ def envy_freeness(policy: str, case: Case) -> float | None:
     return worst
 
 
-def pareto(policy: str, case: Case) -> float | None:
+def pareto(policy: str, case: PropertyCase) -> float | None:
     placed = Placed.of(policy, case)
     capacity, demand = np.array(placed.case.hosts), np.array(case.demands)
     tenants, hosts = placed.vms.shape
@@ -141,7 +141,7 @@ def pareto(policy: str, case: Case) -> float | None:
     return _lacks(sum(placed.totals), round(-found.fun))
 
 
-def no_waste(policy: str, case: Case) -> float | None:
+def no_waste(policy: str, case: PropertyCase) -> float | None:
     placed = Placed.of(policy, case)
     used = sum(placed.bundle(i) for i in range(len(case.weights)))
     free = np.array(placed.case.hosts) - used
@@ -151,7 +151,7 @@ def no_waste(policy: str, case: Case) -> float | None:
     )
 
 
-def strategyproofness(policy: str, case: Case) -> float | None:
+def strategyproofness(policy: str, case: PropertyCase) -> float | None:
     if case.says is None:
         return None
     honest = Placed.of(policy, replace(case, says=None))
@@ -159,7 +159,7 @@ def strategyproofness(policy: str, case: Case) -> float | None:
     return _short(honest.totals[0], honest.runs(0, lied.bundle(0)))
 
 
-def population_monotonicity(policy: str, case: Case) -> float | None:
+def population_monotonicity(policy: str, case: PropertyCase) -> float | None:
     if len(case.demands) < 2:
         return None
     before, worst = Placed.of(policy, case).totals, 0.0
@@ -170,7 +170,7 @@ def population_monotonicity(policy: str, case: Case) -> float | None:
     return worst
 
 
-def single_server_drf(policy: str, case: Case) -> float | None:
+def single_server_drf(policy: str, case: PropertyCase) -> float | None:
     if len(case.hosts) != 1:
         return None
     drf = mechanism_by_name("drf", {}).divide(case.problem(), _rng()).totals.tolist()
@@ -188,13 +188,13 @@ def _short(has: float, owed: float) -> float:
     return _lacks(has + 1, owed)
 
 
-def _as_one_host(case: Case) -> Case:
+def _as_one_host(case: PropertyCase) -> PropertyCase:
     tenants = len(case.demands)
     pool = tuple(sum(column) for column in zip(*case.hosts, strict=True))
     return replace(case, hosts=(pool,), allowed=((1,),) * tenants)
 
 
-def _bounded(case: Case):
+def _bounded(case: PropertyCase):
     capacity = np.array(case.hosts)
     counts = tuple(whole_vms(case, i, capacity) for i in range(len(case.demands)))
     return replace(case, counts=counts).problem()

@@ -29,7 +29,7 @@ import httpx
 
 from benchmarks import registered
 from benchmarks.kit import parser, unless
-from benchmarks.pages import Site, a_site
+from benchmarks.pages import PagesSite, a_site
 from controller.rest.pages.published import openapi_document
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
@@ -45,7 +45,7 @@ _SLOT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TimedCall:
     """A call."""
 
     path: str
@@ -61,7 +61,7 @@ class Question:
 class Answered:
     """How long it took."""
 
-    question: Question
+    question: TimedCall
     status: int
     first_s: float
     again_s: float
@@ -105,12 +105,12 @@ def decide(url: str) -> None:
         registry.close()
 
 
-def measured(site: Site, repeats: int, *, restart: bool) -> list[Answered]:
+def measured(site: PagesSite, repeats: int, *, restart: bool) -> list[Answered]:
     """Make each call once, then several times."""
     headers = {"Authorization": f"Bearer {site.token}"}
     with httpx.Client(base_url=site.url, headers=headers, timeout=300) as client:
         found = []
-        for each in (Question(READY), *questions(site.registry)):
+        for each in (TimedCall(READY), *questions(site.registry)):
             if restart:
                 site.restart()
             first_s, answer = asked(client, each)
@@ -120,7 +120,7 @@ def measured(site: Site, repeats: int, *, restart: bool) -> list[Answered]:
         return found
 
 
-def asked(client: httpx.Client, question: Question) -> tuple[float, httpx.Response]:
+def asked(client: httpx.Client, question: TimedCall) -> tuple[float, httpx.Response]:
     """Make a call and read its answer."""
     began = time.perf_counter()
     answer = client.request(
@@ -129,7 +129,7 @@ def asked(client: httpx.Client, question: Question) -> tuple[float, httpx.Respon
     return time.perf_counter() - began, answer
 
 
-def questions(registry: Registry) -> Iterator[Question]:
+def questions(registry: Registry) -> Iterator[TimedCall]:
     """Make a question of each route that reads, and add the previews."""
     host = registry.hosts.list(limit=1).items[0].name
     vm = registry.vms.list(limit=1).items[0]
@@ -156,13 +156,13 @@ def questions(registry: Registry) -> Iterator[Question]:
         for pattern, value in known.items():
             real = re.sub(pattern, value, real)
         if "{" not in real:  # else there is no such thing on this site
-            yield Question(real, query=needed.get(real, {}))
+            yield TimedCall(real, query=needed.get(real, {}))
     dry = {"dry_run": True}
-    yield Question("/v1/tenants", "POST", dry, {"name": "new"})
-    yield Question(f"/v1/tenants/{tenant}", "PATCH", dry, {"weight": 2})
-    yield Question(f"/v1/rounds/{number}/replay", "POST")
-    yield Question(f"/v1/rounds/{number}/second-policy", "POST", body={"policy": "best_fit_drfh"})
-    yield Question("/v1/what-ifs", "POST", body={"hours": 1, "weights": {tenant: 2}})
+    yield TimedCall("/v1/tenants", "POST", dry, {"name": "new"})
+    yield TimedCall(f"/v1/tenants/{tenant}", "PATCH", dry, {"weight": 2})
+    yield TimedCall(f"/v1/rounds/{number}/replay", "POST")
+    yield TimedCall(f"/v1/rounds/{number}/second-policy", "POST", body={"policy": "best_fit_drfh"})
+    yield TimedCall("/v1/what-ifs", "POST", body={"hours": 1, "weights": {tenant: 2}})
 
 
 def show(found: Sequence[Answered]) -> None:

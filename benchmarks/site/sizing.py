@@ -61,7 +61,7 @@ _ROUNDS: Final = "SELECT count(*) FROM rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class MinuteLoad:
     """What a site took in a minute."""
 
     pss_mib: Mapping[str, float]
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         show(count, "busy", busy(count, given.seconds))
 
 
-def show(hosts: int, site: str, seen: Taken) -> None:
+def show(hosts: int, site: str, seen: MinuteLoad) -> None:
     for what, values in (("MiB", seen.pss_mib), ("CPU s/min", seen.cpu_s)):
         cells = [f"{values[name]:>9.1f}" if name in values else f"{'-':>9}" for name in PROCESSES]
         database = f"{seen.database_cpu_s:>12.1f}" if what != "MiB" else ""
@@ -101,7 +101,7 @@ def show(hosts: int, site: str, seen: Taken) -> None:
     )
 
 
-def polled(hosts: int, seconds: float) -> Taken:
+def polled(hosts: int, seconds: float) -> MinuteLoad:
     """Measure a site whose hosts are polled and run nothing."""
     with site() as (url, folder, server):
         registered.register_worlds(url, hosts, folder)
@@ -111,7 +111,7 @@ def polled(hosts: int, seconds: float) -> Taken:
             return taken(processes, connection, server, seconds, lambda: None)
 
 
-def busy(hosts: int, seconds: float) -> Taken:
+def busy(hosts: int, seconds: float) -> MinuteLoad:
     """Measure a site where requests come in each slot."""
     with site() as (url, folder, server):
         loaded = registered.load(url, hosts=hosts, running=VMS_PER_HOST * hosts)
@@ -173,7 +173,7 @@ def taken(
     server: PostgresServer,
     seconds: float,
     ask: Any,
-) -> Taken:
+) -> MinuteLoad:
     """Measure for so long, once it has settled; ask once in each slot."""
     _for(2 * SLOT_S, ask)
     before, counts = _cpu(processes, server), _counts(connection)
@@ -185,7 +185,7 @@ def taken(
     grown = [(late - early) / minutes for early, late in zip(counts, counts_after, strict=True)]
     cpu_s = {name: (after[name] - before[name]) / minutes for name in after}
     database_cpu_s = cpu_s.pop("database")
-    return Taken(
+    return MinuteLoad(
         pss_mib={name: _pss_mib(each.pid) for name, each in processes.items()},
         cpu_s=cpu_s,
         database_cpu_s=database_cpu_s,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 
-class _Place(NamedTuple):
+class _CommandEntry(NamedTuple):
     """The help panel and the module of a command."""
 
     panel: str
@@ -29,64 +29,64 @@ _ASK, _RUN, _SERVE = "VMs", "This machine", "Single processes"
 _LOOK, _MANAGE = "Decisions", "Operators"
 
 #: In the order of the help: single commands first, then groups of them.
-PLACES: Final[Mapping[str, _Place]] = MappingProxyType(
+PLACES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
     {
-        "request": _Place(_ASK, "vms.requests:request"),
-        "requests": _Place(_ASK, "vms.requests:requests"),
-        "vms": _Place(_ASK, "vms.requests:vms"),
-        "counts": _Place(_ASK, "vms.counts:counts"),
-        "reserve": _Place(_ASK, "vms.reservations:reserve"),
-        "reservations": _Place(_ASK, "vms.reservations:reservations"),
-        "vm-groups": _Place(_ASK, "vms.vm_groups:vm_groups"),
-        "scale": _Place(_ASK, "vms.changes:scale"),
-        "label": _Place(_ASK, "vms.changes:label"),
-        "extend": _Place(_ASK, "vms.changes:extend"),
-        "stop": _Place(_ASK, "vms.power:stop"),
-        "start": _Place(_ASK, "vms.power:start"),
-        "reboot": _Place(_ASK, "vms.power:reboot"),
-        "rm": _Place(_ASK, "vms.requests:rm"),
-        "explain": _Place(_ASK, "vms.explain:explain"),
-        "capacity": _Place(_ASK, "vms.capacity:capacity"),
-        "console": _Place(_ASK, "vms.consoles:console"),
-        "replay": _Place(_LOOK, "operating.rounds:replay"),
-        "verify": _Place(_LOOK, "operating.verify:verify"),
-        "shadow": _Place(_LOOK, "operating.shadow:shadow"),
-        "events": _Place(_LOOK, "operating.events:events"),
-        "status": _Place(_LOOK, "operating.status:status"),
-        "solve": _Place(_LOOK, "problems.solve:solve_command"),
-        "simulate": _Place(_LOOK, "simulations.simulate:simulate_command"),
-        "reproduce": _Place(_LOOK, "simulations.reproduce:reproduce_command"),
-        "pause": _Place(_MANAGE, "operating.pause:pause"),
-        "resume": _Place(_MANAGE, "operating.pause:resume"),
-        "audit": _Place(_MANAGE, "operating.audit:audit"),
-        "doctor": _Place(_MANAGE, "operating.doctor:doctor"),
-        "wait-ready": _Place(_MANAGE, "operating.wait_ready:wait_ready"),
-        "up": _Place(_RUN, "operating.processes:up"),
-        "down": _Place(_RUN, "operating.processes:down"),
-        "env": _Place(_RUN, "operating.env:env"),
-        "login": _Place(_RUN, "operating.login:login"),
-        "logout": _Place(_RUN, "operating.login:logout"),
-        "api": _Place(_SERVE, "operating.processes:api"),
-        "control": _Place(_SERVE, "operating.processes:control"),
-        "monitor": _Place(_SERVE, "operating.processes:monitor"),
-        "worker": _Place(_SERVE, "operating.processes:worker"),
-        "simulation-worker": _Place(_SERVE, "operating.processes:simulation_worker"),
-        "reservation": _Place(_ASK, "vms.reservations:app"),
-        "key": _Place(_ASK, "vms.keys:app"),
-        "network": _Place(_MANAGE, "site.networks:app"),
-        "rounds": _Place(_LOOK, "operating.rounds:app"),
-        "host": _Place(_MANAGE, "site.hosts:app"),
-        "move": _Place(_MANAGE, "moving.moves:app"),
-        "plan": _Place(_MANAGE, "moving.plans:app"),
-        "roll": _Place(_MANAGE, "moving.rolls:app"),
-        "what-if": _Place(_MANAGE, "simulations.what_if:app"),
-        "resource": _Place(_MANAGE, "site.resources:app"),
-        "type": _Place(_MANAGE, "site.catalogue:types"),
-        "image": _Place(_MANAGE, "site.images:app"),
-        "tenant": _Place(_MANAGE, "site.tenants:app"),
-        "quota": _Place(_MANAGE, "site.quotas:app"),
-        "token": _Place(_MANAGE, "site.tokens:app"),
-        "db": _Place(_SERVE, "operating.processes:db"),
+        "request": _CommandEntry(_ASK, "vms.requests:request"),
+        "requests": _CommandEntry(_ASK, "vms.requests:requests"),
+        "vms": _CommandEntry(_ASK, "vms.requests:vms"),
+        "counts": _CommandEntry(_ASK, "vms.counts:counts"),
+        "reserve": _CommandEntry(_ASK, "vms.reservations:reserve"),
+        "reservations": _CommandEntry(_ASK, "vms.reservations:reservations"),
+        "vm-groups": _CommandEntry(_ASK, "vms.vm_groups:vm_groups"),
+        "scale": _CommandEntry(_ASK, "vms.changes:scale"),
+        "label": _CommandEntry(_ASK, "vms.changes:label"),
+        "extend": _CommandEntry(_ASK, "vms.changes:extend"),
+        "stop": _CommandEntry(_ASK, "vms.power:stop"),
+        "start": _CommandEntry(_ASK, "vms.power:start"),
+        "reboot": _CommandEntry(_ASK, "vms.power:reboot"),
+        "rm": _CommandEntry(_ASK, "vms.requests:rm"),
+        "explain": _CommandEntry(_ASK, "vms.explain:explain"),
+        "capacity": _CommandEntry(_ASK, "vms.capacity:capacity"),
+        "console": _CommandEntry(_ASK, "vms.consoles:console"),
+        "replay": _CommandEntry(_LOOK, "operating.rounds:replay"),
+        "verify": _CommandEntry(_LOOK, "operating.verify:verify"),
+        "shadow": _CommandEntry(_LOOK, "operating.shadow:shadow"),
+        "events": _CommandEntry(_LOOK, "operating.events:events"),
+        "status": _CommandEntry(_LOOK, "operating.status:status"),
+        "solve": _CommandEntry(_LOOK, "problems.solve:solve_command"),
+        "simulate": _CommandEntry(_LOOK, "simulations.simulate:simulate_command"),
+        "reproduce": _CommandEntry(_LOOK, "simulations.reproduce:reproduce_command"),
+        "pause": _CommandEntry(_MANAGE, "operating.pause:pause"),
+        "resume": _CommandEntry(_MANAGE, "operating.pause:resume"),
+        "audit": _CommandEntry(_MANAGE, "operating.audit:audit"),
+        "doctor": _CommandEntry(_MANAGE, "operating.doctor:doctor"),
+        "wait-ready": _CommandEntry(_MANAGE, "operating.wait_ready:wait_ready"),
+        "up": _CommandEntry(_RUN, "operating.processes:up"),
+        "down": _CommandEntry(_RUN, "operating.processes:down"),
+        "env": _CommandEntry(_RUN, "operating.env:env"),
+        "login": _CommandEntry(_RUN, "operating.login:login"),
+        "logout": _CommandEntry(_RUN, "operating.login:logout"),
+        "api": _CommandEntry(_SERVE, "operating.processes:api"),
+        "control": _CommandEntry(_SERVE, "operating.processes:control"),
+        "monitor": _CommandEntry(_SERVE, "operating.processes:monitor"),
+        "worker": _CommandEntry(_SERVE, "operating.processes:worker"),
+        "simulation-worker": _CommandEntry(_SERVE, "operating.processes:simulation_worker"),
+        "reservation": _CommandEntry(_ASK, "vms.reservations:app"),
+        "key": _CommandEntry(_ASK, "vms.keys:app"),
+        "network": _CommandEntry(_MANAGE, "site.networks:app"),
+        "rounds": _CommandEntry(_LOOK, "operating.rounds:app"),
+        "host": _CommandEntry(_MANAGE, "site.hosts:app"),
+        "move": _CommandEntry(_MANAGE, "moving.moves:app"),
+        "plan": _CommandEntry(_MANAGE, "moving.plans:app"),
+        "roll": _CommandEntry(_MANAGE, "moving.rolls:app"),
+        "what-if": _CommandEntry(_MANAGE, "simulations.what_if:app"),
+        "resource": _CommandEntry(_MANAGE, "site.resources:app"),
+        "type": _CommandEntry(_MANAGE, "site.catalogue:types"),
+        "image": _CommandEntry(_MANAGE, "site.images:app"),
+        "tenant": _CommandEntry(_MANAGE, "site.tenants:app"),
+        "quota": _CommandEntry(_MANAGE, "site.quotas:app"),
+        "token": _CommandEntry(_MANAGE, "site.tokens:app"),
+        "db": _CommandEntry(_SERVE, "operating.processes:db"),
     }
 )
 
@@ -122,7 +122,7 @@ class _Imported(Mapping[str, "Command"]):
         return len(PLACES)
 
 
-def _made(name: str, place: _Place) -> Command:
+def _made(name: str, place: _CommandEntry) -> Command:
     module, _, attribute = place.written.partition(":")
     found = getattr(import_module(f"controller.cli.{module}"), attribute)
     command: Command

@@ -9,7 +9,7 @@ from urllib.parse import quote
 T = TypeVar("T")
 
 
-class Caller(Protocol):
+class ApiCaller(Protocol):
     """Calls paths below ``/v1``."""
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Caller(Protocol):
 class Collection(Generic[T]):
     """What is below one path."""
 
-    def __init__(self, caller: Caller, path: str) -> None:
+    def __init__(self, caller: ApiCaller, path: str) -> None:
         self.caller = caller
         self.path = path
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ApiConnection:
     """An address and what to say there."""
 
     url: str

@@ -23,7 +23,7 @@ class ApiUnreachableError(ApiError):
         self.reason = reason
 
 
-class ProblemError(ApiError):
+class ApiProblemError(ApiError):
     """The API refused, with a problem document (RFC 9457)."""
 
     def __init__(self, http_status: int, problem: Mapping[str, Any]) -> None:

@@ -15,8 +15,8 @@ import httpx
 
 from controller.client.addresses import Addresses, was_not_sent
 from controller.client.collections import Collection
-from controller.client.connection import Connection
-from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.client.connection import ApiConnection
+from controller.client.errors import ApiProblemError, ApiUnreachableError
 
 if TYPE_CHECKING:
     from controller.client import models  # types alone: a hundred of them take time to make
@@ -49,7 +49,7 @@ class Client:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ApiConnection,
         *,
         timeout_s: float = 30.0,
         agent: str = "fuga-client",
@@ -144,7 +144,7 @@ class Client:
             raise self._unreachable(error) from error
         if response.is_success:
             return self._content(response)
-        raise ProblemError(response.status_code, _problem(response))
+        raise ApiProblemError(response.status_code, _problem(response))
 
     def replay(self, number: int) -> Json:
         """Recompute a stored round, which may take as long as the round did."""
@@ -200,7 +200,7 @@ class Client:
 
         Raises
         ------
-        ProblemError
+        ApiProblemError
             If the API refuses it.
         ApiUnreachableError
             If the API does not answer, or the stream breaks off.
@@ -213,7 +213,7 @@ class Client:
             ) as response:
                 if not response.is_success:
                     response.read()
-                    raise ProblemError(response.status_code, _problem(response))
+                    raise ApiProblemError(response.status_code, _problem(response))
                 kind = _EVENT
                 for line in response.iter_lines():
                     name, _, value = line.partition(": ")
@@ -256,7 +256,7 @@ class Client:
         )
         if response.is_success:
             return response
-        raise ProblemError(response.status_code, _problem(response))
+        raise ApiProblemError(response.status_code, _problem(response))
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         if request["json"] is None:
@@ -300,7 +300,7 @@ class Client:
         return content
 
 
-def _trust(connection: Connection) -> ssl.SSLContext:
+def _trust(connection: ApiConnection) -> ssl.SSLContext:
     """Return who may vouch for the API."""
     if not any(url.startswith("https:") for url in connection.urls):
         # Nobody may, and nobody is asked; reading the system's certificates takes time.

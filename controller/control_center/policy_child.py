@@ -20,7 +20,7 @@ from controller.queries.ahead import estimates
 from controller.queries.reserving import answer as reserve
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
-from controller.rounds.policy_process import HEADER, Decision, Failure, Ideal, frame
+from controller.rounds.policy_process import HEADER, Ideal, PolicyAnswer, PolicyFailure, frame
 from controller.rounds.priced import prices_document
 from controller.rounds.stdout_guard import take_stdout
 from controller.shadow.child import decide_beside
@@ -41,14 +41,14 @@ from placement.model.spot import without_spot
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
 
 
-def decide(data: bytes) -> Decision:
+def decide(data: bytes) -> PolicyAnswer:
     """Set aside what can never fit, then run the policy that the inputs name."""
     inputs = _inputs(data)
     who = Deciding(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
     started = time.perf_counter()
     allocation = inputs.decided_by(who)
     seconds = time.perf_counter() - started
-    return Decision(allocation_document(allocation), seconds)
+    return PolicyAnswer(allocation_document(allocation), seconds)
 
 
 def ideal(snapshot: Snapshot, resource: int) -> Ideal:
@@ -109,13 +109,13 @@ _OF_ROUNDS: Final = ("decide", "ideal")
 def answer(operation: str, argument: Any) -> Any:
     """What the parent asked for, or why not."""
     if operation not in _OPERATIONS:
-        return Failure(f"unknown operation {operation!r}")
+        return PolicyFailure(f"unknown operation {operation!r}")
     try:
         return _OPERATIONS[operation](argument)
     except Exception as error:
         if debug.wanted():
             traceback.print_exc()
-        return Failure(f"{type(error).__name__}: {error}")
+        return PolicyFailure(f"{type(error).__name__}: {error}")
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from controller.errors import SlotSkippedError
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.deciding import move_limits_of
-from controller.plans.executor import Planning, Plans
+from controller.plans.executor import PlanExecutor, Planning
 from controller.plans.making_room import RoomRule
 from controller.plans.watching_spare import SpareWatch
 from controller.policies import check_policies
@@ -55,7 +55,7 @@ _TURN_S = 1.0
 log = structlog.get_logger()
 
 
-class SlotLoop:
+class SlotLoopRunner:
     """Waits for the start of each slot and runs its round while it leads."""
 
     def __init__(
@@ -331,7 +331,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         by_default=OnFailure(settings.on_failure),
         interval_s=settings.sweep_interval_s,
     )
-    plans = Plans(
+    plans = PlanExecutor(
         registry,
         lambda: leadership.lease,
         PolicyProcess(start=children.fork),
@@ -348,7 +348,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         if shadow is not None:
             shadow.nudge()
 
-    loop = SlotLoop(
+    loop = SlotLoopRunner(
         registry,
         leadership,
         decider,

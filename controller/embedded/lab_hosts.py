@@ -17,7 +17,7 @@ TEST: Final = "test"  #: libvirt's test driver: everything answers, nothing boot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lab:
+class LabHosts:
     """Hosts of the lab that run now."""
 
     driver: str
@@ -30,7 +30,7 @@ class Lab:
         return tuple(host.uri for host in self.hosts)
 
 
-def start_new_lab(folder: Path, wanted: str, count: int) -> Lab:
+def start_new_lab(folder: Path, wanted: str, count: int) -> LabHosts:
     """Start the best hosts that this machine allows, or those that are wanted.
 
     Raises
@@ -54,10 +54,10 @@ def start_new_lab(folder: Path, wanted: str, count: int) -> Lab:
             " hosts."
         )
     hosts = start_lab(folder, TEST, count).hosts
-    return Lab(driver=TEST, hosts=hosts, why=reason)
+    return LabHosts(driver=TEST, hosts=hosts, why=reason)
 
 
-def start_lab(folder: Path, driver: str, count: int) -> Lab:
+def start_lab(folder: Path, driver: str, count: int) -> LabHosts:
     """Start the hosts; those that run are kept, those that died come back with their disks."""
     try:
         if driver == QEMU:
@@ -66,7 +66,7 @@ def start_lab(folder: Path, driver: str, count: int) -> Lab:
             hosts = cluster.start_test_hosts(count, folder)
     except LabError as error:
         raise CliError(f"the lab's hosts do not start: {error}") from error
-    return Lab(driver=driver, hosts=tuple(hosts))
+    return LabHosts(driver=driver, hosts=tuple(hosts))
 
 
 def stop_lab(folder: Path) -> None:

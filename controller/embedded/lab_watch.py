@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.embedded.lab_hosts import QEMU, Lab
+from controller.embedded.lab_hosts import QEMU, LabHosts
 from lab import driver_hosts
 from lab.driver_hosts import DriverHost
 from lab.errors import LabError
@@ -37,7 +37,7 @@ class LabWatch:
     """Looks at the hosts of a lab, and says what became of them; `names` as they are registered."""
 
     folder: Path
-    lab: Lab
+    lab: LabHosts
     names: Sequence[str]
     say: Callable[[str], None]
     now: Callable[[], float] = time.monotonic

@@ -74,7 +74,7 @@ class _Child:
 
 
 @dataclass(slots=True)
-class Supervisor:
+class ChildSupervisor:
     """Owns the children of one `fuga up`.
 
     Every child has a session of its own, so that Ctrl-C reaches `fuga up` alone,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.embedded.environment import lab_uri_policy
-from controller.embedded.lab_hosts import QEMU, Lab
+from controller.embedded.lab_hosts import QEMU, LabHosts
 from controller.embedded.state import LAB_IMAGE
 from controller.session.credentials import OF_FUGA_UP, Credentials
 from controller.terminal.errors import BadInputError, CliError
@@ -85,7 +85,7 @@ def add_tenant_tokens(
     return credentials
 
 
-def lab_bodies(lab: Lab) -> list[dict[str, Any]]:
+def lab_bodies(lab: LabHosts) -> list[dict[str, Any]]:
     """Return the paper's cluster on the lab's hosts, in their order."""
     return [
         {
@@ -130,7 +130,7 @@ def add_hosts(api: Client, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
         if host is None:
             try:
                 api.post("hosts", body)
-            except ProblemError as problem:
+            except ApiProblemError as problem:
                 raise BadInputError(
                     f"host {body['name']} cannot be registered: {problem}"
                 ) from None
@@ -167,7 +167,7 @@ def hosts_up(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]
 def _missing(api: Client, path: str) -> bool:
     try:
         api.get(path)
-    except ProblemError as problem:
+    except ApiProblemError as problem:
         if problem.http_status == 404:
             return True
         raise

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from controller.client.connection import Connection
+from controller.client.connection import ApiConnection
 from controller.client.errors import ApiError
 from controller.client.http import Client
 from controller.embedded import setup
@@ -24,9 +24,9 @@ from controller.embedded.detached import tell_ready
 from controller.embedded.down import finish_ending
 from controller.embedded.environment import child_environ
 from controller.embedded.hosts_file import read_hosts_file
-from controller.embedded.lab_hosts import AUTO, QEMU, Lab, start_lab, start_new_lab
+from controller.embedded.lab_hosts import AUTO, QEMU, LabHosts, start_lab, start_new_lab
 from controller.embedded.lab_watch import LabWatch
-from controller.embedded.processes import FUGA, Supervisor, end_leftovers
+from controller.embedded.processes import FUGA, ChildSupervisor, end_leftovers
 from controller.embedded.reports import NEEDED_FOR, unheard
 from controller.embedded.state import Memory, StateDir, locked
 from controller.embedded.stream import StatusStream
@@ -115,7 +115,7 @@ class Up:
     port: int | None
     memory: Memory = field(init=False)
     credentials: Credentials = field(init=False)
-    supervisor: Supervisor | None = None
+    supervisor: ChildSupervisor | None = None
     api: Client | None = None
     lab_watch: LabWatch | None = None
 
@@ -192,10 +192,10 @@ class Up:
             yield outcome.append
         say(f"  {name:10} {'; '.join(outcome)} ({time.monotonic() - began:.1f} s)")
 
-    def _connection(self, url: str) -> Connection:
+    def _connection(self, url: str) -> ApiConnection:
         ca = self.settings.ca
         token = self.credentials.operator
-        return Connection(url=url, token=token, ca=None if ca is None else str(ca))
+        return ApiConnection(url=url, token=token, ca=None if ca is None else str(ca))
 
     def _sort_out_tokens(self, url: str) -> None:
         registry = Registry.connect(self.settings.resolved_database_url())
@@ -234,7 +234,7 @@ class Up:
         self.lab_watch = LabWatch(self.state.lab, lab, self.memory.lab_hosts, _say_when)
         return [] if self.memory.registered else bodies
 
-    def _move_hosts(self, lab: Lab) -> None:
+    def _move_hosts(self, lab: LabHosts) -> None:
         """Follow a lab whose hosts came back at other addresses, with all that is on them."""
         registry = Registry.connect(self.settings.resolved_database_url())
         try:
@@ -244,7 +244,7 @@ class Up:
         scheme = lab.uris[0].partition(":")[0]
         say(f"  hosts      {moved} have new addresses, by {scheme}")
 
-    def _start_lab(self) -> Lab:
+    def _start_lab(self) -> LabHosts:
         before = self.memory.driver
         with self._step("hosts") as done:
             count = len(setup.CAPACITIES)
@@ -270,7 +270,7 @@ class Up:
         uris = self.memory.lab_uris if self.memory.hosts_from == "lab" else ()
         image = self.memory.default_image
         environ = child_environ(os.environ, self.state.path, listen, uris, image=image)
-        self.supervisor = Supervisor(self.state.logs, self.state.processes, environ, say)
+        self.supervisor = ChildSupervisor(self.state.logs, self.state.processes, environ, say)
         self.api = Client(self._connection(url), timeout_s=10.0)
         with self._step("processes") as done:
             for name, command in PROCESSES.items():

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Final
 
 from controller.fork_server.children import environ_of_children, kill_group
-from controller.fork_server.messages import MESSAGE, Said
+from controller.fork_server.messages import MESSAGE, ChildReport
 
 _SERVER: Final = "controller.fork_server.server"
 #: For a server that has imported everything to fork.
@@ -114,7 +114,7 @@ class ForkedChild:
 
 
 @dataclass(slots=True, eq=False)
-class _Server:
+class _ForkServerProcess:
     process: subprocess.Popen[bytes]
     control: socket.socket
     started_at: float
@@ -140,7 +140,7 @@ class ForkServer:
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = tuple(modules)
         self._lock = threading.Lock()
-        self._server: _Server | None = None
+        self._server: _ForkServerProcess | None = None
         self._old: list[subprocess.Popen[bytes]] = []  #: those that end with their last child
         self._closed = False
 
@@ -207,7 +207,7 @@ class ForkServer:
                     process.wait()
             self._old.clear()
 
-    def _running(self) -> _Server:
+    def _running(self) -> _ForkServerProcess:
         """Return a server that runs, as far as anybody knows."""
         if self._closed:
             raise ForkServerError("its fork server was closed")
@@ -218,7 +218,7 @@ class ForkServer:
             self._server = _started(self._modules)
         return self._server
 
-    def _give_up(self, server: _Server) -> None:
+    def _give_up(self, server: _ForkServerProcess) -> None:
         """Ask no more of a server. It goes on until the last of its children is gone."""
         if server is self._server:
             server.control.close()
@@ -226,7 +226,7 @@ class ForkServer:
             self._server = None
 
 
-def _started(modules: Sequence[str]) -> _Server:
+def _started(modules: Sequence[str]) -> _ForkServerProcess:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     with its:
@@ -239,7 +239,7 @@ def _started(modules: Sequence[str]) -> _Server:
             start_new_session=True,
             env=environ_of_children(),
         )
-    return _Server(process, ours, time.monotonic())
+    return _ForkServerProcess(process, ours, time.monotonic())
 
 
 def _child_forked_by(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
@@ -268,10 +268,10 @@ def _child_forked_by(control: socket.socket, module: str, deadline: float) -> Fo
             message = line.recv(MESSAGE.size)
         except ConnectionError:
             return None
-        said, number = MESSAGE.unpack(message) if message else (Said.STALE, 0)
-        if said == Said.FAILED:
+        said, number = MESSAGE.unpack(message) if message else (ChildReport.STALE, 0)
+        if said == ChildReport.FAILED:
             raise ForkServerError(f"its fork server cannot fork: {os.strerror(number)}")
-        if said != Said.FORKED:
+        if said != ChildReport.FORKED:
             return None
         kept.pop_all()
         return ForkedChild(number, to_child, from_child, line)

@@ -15,7 +15,7 @@ DESCRIPTORS: Final = 3
 MOST_NAME: Final = 256
 
 
-class Said(IntEnum):
+class ChildReport(IntEnum):
     """What a server says of a child; each comes with a number."""
 
     FORKED = 0  #: its process id

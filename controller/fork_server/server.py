@@ -28,7 +28,7 @@ from importlib import import_module, invalidate_caches
 from types import FrameType
 from typing import Final, NoReturn
 
-from controller.fork_server.messages import DESCRIPTORS, MESSAGE, MOST_NAME, Said, status_of
+from controller.fork_server.messages import DESCRIPTORS, MESSAGE, MOST_NAME, ChildReport, status_of
 
 _PR_SET_PDEATHSIG: Final = 1
 #: For a child whose client was killed to remove its files.
@@ -45,7 +45,7 @@ def main() -> None:
     # Pages that a search for cycles of objects would write are shared with all children.
     gc.collect()
     gc.freeze()
-    Server(client, since).run()
+    ForkSession(client, since).run()
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Forked:
     killed_at: float = math.inf  #: when it has not ended by itself
 
 
-class Server:
+class ForkSession:
     """Forks for one client."""
 
     def __init__(self, client: socket.socket, since: int) -> None:
@@ -123,14 +123,14 @@ class Server:
             except OSError as error:
                 failed = error.errno or errno.EIO
         if failed:
-            _say(line, Said.FAILED, failed)
+            _say(line, ChildReport.FAILED, failed)
             line.close()
         for descriptor in descriptors[1:]:
             os.close(descriptor)
 
     def _fork(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
         if self._stale or _imported() != self._imported:
-            _say(line, Said.STALE, 0)
+            _say(line, ChildReport.STALE, 0)
             line.close()
             return
         # The child waits at a gate until nothing can fail here: once the client knows it, it lives.
@@ -169,7 +169,7 @@ class Server:
             if not os.read(gate[0], 1):
                 os._exit(status)
             # Not before it leads its group: the client may kill that from now on.
-            _say(line, Said.FORKED, os.getpid())
+            _say(line, ChildReport.FORKED, os.getpid())
             self._close_descriptors(line, *pipes, gate[0])
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as an interpreter has them
             sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
@@ -203,7 +203,7 @@ class Server:
         child.over = True
         found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert found is not None  # noqa: S101 - waited for
-        _say(child.line, Said.ENDED, status_of(found))
+        _say(child.line, ChildReport.ENDED, status_of(found))
 
     def _abandon(self, child: _Forked, *, client_died: bool) -> None:
         self._poll.unregister(child.line)
@@ -236,7 +236,7 @@ def _is_hung_up(line: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _say(line: socket.socket, said: Said, number: int) -> None:
+def _say(line: socket.socket, said: ChildReport, number: int) -> None:
     with contextlib.suppress(OSError):  # who has gone needs to hear nothing
         line.send(MESSAGE.pack(said, number))
 

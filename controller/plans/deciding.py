@@ -17,7 +17,7 @@ from controller.settings import ControllerSettings
 from placement import IntArray
 from placement.rebalancing.balance import BALANCE_WORTH, balance
 from placement.rebalancing.in_turns import evacuate_before
-from placement.rebalancing.model import MoveLimits, Plan, Running
+from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 from placement.rebalancing.pack import pack
 from placement.rebalancing.repair import mend
 from placement.rebalancing.room import make_room
@@ -30,9 +30,9 @@ class PlanInputs:
 
     kind: str
     arguments: Mapping[str, Any]  #: as it was asked for
-    running: Running
+    running: RunningState
     names: RunningNames
-    limits: MoveLimits
+    limits: RebalanceLimits
     seed: int
     budget_units: int | None = None
     domain: IntArray | None = None  #: (H,) failure domains that rounds keep spare for
@@ -62,9 +62,9 @@ class PlanInputs:
         return packed(document)
 
 
-def move_limits_of(settings: ControllerSettings) -> MoveLimits:
+def move_limits_of(settings: ControllerSettings) -> RebalanceLimits:
     """Return how many moves of a plan may go on at once."""
-    return MoveLimits(
+    return RebalanceLimits(
         per_source=settings.moves_per_host,
         per_destination=settings.moves_per_host,
         at_once=settings.moves_at_once,
@@ -79,9 +79,11 @@ def decode_plan_inputs(data: bytes) -> PlanInputs:
     return PlanInputs(
         kind=inputs.policy,
         arguments=inputs.parameters,
-        running=Running.of_document(document["running"], inputs.snapshot),
+        running=RunningState.of_document(document["running"], inputs.snapshot),
         names=RunningNames(snapshot=inputs.names, vms=tuple(document["vms"])),
-        limits=MoveLimits(per_source=per_source, per_destination=per_destination, at_once=at_once),
+        limits=RebalanceLimits(
+            per_source=per_source, per_destination=per_destination, at_once=at_once
+        ),
         seed=inputs.seed,
         budget_units=inputs.budget_units,
         domain=np.array(document["domain"], dtype=np.int64) if "domain" in document else None,
@@ -93,7 +95,7 @@ def decide_plan(data: bytes) -> dict[str, Any]:
     return plan_of(decode_plan_inputs(data)).document()
 
 
-def plan_of(inputs: PlanInputs) -> Plan:
+def plan_of(inputs: PlanInputs) -> MovePlan:
     """Decide a plan. Raises `PolicyFailedError` for a kind that nobody plans."""
     how: dict[str, Any] = {
         "limits": inputs.limits,

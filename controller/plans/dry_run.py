@@ -12,7 +12,7 @@ from controller.fork_server.children import StartChild, started
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from placement.rebalancing.in_turns import evacuate_in_turns
-from placement.rebalancing.model import MoveLimits, Obstacle, Plan, Running
+from placement.rebalancing.model import MovePlan, RebalanceLimits, RebalanceObstacle, RunningState
 from registry import ConflictError
 from registry.moves import RunningView
 
@@ -26,7 +26,7 @@ TIME_S: Final = 20.0
 #: As of replays: somebody waits.
 NICENESS: Final = 5
 #: In the way of a VM for a moment: once its turn comes, the roll waits for that.
-_PASSING: Final = frozenset({Obstacle.UNSETTLED, Obstacle.MOVING})
+_PASSING: Final = frozenset({RebalanceObstacle.UNSETTLED, RebalanceObstacle.MOVING})
 _NAMED: Final = 5
 
 
@@ -36,11 +36,11 @@ class RollPreview:
 
     view: RunningView
     turns: Sequence[Sequence[UUID]]
-    limits: MoveLimits
+    limits: RebalanceLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
+class DryRunResult:
     """What came of it."""
 
     turns: int = 0  #: that were planned
@@ -82,7 +82,7 @@ def rehearse(
     return found.turns
 
 
-def answered(asked: RollPreview) -> Rehearsed:
+def answered(asked: RollPreview) -> DryRunResult:
     """Plan the turns until VMs of one have no place."""
     running, names = to_running(asked.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}
@@ -92,11 +92,13 @@ def answered(asked: RollPreview) -> Rehearsed:
     for plan in evacuate_in_turns(running, in_indices, limits=asked.limits):
         if any(each.obstacle not in _PASSING for each in plan.stays):
             hosts = [names.snapshot.hosts[at][1] for at in plan.closed]
-            return Rehearsed(refusal=_refusal(running, plan, hosts, names.vms))
-    return Rehearsed(turns=len(planned))
+            return DryRunResult(refusal=_refusal(running, plan, hosts, names.vms))
+    return DryRunResult(turns=len(planned))
 
 
-def _refusal(running: Running, plan: Plan, hosts: Sequence[str], vms: Sequence[str]) -> str:
+def _refusal(
+    running: RunningState, plan: MovePlan, hosts: Sequence[str], vms: Sequence[str]
+) -> str:
     stays = [each for each in plan.stays if each.obstacle not in _PASSING]
     told = [
         f"{vms[each.vm]} ({(each.obstacle or each.why).value.replace('_', ' ')})"

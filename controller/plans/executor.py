@@ -20,14 +20,14 @@ from controller.auto_balance import BalanceRule
 from controller.errors import PolicyFailedError
 from controller.plans.deciding import PlanInputs
 from controller.plans.making_room import MakingRoom, RoomRule
-from controller.plans.ready_moves import Turns, turns_of
+from controller.plans.ready_moves import ReadyMoves, turns_of
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from controller.rounds.spare_domains import domains_of
 from placement.errors import PlacementError
 from placement.rebalancing.check import check_plan
-from placement.rebalancing.model import MoveLimits
-from placement.rebalancing.model import Plan as DecidedPlan
+from placement.rebalancing.model import MovePlan as DecidedPlan
+from placement.rebalancing.model import RebalanceLimits
 from placement.rebalancing.room import in_the_way
 from registry import ConflictError, NotFoundError, Registry, RegistryError
 from registry.moves import (
@@ -51,7 +51,7 @@ _IDLE_PART: Final = 4  #: times as long as a look lasts, if that is longer: plan
 class Planning:
     """How plans are decided."""
 
-    limits: MoveLimits
+    limits: RebalanceLimits
     rest_s: float  #: a VM that moved is moved again for need alone within so long
     seed: int
     budget_units: int | None
@@ -62,7 +62,7 @@ class Planning:
     spare: str | None = None  #: what may fail: rounds keep that free, and plans make no room of it
 
 
-class Plans:
+class PlanExecutor:
     """Decides and carries out what plans ask for, at an interval, while this centre leads."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Plans:
         if self._ask_for(plan, turns):
             self._on_asked()
 
-    def _ask_for(self, plan: Plan, turns: Turns) -> int:
+    def _ask_for(self, plan: Plan, turns: ReadyMoves) -> int:
         """Ask for moves; return for how many. What is refused before its turn waits for that."""
         asked = 0
         for each in (*turns.due, *turns.early):

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final
 from uuid import UUID
 
-from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.model import RebalanceLimits
 from registry.moves import MoveState, PlanMove
 
 #: Moves asked for are at most so many times those that may go on at once: when one ends, the
@@ -23,7 +23,7 @@ _AT_HAND: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class ReadyMoves:
     """Moves that nobody asked for yet, in the order of their plan."""
 
     due: tuple[PlanMove, ...]  #: of the first wave that is not over
@@ -31,7 +31,7 @@ class Turns:
     begins: bool  #: something is to begin yet, asked for or not
 
 
-def turns_of(moves: Sequence[PlanMove], limits: MoveLimits) -> Turns | None:
+def turns_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
     """Return what is to be asked for of a plan's moves, in their order; None: all are over.
 
     Notes
@@ -42,16 +42,16 @@ def turns_of(moves: Sequence[PlanMove], limits: MoveLimits) -> Turns | None:
     """
     if all(move.is_over for move in moves):
         return None
-    asking = _Asking(limits, moves)
+    asking = _MoveRequests(limits, moves)
     for number, wave in groupby(moves, key=lambda move: move.wave):
         if not asking.take(number, tuple(wave)):
             break
     begins = any(not move.is_over and move.state is not MoveState.MOVING for move in moves)
-    return Turns(tuple(asking.due), tuple(asking.early), begins)
+    return ReadyMoves(tuple(asking.due), tuple(asking.early), begins)
 
 
-class _Asking:
-    def __init__(self, limits: MoveLimits, moves: Sequence[PlanMove]) -> None:
+class _MoveRequests:
+    def __init__(self, limits: RebalanceLimits, moves: Sequence[PlanMove]) -> None:
         self._limits = limits
         self._first = min(move.wave for move in moves if not move.is_over)
         self._emptying: set[str] = set()  #: hosts that a VM of an earlier wave has yet to leave

@@ -20,7 +20,7 @@ from placement.catalog.zone_policies import ELSEWHERE, Deciding, NamedPolicy, zo
 from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import Estimate, estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.run_ahead import Ahead, played
+from placement.forecast.run_ahead import RunAheadOptions, played
 from registry.requests import zone_of
 from registry.rounds import AheadView, ClusterView
 
@@ -33,7 +33,7 @@ _NARROW: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ForecastQuery:
     """What the policies' process is asked."""
 
     view: AheadView
@@ -52,7 +52,7 @@ class Estimates:
     seconds: float  #: of all samples
 
 
-def estimates(question: Question) -> Estimates:
+def estimates(question: ForecastQuery) -> Estimates:
     """Play rounds ahead from a view, as the policy of its latest round decides them.
 
     The same view gives the same samples; time alone says how many.
@@ -62,7 +62,7 @@ def estimates(question: Question) -> Estimates:
     assert view.slot_length_s is not None  # noqa: S101 the same
     inputs = decode_inputs(view.inputs)
     present, rows_of = present_of(view)
-    ahead = Ahead(
+    ahead = RunAheadOptions(
         policy=_policies(view.cluster, inputs),
         slot_length_s=view.slot_length_s,
         budget_units=inputs.budget_units,

@@ -16,7 +16,7 @@ from controller.errors import PolicyFailedError
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import RunningNames, to_running
 from controller.rounds.spare_domains import domains_of
-from placement.rebalancing.model import Running, Stays
+from placement.rebalancing.model import RunningState, Stays
 from placement.rebalancing.spare import Spare, spare
 from registry import ConflictError, Registry
 from registry.moves import RunningView
@@ -64,7 +64,7 @@ class Survival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SurvivalInputs:
     """What is asked of a process of its own."""
 
     view: RunningView
@@ -79,7 +79,9 @@ def survival(registry: Registry, domain: str, *, told: int = _DOMAINS_TOLD) -> S
     hold it is told what they lack, which takes longest. VMs that are stopped count like
     those that run; requests that wait do not.
     """
-    return answered(Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=told))
+    return answered(
+        SurvivalInputs(view=registry.plans.view_running(rest_s=0), domain=domain, told=told)
+    )
 
 
 def survival_aside(
@@ -96,7 +98,9 @@ def survival_aside(
     ConflictError
         If it took too long, and was ended, or failed.
     """
-    asked = Asked(view=registry.plans.view_running(rest_s=0), domain=domain, told=_DOMAINS_TOLD)
+    asked = SurvivalInputs(
+        view=registry.plans.view_running(rest_s=0), domain=domain, told=_DOMAINS_TOLD
+    )
     process = process or PolicyProcess(niceness=NICENESS)
     try:
         found: Survival = process.survival(asked, deadline_s=within_s)
@@ -107,7 +111,7 @@ def survival_aside(
     return found
 
 
-def answered(asked: Asked) -> Survival:
+def answered(asked: SurvivalInputs) -> Survival:
     """Reckon whether any one domain may fail."""
     running, names = to_running(asked.view, to_move=False)
     domains = domains_of(asked.domain, asked.view.cluster.hosts)
@@ -127,7 +131,7 @@ def answered(asked: Asked) -> Survival:
 
 
 def _lacking(
-    domain: int, name: str, found: Spare, running: Running, names: RunningNames
+    domain: int, name: str, found: Spare, running: RunningState, names: RunningNames
 ) -> LackingDomain:
     vms = found.lacking.get(domain, ())
     return LackingDomain(
@@ -138,7 +142,7 @@ def _lacking(
     )
 
 
-def _vm(stays: Stays, running: Running, names: RunningNames) -> LackingVm:
+def _vm(stays: Stays, running: RunningState, names: RunningNames) -> LackingVm:
     missing, resources = stays.missing, running.snapshot.resources
     amounts = {} if missing is None else dict(zip(resources, missing.amounts, strict=True))
     return LackingVm(

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from controller.queries.lateness import Late, What, what_is_late
 from controller.queries.tenant_shares import standings
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
-from registry.admin import Fleet, FleetHost, FleetMoves, Liveness
+from registry.admin import FleetCounts, FleetHost, FleetMoves, Liveness
 from registry.moves import OPEN_MOVES, MoveState
 from registry.reservations import OPEN_RESERVATIONS
 
@@ -136,7 +136,7 @@ class FleetCollector(Collector):
         self._now = now
         self._lock = threading.Lock()
         self._read_at: float | None = None
-        self._fleet: tuple[Fleet, Liveness] | None = None
+        self._fleet: tuple[FleetCounts, Liveness] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Name the metrics without reading the database."""
@@ -162,7 +162,7 @@ class FleetCollector(Collector):
             _tell_rounds(found, fleet)
         return found.values()
 
-    def _read(self) -> tuple[Fleet, Liveness] | None:
+    def _read(self) -> tuple[FleetCounts, Liveness] | None:
         try:
             return self._registry.fleet(), self._registry.liveness()
         except Exception as error:  # the database is away: that is told, and so is the rest
@@ -190,7 +190,7 @@ def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> No
     found["clock_stepped_back_seconds"].add_metric((), 0.0 if step is None else step.back_s)
 
 
-def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
+def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
     for reason, number in sorted(fleet.waiting.items()):
         found["vms_waiting"].add_metric((reason,), number)
     for request_state in _OPEN_REQUESTS:
@@ -218,7 +218,7 @@ def _tell_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> No
     found["move_standstill_max_seconds"].add_metric((), moves.longest_standstill_s)
 
 
-def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:
+def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
     """Tell who holds most: a series each of thousands of tenants would drown Prometheus."""
     largest = sorted(standings(fleet.accounts), key=lambda each: -each.share)[:most]
     for each in largest:
@@ -231,7 +231,7 @@ def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: in
             found["tenant_vms"].add_metric((tenant.name,), tenant.vms)
 
 
-def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: Fleet, most: int) -> None:
+def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
     states: dict[tuple[str, str], int] = {}
     amounts: dict[tuple[str, str], tuple[int, int]] = {}
     ages: dict[str, float] = {}
@@ -267,7 +267,7 @@ def _holds_too_much(host: FleetHost) -> bool:
     return any(committed > capacity for capacity, committed in host.amounts.values())
 
 
-def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: Fleet) -> None:
+def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
     if fleet.lease is not None:
         live = fleet.lease.expires_at > fleet.now
         found["lease_held"].add_metric((fleet.lease.holder,), float(live))

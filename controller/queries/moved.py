@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from controller.host_aliases import Reader
+from controller.host_aliases import Viewer
 from registry.moves import Move, MoveState
 
 
-def told_move(move: Move, reader: Reader) -> Move:
+def told_move(move: Move, reader: Viewer) -> Move:
     """Name both hosts as the reader does; hide which operator or process is behind it."""
     if reader.is_operator:
         return move

@@ -16,7 +16,7 @@ from controller.queries.ahead import lifetimes_of, present_of
 from controller.queries.coarse_numbers import step_below
 from controller.rounds.snapshots import may_use
 from placement import BoolArray
-from placement.forecast.reserving import Judged, Wanted, judge
+from placement.forecast.reserving import ReservationDemand, ReservationVerdict, judge
 from registry.requests import NO_RULES
 from registry.reservations import Reservation, ReservationDecision
 from registry.rounds import AheadView, ClusterView, HostView, RequestView
@@ -26,7 +26,7 @@ TIME_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReservationQuery:
     """What the policies' process is asked."""
 
     view: AheadView
@@ -36,7 +36,7 @@ class Asked:
     time_s: float = TIME_S
 
 
-def answer(question: Asked) -> Judged:
+def answer(question: ReservationQuery) -> ReservationVerdict:
     """Judge one reservation on samples of what has ended when its room is to be kept."""
     view, asked = question.view, question.asked
     present, _ = present_of(view)
@@ -58,7 +58,9 @@ def answer(question: Asked) -> Judged:
     )
 
 
-def asked_of(view: AheadView, asked: Reservation, standing: Sequence[Reservation]) -> Asked:
+def asked_of(
+    view: AheadView, asked: Reservation, standing: Sequence[Reservation]
+) -> ReservationQuery:
     """Return the question about one reservation, given those that stand.
 
     What is kept for these is taken in the view already; room of those that are over when it begins
@@ -74,7 +76,7 @@ def asked_of(view: AheadView, asked: Reservation, standing: Sequence[Reservation
     # Of what happened before nothing else is needed than lives.
     over = {each.id for each in standing if each.ends_at <= asked.starts_at}
     bare = dataclasses.replace(view, cluster=_given_back(view.cluster, over), inputs=None)
-    return Asked(
+    return ReservationQuery(
         view=bare,
         asked=asked,
         before=tuple(overlap),
@@ -101,7 +103,7 @@ def _given_back(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
     return dataclasses.replace(cluster, hosts=hosts)
 
 
-def decision_of(asked: Reservation, judged: Judged) -> ReservationDecision:
+def decision_of(asked: Reservation, judged: ReservationVerdict) -> ReservationDecision:
     """Return what is told of a judgement."""
     if judged.samples:
         by = f"in {judged.carried} of {judged.samples} samples of which VMs will have ended"
@@ -131,7 +133,7 @@ def decision_of(asked: Reservation, judged: Judged) -> ReservationDecision:
 
 def _wanted(
     each: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
-) -> Wanted:
+) -> ReservationDemand:
     asks = RequestView(
         id=each.id,
         name=each.name,
@@ -150,4 +152,4 @@ def _wanted(
     allowed: BoolArray = np.array(
         [host.accepts and may_use(asks, host) for host in hosts], dtype=np.bool_
     )
-    return Wanted(demand=np.array(demand, dtype=np.int64), allowed=allowed, count=count)
+    return ReservationDemand(demand=np.array(demand, dtype=np.int64), allowed=allowed, count=count)

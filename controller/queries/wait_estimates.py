@@ -19,7 +19,7 @@ import structlog
 
 from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, started
-from controller.queries.ahead import Estimates, Question
+from controller.queries.ahead import Estimates, ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
 from placement.forecast.lifetimes import LEAST_ENDS
@@ -87,7 +87,7 @@ class WaitingTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _CachedEstimate:
     """An estimate of everything that waited at a time, or why there is none."""
 
     at: datetime | None
@@ -109,7 +109,7 @@ class WaitingTimes:
         self._registry = registry
         self._process = process or (lambda: PolicyProcess(niceness=NICENESS, start=start))
         self._lock = threading.Lock()
-        self._made: _Made | None = None
+        self._made: _CachedEstimate | None = None
         self._making: threading.Event | None = None
         #: threads that other calls want, too: whoever asks beyond these is answered at once
         self._waiting = threading.Semaphore(_MOST_WAIT)
@@ -154,7 +154,7 @@ class WaitingTimes:
         now = time.monotonic()
         until = now + max(FRESH_S, _TIMES_LONGER * (now - began))
         with self._lock:
-            self._made = _Made(at=at, until=until, estimates=estimates, why_none=why)
+            self._made = _CachedEstimate(at=at, until=until, estimates=estimates, why_none=why)
             self._making = None
         done.set()
 
@@ -162,7 +162,7 @@ class WaitingTimes:
         process = self._process()
         try:
             found: Estimates = process.estimates(
-                Question(view=view, time_s=TIME_S), deadline_s=TIME_S + _MORE_S
+                ForecastQuery(view=view, time_s=TIME_S), deadline_s=TIME_S + _MORE_S
             )
         finally:
             process.close()
@@ -183,7 +183,7 @@ def no_estimate(why: WhyNone, at: datetime | None = None) -> WaitingTime:
     return WaitingTime(message=_WHY[why], why_none=why, made_at=at)
 
 
-def _told(made: _Made, request_id: UUID) -> WaitingTime:
+def _told(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
     if made.estimates is None or made.why_none is not None:
         return no_estimate(made.why_none or "failed", made.at)
     estimate = made.estimates.of.get(request_id)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from controller.host_aliases import Reader
+from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
 from controller.queries.moved import story_of, told_move
 from controller.rounds.games import in_words, solved_games
@@ -42,7 +42,7 @@ _WHY: Final = {
 }
 
 
-def explain_vm(registry: Registry, vm_id: UUID, reader: Reader) -> VmExplanation:
+def explain_vm(registry: Registry, vm_id: UUID, reader: Viewer) -> VmExplanation:
     """Explain to a reader which round placed a VM, and its host's combinations.
 
     What a host weighed is of everybody's VMs: a tenant is told its own that the host took.
@@ -130,7 +130,7 @@ def _how_far(image: ImageWait) -> str:
     return "the upload has not begun"
 
 
-def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
+def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
     assert vm.host is not None  # noqa: S101 - asked of placed VMs alone
     host_name = reader.host(vm.host)
     placed = f"round {record.number} placed it on {host_name}; the details of the game are"
@@ -181,7 +181,7 @@ def _placed(vm: Vm, record: RoundRecord, reader: Reader) -> VmExplanation:
     return replace(told, phase=phase, utilities=utilities, message=why)
 
 
-def _told(vm: Vm, record: RoundRecord, reader: Reader, message: str) -> VmExplanation:
+def _told(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -> VmExplanation:
     return VmExplanation(
         vm=vm.id,
         name=vm.name,
@@ -245,7 +245,7 @@ def _places(rows: Iterable[Sequence[int]]) -> list[list[int]]:
     return [list(row[:2]) for row in rows]
 
 
-def _why_here(host: str, record: RoundRecord, phase: str, reader: Reader) -> str:
+def _why_here(host: str, record: RoundRecord, phase: str, reader: Viewer) -> str:
     told = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
     return told.format(
         round=record.number,

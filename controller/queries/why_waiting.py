@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from controller.host_aliases import Reader
+from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import step_above, step_below, to_the_percent
 from controller.queries.explanations import (
     ObstacleExplanation,
@@ -66,7 +66,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def explain_request(
-    registry: Registry, request_id: UUID, reader: Reader, times: WaitingTimes | None = None
+    registry: Registry, request_id: UUID, reader: Viewer, times: WaitingTimes | None = None
 ) -> RequestExplanation:
     """Explain to a reader the state of a request and why the rest of it waits, and how long.
 
@@ -142,7 +142,7 @@ def _estimate(
     return times.of(request.id)
 
 
-def _waiting(request: Request, reader: Reader) -> WaitingExplanation:
+def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
     told: Waiting | None = request.waiting
     if told is None:
         return WaitingExplanation(
@@ -354,7 +354,7 @@ def _short(shortage: ShortageExplanation, *, exact: bool) -> str:
     )
 
 
-def _place_in_line(registry: Registry, request: Request, reader: Reader) -> int:
+def _place_in_line(registry: Registry, request: Request, reader: Viewer) -> int:
     """Return its place among its tenant's requests that wait, for operators among all.
 
     Those of a tenant go by priority and creation, those of several by creation alone.

@@ -26,11 +26,11 @@ from controller.rest.login.provider import Provider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
 from controller.rest.middleware.auth import PROTECTED_PREFIX
-from controller.rest.middleware.limits import Limits
+from controller.rest.middleware.limits import RateLimits
 from controller.rest.middleware.stack import AccessLog, Authentication, Crowd
 from controller.rest.pages.docs import docs_pages
 from controller.rest.pages.openapi import TITLE, describe
-from controller.rest.pages.static_pages import Page
+from controller.rest.pages.static_pages import StaticPage
 from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
 from controller.rest.problems.pages import PROBLEMS_PATH, meanings, problem_page
@@ -70,8 +70,8 @@ from controller.rest.streams import EventFeed, StreamPlaces
 from controller.rest.streams.places import MOST_STREAMS
 from controller.settings import ControllerSettings
 from controller.what_ifs.decided import decided_by_settings
-from controller.what_ifs.executor import WhatIfBounds, WhatIfs
-from placement.rebalancing.model import MoveLimits
+from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
+from placement.rebalancing.model import RebalanceLimits
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.images import ImageStore
@@ -99,12 +99,12 @@ def create_app(
     host_reserved: Mapping[str, int] = MappingProxyType({}),
     default_quota: Mapping[str, int] = MappingProxyType({}),
     metrics: ProcessMetrics | None = None,
-    limits: Limits | None = None,
-    move_limits: MoveLimits | None = None,
+    limits: RateLimits | None = None,
+    move_limits: RebalanceLimits | None = None,
     settings: Sequence[SettingInForce] = (),
     disks: Callable[[], Sequence[str]] = tuple,
     event_streams: int = MOST_STREAMS,
-    what_ifs: WhatIfs | None = None,
+    what_ifs: WhatIfExecutor | None = None,
     start_child: StartChild = started,
 ) -> FastAPI:
     """Return the application.
@@ -145,7 +145,7 @@ def create_app(
         Told at /metrics, with what the calls add to it.
     limits : Limits, optional
         How often callers may call; without them as often as they like.
-    move_limits : MoveLimits, optional
+    move_limits : RebalanceLimits, optional
         How many moves go on at once, for plans that are made here.
     settings : sequence of SettingInForce
         What operators are told of the settings of this process.
@@ -153,7 +153,7 @@ def create_app(
         Returns sentences about disks of this process without room.
     event_streams : int
         How many streams of events are open at once.
-    what_ifs : WhatIfs, optional
+    what_ifs : WhatIfExecutor, optional
         Carries what-ifs; whoever gives it closes it.
     start_child : StartChild
         Starts the processes in which policies run.
@@ -191,7 +191,7 @@ def create_app(
         queue=queue,
         console_wait_s=console_wait_s,
         metrics=metrics,
-        move_limits=move_limits or MoveLimits(),
+        move_limits=move_limits or RebalanceLimits(),
         waiting_times=WaitingTimes(registry, start=start_child),
         settings=tuple(settings),
         disks=disks,
@@ -213,7 +213,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
     app.add_middleware(Crowd)
-    app.add_middleware(Authentication, registry=registry, limits=limits or Limits())
+    app.add_middleware(Authentication, registry=registry, limits=limits or RateLimits())
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
     app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
     return app
@@ -221,14 +221,14 @@ def create_app(
 
 def what_ifs_of(
     registry: Registry, settings: ControllerSettings, start_child: StartChild = started
-) -> WhatIfs:
+) -> WhatIfExecutor:
     """Return what carries what-ifs within the bounds of the settings."""
     bounds = WhatIfBounds(
         time_s=settings.what_if_time_s,
         memory_mib=settings.what_if_memory_mib,
         most_vms=settings.what_if_most_vms,
     )
-    return WhatIfs(registry, bounds, decided_by_settings(settings), start_child)
+    return WhatIfExecutor(registry, bounds, decided_by_settings(settings), start_child)
 
 
 @cache
@@ -288,15 +288,15 @@ def _document() -> dict[str, Any]:
     return describe(_routes())
 
 
-def _pages() -> Mapping[str, Page]:
+def _pages() -> Mapping[str, StaticPage]:
     """Return what is the same for every caller, by its path: the API shown to people."""
     nothing_else = {"Content-Security-Policy": "default-src 'none'"}
     return {
-        "/openapi.json": Page(lambda: json.dumps(_document()), "application/json"),
+        "/openapi.json": StaticPage(lambda: json.dumps(_document()), "application/json"),
         **docs_pages(),
         **web_pages(),
         **{
-            f"{PROBLEMS_PATH}/{each.kind.code}": Page(
+            f"{PROBLEMS_PATH}/{each.kind.code}": StaticPage(
                 partial(problem_page, each), "text/html", nothing_else
             )
             for each in meanings()

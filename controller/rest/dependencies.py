@@ -11,7 +11,7 @@ from fastapi import Depends
 from starlette.requests import Request as HttpRequest
 
 from controller.fork_server.children import StartChild
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
 from controller.queue import TaskQueue
 from controller.rest.idempotency.batching import Gathering
@@ -19,15 +19,15 @@ from controller.rest.login.provider import Provider
 from controller.rest.middleware.auth import caller_of
 from controller.rest.schemas.operating import Ready
 from controller.rest.streams import EventFeed, StreamPlaces
-from controller.what_ifs.executor import WhatIfs
-from placement.rebalancing.model import MoveLimits
+from controller.what_ifs.executor import WhatIfExecutor
+from placement.rebalancing.model import RebalanceLimits
 from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import UriPolicy
 from registry.images import ImageStore
-from registry.requests import Asking, Request
+from registry.requests import CreateRequestCommand, Request
 from registry.tenancy import OverQuota
 from service import ProcessMetrics
-from service.fair_semaphore import FairPlaces
+from service.fair_semaphore import FairSemaphore
 from service.settings_in_force import SettingInForce
 
 LOGIN_LIFE_S: Final = 12 * 3600
@@ -46,7 +46,9 @@ class Services:
     """Passed to `create_app`, kept in the app's state, never in a module."""
 
     registry: Registry
-    asking: Gathering[Asking, Request | RegistryError | None]  #: what becomes of those who ask
+    asking: Gathering[
+        CreateRequestCommand, Request | RegistryError | None
+    ]  #: what becomes of those who ask
     readiness: Gathering[None, Ready]
     #: what is asked of all rows at once: once for all who ask meanwhile
     host_map: Gathering[None, bytes]
@@ -59,11 +61,11 @@ class Services:
     queue: TaskQueue
     console_wait_s: float
     metrics: ProcessMetrics
-    move_limits: MoveLimits
+    move_limits: RebalanceLimits
     waiting_times: WaitingTimes
     feed: EventFeed
     streams: StreamPlaces
-    what_ifs: WhatIfs
+    what_ifs: WhatIfExecutor
     start_child: StartChild  #: in which policies run
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
@@ -79,11 +81,11 @@ class Services:
     #: those have a process each, and places of their own: no plan waits for them
     games: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_GAMES))
     #: who asks what fits beside those that wait is told less while these are reckoned for
-    turns: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_TURNS, of_a_name=1))
+    turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_TURNS, of_a_name=1))
     #: each waits for a worker, in a thread that other calls want too
-    console_reads: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_CONSOLE_READS))
+    console_reads: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_READS))
     #: the same of those who type; beyond it they are answered at once, and ask again
-    console_waits: FairPlaces = field(default_factory=lambda: FairPlaces(MAX_CONSOLE_WAITS))
+    console_waits: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_WAITS))
 
     def image_store(self) -> ImageStore:
         """Return the folder of images, or raise `ImageStoreError` if this API has none."""
@@ -120,15 +122,15 @@ async def _registry(request: HttpRequest) -> Registry:
     return registry_of(request)
 
 
-def reader_of(request: HttpRequest) -> Reader:
+def reader_of(request: HttpRequest) -> Viewer:
     """Return the reader of a call's answer."""
-    return Reader(caller_of(request).tenant, services_of(request).host_names)
+    return Viewer(caller_of(request).tenant, services_of(request).host_names)
 
 
-async def _reader(request: HttpRequest) -> Reader:
+async def _reader(request: HttpRequest) -> Viewer:
     return reader_of(request)
 
 
-GivenServices = Annotated[Services, Depends(_services)]
-GivenRegistry = Annotated[Registry, Depends(_registry)]
-GivenReader = Annotated[Reader, Depends(_reader)]
+ServicesDep = Annotated[Services, Depends(_services)]
+RegistryDep = Annotated[Registry, Depends(_registry)]
+ViewerDep = Annotated[Viewer, Depends(_reader)]

@@ -8,7 +8,7 @@ from typing import Final
 from fastapi import APIRouter
 
 from controller.queries.lateness import what_is_late
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.batching import Gathering
 from controller.rest.schemas.operating import Alive, Ready
 from registry import Registry
@@ -26,7 +26,7 @@ def process_lives() -> Alive:
 
 
 @router.get("/readyz")
-async def ready_to_serve(services: GivenServices) -> Ready:
+async def ready_to_serve(services: ServicesDep) -> Ready:
     """Answer 200 when the database does too, with the tables that this version needs.
 
     It says which round was the last, and its age, what nobody does, and which disks have no

@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from starlette.responses import Response
 from starlette.types import Scope
 
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import ServicesDep
 from controller.rest.middleware.auth import METRICS_PATH, Operator
 from controller.rest.middleware.streaming import END
 from controller.rest.streams import StreamPlaces
@@ -77,6 +77,6 @@ def _route(scope: Scope) -> str:
 
 
 @router.get(METRICS_PATH, include_in_schema=False)
-def metrics(caller: Operator, services: GivenServices) -> Response:
+def metrics(caller: Operator, services: ServicesDep) -> Response:
     """Tell Prometheus how this process and the register center are; it names tenants."""
     return Response(services.metrics.text(), media_type=CONTENT_TYPE)

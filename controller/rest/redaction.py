@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from controller.host_aliases import Reader
+from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import step_below, to_the_percent
 from controller.queries.tenant_shares import Standing
 from controller.queries.why_waiting import in_steps
@@ -24,7 +24,7 @@ from registry.db import Page
 from registry.images import Image
 from registry.networks import Network
 from registry.requests import Request, Vm, VmGroup
-from registry.rounds import RoundSummary
+from registry.rounds import RoundListEntry
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -39,7 +39,7 @@ def told_page(page: Page[T], told: Callable[[T, R], S], reader: R) -> Page[S]:
     return Page(tuple(told(item, reader) for item in page.items), page.next)
 
 
-def told_request(request: Request, reader: Reader) -> Request:
+def told_request(request: Request, reader: Viewer) -> Request:
     """Name its hosts as the reader does; leave out those that came nearest or are held back."""
     if (request.hosts is None and request.waiting is None) or reader.is_operator:
         return request
@@ -58,7 +58,7 @@ def told_image(image: Image, caller: Caller) -> Image:
     return dataclasses.replace(image, source=None, last_error=None, held_reason=held)
 
 
-def told_vm(vm: Vm, reader: Reader) -> Vm:
+def told_vm(vm: Vm, reader: Viewer) -> Vm:
     """Use the reader's name for its host; hide the place of errors and the operator."""
     if reader.is_operator:
         return vm
@@ -79,7 +79,7 @@ def told_vm(vm: Vm, reader: Reader) -> Vm:
     )
 
 
-def told_vm_group(group: VmGroup, reader: Reader) -> VmGroup:
+def told_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
     """Name its hosts as the reader does, in the order of those names."""
     if reader.is_operator:
         return group
@@ -101,7 +101,7 @@ def told_network(network: Network, caller: Caller) -> Network:
     )
 
 
-def told_session(session: ConsoleSession, reader: Reader) -> ConsoleSession:
+def told_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
     """Say why it is over, but not where."""
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
@@ -117,7 +117,7 @@ def told_standings(standings: Sequence[Standing], tenant: str) -> Sequence[Stand
     ]
 
 
-def told_event(event: Event, reader: Reader) -> Event:
+def told_event(event: Event, reader: Viewer) -> Event:
     """Hide the place of an event, and which operator or process caused it."""
     if reader.is_operator:
         return event
@@ -133,7 +133,7 @@ def told_event(event: Event, reader: Reader) -> Event:
     )
 
 
-def told_round(summary: RoundSummary, reader: Reader) -> RoundInList:
+def told_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
     """Hide the shares of others, and counts over all tenants' VMs."""
     told = RoundInList.model_validate(summary)
     if reader.is_operator:
@@ -141,7 +141,7 @@ def told_round(summary: RoundSummary, reader: Reader) -> RoundInList:
     return told.model_copy(update=_without_others(summary, reader))
 
 
-def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
+def told_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
     """Leave out the same, and what names everybody's requests, VMs and reservations."""
     if reader.is_operator:
         return detail
@@ -155,7 +155,7 @@ def told_detail(detail: RoundDetail, reader: Reader) -> RoundDetail:
     return detail.model_copy(update={**_without_others(detail, reader), **hidden})
 
 
-def _without_others(told: RoundSummary | RoundDetail, reader: Reader) -> dict[str, Any]:
+def _without_others(told: RoundListEntry | RoundDetail, reader: Viewer) -> dict[str, Any]:
     return {
         "shares": [
             _to_the_percent(each) for each in told.shares if each["tenant"] == reader.tenant

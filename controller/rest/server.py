@@ -28,15 +28,15 @@ from controller.rest.app import create_app, what_ifs_of
 from controller.rest.login.provider import Provider, ProviderSettings
 from controller.rest.metrics import count_refusals
 from controller.rest.middleware.connections import (
-    Listener,
+    LimitedListener,
     ServingLoop,
     bounds_of,
     log_sparingly,
     raise_file_limit,
 )
-from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.limits import Rate, RateLimits
 from controller.rest.middleware.protocol import BoundedProtocol, Deadlines
-from controller.rest.middleware.tls import Certificate, renewed_on_hangup
+from controller.rest.middleware.tls import ServerCertificate, renewed_on_hangup
 from controller.rest.problems.errors import CertificateError, ListenError
 from controller.rounds.policy_process import PRELOADED
 from controller.settings import ControllerSettings
@@ -63,7 +63,7 @@ BACKLOG: Final = 2048
 log = structlog.get_logger(__name__)
 
 
-class TurningServer(uvicorn.Server):
+class WatchedServer(uvicorn.Server):
     """A server that notes when its event loop last turned."""
 
     _turned_at = 0.0
@@ -160,7 +160,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         registry.close()
 
 
-def listen_on(listen: str) -> Listener:
+def listen_on(listen: str) -> LimitedListener:
     """Return a socket that listens at ``host:port``; `ListenError` if it cannot."""
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -168,7 +168,7 @@ def listen_on(listen: str) -> Listener:
         raise ListenError(listen, "it is not host:port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Where no protocol is said, asyncio leaves Nagle's algorithm on: 40 ms for each answer.
-    listener = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = LimitedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, int(port)))
@@ -179,11 +179,11 @@ def listen_on(listen: str) -> Listener:
     return listener
 
 
-def limits_of(settings: ControllerSettings) -> Limits:
+def limits_of(settings: ControllerSettings) -> RateLimits:
     """Return how often callers may call one process of several."""
     tokens = Rate(per_s=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     failures = Rate(per_s=settings.auth_failures_per_s, burst=settings.auth_failures_burst)
-    return Limits(
+    return RateLimits(
         tokens if tokens.per_s else None,
         failures if failures.per_s else None,
         STRANGERS,
@@ -214,11 +214,11 @@ def provider_of(settings: ControllerSettings) -> Provider | None:
         ) from error
 
 
-def certificate_of(settings: ControllerSettings) -> Certificate | None:
+def certificate_of(settings: ControllerSettings) -> ServerCertificate | None:
     """Return the certificate that the settings name, if any."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
-    return Certificate(settings.tls_cert, settings.tls_key)
+    return ServerCertificate(settings.tls_cert, settings.tls_key)
 
 
 def _is_local(listener: socket.socket) -> bool:
@@ -272,10 +272,10 @@ def bounded_server(
     *,
     trusted_proxies: Collection[str] = (),
     deadlines: Deadlines = DEADLINES,
-) -> TurningServer:
+) -> WatchedServer:
     """Return what serves an application to callers who may be slow, many, or no callers at all."""
     log_sparingly()
-    return TurningServer(
+    return WatchedServer(
         uvicorn.Config(
             app,
             log_config=None,  # the access log is ours, the rest goes to the root logger

@@ -86,7 +86,7 @@ def told_game(
     rows = [[*pair, count] for pair, count in sorted(rest.items()) if count]
     if rows:
         shown.append({"kind": "rest", "rows": rows})
-    told = _Told(inputs, shown)
+    told = _StepView(inputs, shown)
     return {
         "resources": list(snapshot.resources),
         "ranking": list(allocation.details.get("ranking", ())),
@@ -109,7 +109,7 @@ def told_game(
     }
 
 
-class _Told:
+class _StepView:
     """What the steps of one answer speak of, and shares as they change."""
 
     def __init__(self, inputs: RoundInputs, steps: Sequence[Mapping[str, Any]]) -> None:

@@ -23,26 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.rounds.reading import reading
-from controller.rounds.snapshots import KnownArrays, Names
-from placement import Allocation, Allowance, IntArray, LeftOut, Reason, Snapshot, decide
+from controller.rounds.snapshots import KnownArrays, SnapshotNames
+from placement import Allocation, IntArray, LeftOut, QuotaHeadroom, Reason, Snapshot, decide
 from placement.catalog.zone_policies import Deciding, ZoneInputs
-from placement.constraints.patience import Patience, waiting_levels
+from placement.constraints.patience import StarvationPatience, waiting_levels
 from placement.model.constraints import Constraints
 from placement.model.reserved import (
+    ReservationPlacement,
     Reserved,
     Rows,
-    Settled,
     check_reserved,
     rows_of,
     settle,
     unsettled,
 )
 from placement.model.snapshot import Spot
-from placement.model.spot_pass import Beside
+from placement.model.spot_pass import SpotPass
 from placement.model.tenant_tree import TenantTree
-from placement.rebalancing.freed import KeepingFreed
-from placement.rebalancing.model import Running
-from placement.rebalancing.spare_policy import KeepingSpare, kept_spare, with_placed
+from placement.rebalancing.freed import FreedHostsPolicy
+from placement.rebalancing.model import RunningState
+from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, with_placed
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
@@ -72,7 +72,7 @@ _END: Final = b"\x03\x00"
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class InputPiece:
     """A part of the text."""
 
     value: Any  #: what it says; None: nothing that is kept
@@ -92,9 +92,9 @@ class Pieces:
     """The latest piece of each long value."""
 
     def __init__(self) -> None:
-        self._latest: dict[tuple[str, str], Piece] = {}
+        self._latest: dict[tuple[str, str], InputPiece] = {}
 
-    def of(self, document: Mapping[str, Any]) -> Iterator[Piece]:
+    def of(self, document: Mapping[str, Any]) -> Iterator[InputPiece]:
         """Yield the canonical text of a document of a round's inputs, piece by piece.
 
         Arrays may stand in it as they are; see `RoundInputs.document`.
@@ -104,12 +104,12 @@ class Pieces:
             if isinstance(part, str):
                 short.append(part)
                 continue
-            yield Piece(None, "".join(short).encode())
+            yield InputPiece(None, "".join(short).encode())
             yield part
             short = []
-        yield Piece(None, "".join(short).encode())
+        yield InputPiece(None, "".join(short).encode())
 
-    def _parts(self, document: Mapping[str, Any]) -> Iterator[str | Piece]:
+    def _parts(self, document: Mapping[str, Any]) -> Iterator[str | InputPiece]:
         outer = "{"
         for name in sorted(document):
             yield f"{outer}{json.dumps(name)}:"
@@ -126,14 +126,14 @@ class Pieces:
             yield "}"
         yield "}"
 
-    def _kept(self, where: tuple[str, str], value: Any) -> Piece:
+    def _kept(self, where: tuple[str, str], value: Any) -> InputPiece:
         piece = self._latest.get(where)
         if piece is None or not _same(piece.value, value):
-            piece = self._latest[where] = Piece(value, canonical(value).encode())
+            piece = self._latest[where] = InputPiece(value, canonical(value).encode())
         return piece
 
 
-def joined(pieces: Iterator[Piece]) -> bytes:
+def joined(pieces: Iterator[InputPiece]) -> bytes:
     """Return pieces as one zlib stream."""
     parts, check = [_BEGIN], zlib.adler32(b"")
     for piece in pieces:
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
 class SpareInputs:
     """What a round keeps spare for: what runs on the hosts of its snapshot, and what may fail."""
 
-    running: Running
+    running: RunningState
     domain: IntArray  #: (H,) the failure domain of each host, -1 for none
 
     def document(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class SpareInputs:
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> SpareInputs:
         """Read back what `document` returned."""
         return cls(
-            running=Running.of_document(document["running"], snapshot),
+            running=RunningState.of_document(document["running"], snapshot),
             domain=np.array(document["domain"], dtype=np.int64),
         )
 
@@ -222,7 +222,7 @@ class ReservedInputs:
             rooms=tuple(document["rooms"]),
         )
 
-    def again(self, rest: Snapshot) -> Settled:
+    def again(self, rest: Snapshot) -> ReservationPlacement:
         """Return what is drawn and kept, found again from what is left to decide, and checked."""
         before = unsettled(rest, self.reserved, self.drawn, self.kept, self.rooms)
         check_reserved(before, self.reserved, self.drawn, self.kept)
@@ -234,7 +234,7 @@ class RoundInputs:
     """What decides a round: the snapshot, the policy and how it was told to run."""
 
     snapshot: Snapshot
-    names: Names
+    names: SnapshotNames
     policy: str
     parameters: Mapping[str, Any]
     seed: int
@@ -250,13 +250,13 @@ class RoundInputs:
         policy = who.made()
         left = () if self.snapshot.spot is None else self.snapshot.spot.kept
         if self.freed or left:
-            policy = KeepingFreed(
+            policy = FreedHostsPolicy(
                 policy, self.freed, [(request, host) for request, host, _ in left]
             )
-        beside = Beside(policy=policy)
+        beside = SpotPass(policy=policy)
         if self.spare is not None:
-            beside = Beside(policy=policy, kept=self._kept_spare)
-            policy = KeepingSpare(policy, self.spare.running, self.spare.domain)
+            beside = SpotPass(policy=policy, kept=self._kept_spare)
+            policy = SpareCapacityPolicy(policy, self.spare.running, self.spare.domain)
         allocation = decide(
             self.snapshot, policy, seed=self.seed, budget_units=self.budget_units, beside=beside
         )
@@ -296,7 +296,7 @@ class RoundInputs:
         if not self.snapshot.age.any():  # whoever asks for the first time is at no level
             return [_plain(self.snapshot.age)]
         told = [self.parameters, *(zone.parameters for zone in self.zones)]
-        patiences = {Patience.of(parameters).patience for parameters in told}
+        patiences = {StarvationPatience.of(parameters).patience for parameters in told}
         levels = [_plain(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)]
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
@@ -391,7 +391,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
         resources=resources,
         tree=None if tree is None else TenantTree.of_document(tree),
         constraints=None if rules is None else Constraints.of_document(rules),
-        allowances=tuple(map(Allowance.of_document, stored.get("allowances", ()))),
+        allowances=tuple(map(QuotaHeadroom.of_document, stored.get("allowances", ()))),
         priority=None if priority is None else np.array(priority, dtype=np.int64),
         spot=None if spot is None else Spot.of_document(spot, len(resources)),
         **arrays,
@@ -401,7 +401,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
         snapshot=snapshot,
         spare=None if spare is None else SpareInputs.of_document(spare, snapshot),
         reserved=None if reserved is None else ReservedInputs.of_document(reserved, snapshot),
-        names=Names(
+        names=SnapshotNames(
             hosts=tuple(map(tuple, names["hosts"])),  # of a large cluster, the most by far
             tenants=tuple((a, b) for a, b in names["tenants"]),
             requests=tuple((a, b, c) for a, b, c in names["requests"]),
@@ -466,7 +466,7 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _names_document(names: Names) -> dict[str, Any]:
+def _names_document(names: SnapshotNames) -> dict[str, Any]:
     document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
     for name in ("groups", "quotas", "spot", "reserved"):  # rounds without any keep their bytes
         if not document[name]:

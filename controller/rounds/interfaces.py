@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.policy_process import Ideal, PolicyAnswer
 from placement.catalog.zone_policies import NamedPolicy
 from registry.moves import RunningView
 from registry.rounds import ClusterView, CommittedRound, Lease, RoundCommit
@@ -66,10 +66,10 @@ class RunningStore(Protocol):
         ...
 
 
-class Decider(Protocol):
+class RoundDecider(Protocol):
     """Runs a policy on encoded inputs within a time; see `PolicyProcess`."""
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         """Raises `PolicyFailedError` when it does not decide in time."""
         ...
 

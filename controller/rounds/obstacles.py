@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from controller.rounds.reserved import SettledReservations, used_of_quota
-from controller.rounds.snapshots import Names, rows_by_request
+from controller.rounds.snapshots import SnapshotNames, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
 from placement.constraints.allowances import Rooms
 from placement.model.reasons import still_needed
@@ -33,7 +33,7 @@ _HOSTS_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class PlacementObstacle:
     """One reason why hosts do not take a VM of a request."""
 
     kind: str  #: a resource, or closed, label, forbidden_label, zone, ... (`Obstacles.of`)
@@ -79,7 +79,7 @@ class Obstacles:
         view: ClusterView,
         snapshot: Snapshot,
         allocation: Allocation,
-        names: Names,
+        names: SnapshotNames,
         rooms: Rooms,
         *,
         reserved: SettledReservations | None = None,
@@ -115,9 +115,9 @@ class Obstacles:
         for group in view.vm_groups:
             for member in group.requests:
                 self._groups.setdefault(member, []).append(group)
-        self._seen: dict[object, tuple[Obstacle, ...]] = {}
+        self._seen: dict[object, tuple[PlacementObstacle, ...]] = {}
 
-    def of(self, row: int) -> tuple[Obstacle, ...]:
+    def of(self, row: int) -> tuple[PlacementObstacle, ...]:
         """Return what keeps one more VM of a request from hosts, in a fixed order.
 
         Kinds: ``closed`` (takes no VMs now), ``failed_builds`` (takes none for a while,
@@ -158,7 +158,7 @@ class Obstacles:
         request: RequestView,
         groups: list[VmGroupView],
         more: tuple[tuple[str, str, int], ...],
-    ) -> tuple[Obstacle, ...]:
+    ) -> tuple[PlacementObstacle, ...]:
         found = [
             each
             for each in (
@@ -197,14 +197,16 @@ class Obstacles:
             )
             yield "quota", f"{name} of {owner}", used + need - limit
 
-    def _obstacle(self, against: _Against, only: BoolArray, demand: tuple[int, ...]) -> Obstacle:
+    def _obstacle(
+        self, against: _Against, only: BoolArray, demand: tuple[int, ...]
+    ) -> PlacementObstacle:
         missing = against.missing
         if against.kind == "resource" and against.what is not None:
             resource = self._snapshot.resources.index(against.what)
             short = demand[resource] - self._free[:, resource]
             missing = int(short[only if only.any() else against.hosts].min())
         names = [self._view.hosts[index].name for index in np.flatnonzero(only)[:_HOSTS_NAMED]]
-        return Obstacle(
+        return PlacementObstacle(
             kind=against.kind,
             what=against.what,
             hosts=int(against.hosts.sum()),

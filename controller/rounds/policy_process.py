@@ -31,7 +31,7 @@ PRELOADED = (_CHILD, "scipy.optimize")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyAnswer:
     """What the child answered: an allocation as a document, and how long it took."""
 
     document: dict[str, Any]
@@ -49,7 +49,7 @@ class Ideal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ShadowRun:
     """What another policy is to decide beside a round that was decided."""
 
     inputs: bytes
@@ -60,7 +60,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PolicyFailure:
     """The child's answer when a policy raised."""
 
     message: str
@@ -84,7 +84,7 @@ class PolicyProcess:
         """Start the child and let it import everything before a round needs it."""
         self._ask("ready", None, _START_TIME_S, policy="process")
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         """Run the policy that encoded inputs name, within ``deadline_s``.
 
         Raises
@@ -94,7 +94,7 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        decision: Decision = self._ask("decide", data, deadline_s, policy=policy)
+        decision: PolicyAnswer = self._ask("decide", data, deadline_s, policy=policy)
         return decision
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
@@ -102,7 +102,7 @@ class PolicyProcess:
         ideal: Ideal = self._ask("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
 
-    def decide_beside(self, beside: Beside, *, deadline_s: float) -> dict[str, Any]:
+    def decide_beside(self, beside: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
         """Return what another policy would have decided on a round's inputs.
 
         See `controller.shadow.child.decide_beside`; `PolicyFailedError` as for `decide`.
@@ -200,7 +200,7 @@ class PolicyProcess:
         except (OSError, EOFError) as error:
             self.close()
             raise PolicyFailedError(policy, f"ended without an answer ({error})") from error
-        if isinstance(answer, Failure):
+        if isinstance(answer, PolicyFailure):
             raise PolicyFailedError(policy, f"failed: {answer.message}")
         return answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from placement import Snapshot
-from placement.metrics.prices import ClassPrices, Prices
+from placement.metrics.prices import HostClassPrices, Prices
 
 #: Classes whose prices a round keeps: the dearest. Requests that name hosts may make thousands.
 MOST_CLASSES: Final = 20
@@ -40,13 +40,13 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
     }
 
 
-def _of_a_host(snapshot: Snapshot, of_class: ClassPrices) -> float:
+def _of_a_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
     """All that one host offers, at its prices: what classes are compared by."""
     capacity = snapshot.capacity[of_class.host, : snapshot.counted]
     return float(capacity @ of_class.price)
 
 
-def _class_document(snapshot: Snapshot, of_class: ClassPrices) -> dict[str, Any]:
+def _class_document(snapshot: Snapshot, of_class: HostClassPrices) -> dict[str, Any]:
     counted = snapshot.counted
 
     def named(values: list[Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.rounds.inputs import inputs_of_round
-from controller.rounds.policy_process import Beside, PolicyProcess
+from controller.rounds.policy_process import PolicyProcess, ShadowRun
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry
 from registry.rounds import RoundRecord
@@ -125,7 +125,7 @@ def decide_again_by(
     stored = record.decision()
     inputs_of_round(record)  # what is damaged is told here, not as the other policy's failure
     process = process or PolicyProcess()
-    beside = Beside(
+    beside = ShadowRun(
         inputs=stored.inputs,
         outcome=stored.outcome,
         policy=NamedPolicy(policy=policy, parameters=parameters),

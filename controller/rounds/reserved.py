@@ -11,7 +11,7 @@ from controller.rounds.inputs import ReservedInputs
 from controller.rounds.snapshots import may_use
 from placement import IntArray, Snapshot
 from placement.model.host_classes import HostClasses, eligibility
-from placement.model.reserved import Reserved, Settled, best_fit, settle
+from placement.model.reserved import ReservationPlacement, Reserved, best_fit, settle
 from registry.reservations import ReservedView
 from registry.rounds import ClusterView, KeptForReservation, ReservedCommit
 
@@ -84,14 +84,14 @@ def settle_reservations(
     )
 
 
-def _kept(reserved: Reserved, settled: Settled) -> tuple[int, ...]:
+def _kept(reserved: Reserved, settled: ReservationPlacement) -> tuple[int, ...]:
     kept = [0] * len(reserved.count)
     for number, _, count in settled.kept:
         kept[number] += count
     return tuple(kept)
 
 
-def _beside(snapshot: Snapshot, reserved: Reserved, settled: Settled) -> IntArray:
+def _beside(snapshot: Snapshot, reserved: Reserved, settled: ReservationPlacement) -> IntArray:
     """Return how much of each allowance is drawn, or kept of what has begun, (A,)."""
     if not snapshot.allowances:
         return np.zeros(0, dtype=np.int64)
@@ -140,7 +140,9 @@ def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot)
     )
 
 
-def _short(reservations: ReservedView, reserved: Reserved, settled: Settled) -> list[int]:
+def _short(
+    reservations: ReservedView, reserved: Reserved, settled: ReservationPlacement
+) -> list[int]:
     """Return for how many VMs of each reservation there is no room, (V,), nor will be in time.
 
     What has not begun may go where room is kept for what ends by then.
@@ -167,7 +169,7 @@ def _short(reservations: ReservedView, reserved: Reserved, settled: Settled) -> 
 
 
 def _commit(
-    view: ClusterView, reservations: ReservedView, reserved: Reserved, settled: Settled
+    view: ClusterView, reservations: ReservedView, reserved: Reserved, settled: ReservationPlacement
 ) -> ReservedCommit:
     short = _short(reservations, reserved, settled)
     kept: list[list[tuple[UUID, int]]] = [[] for _ in short]

@@ -24,8 +24,8 @@ from controller.rounds.inputs import (
 )
 from controller.rounds.interfaces import (
     FALLBACK_TIME_S,
-    Decider,
     PolicyChoice,
+    RoundDecider,
     RoundReport,
     RoundStore,
     RunningStore,
@@ -34,7 +34,7 @@ from controller.rounds.interfaces import (
 from controller.rounds.policy_process import Ideal
 from controller.rounds.reserved import SettledReservations, settle_reservations
 from controller.rounds.running import to_running
-from controller.rounds.snapshots import Names, freed_rows, to_snapshot
+from controller.rounds.snapshots import SnapshotNames, freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
 from controller.rounds.waiting import waiting_requests
 from placement import (
@@ -83,11 +83,11 @@ class _Decided:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Seen:
+class _RoundView:
     """The cluster as the round read it."""
 
     snapshot: Snapshot
-    names: Names
+    names: SnapshotNames
     freed: tuple[tuple[int, int], ...]
     spare: SpareInputs | None
     reserved: SettledReservations | None = None
@@ -117,7 +117,7 @@ def run_round(
     choice: PolicyChoice,
     *,
     store: RoundStore,
-    decider: Decider,
+    decider: RoundDecider,
     running: RunningStore | None = None,
     kept: Kept | None = None,
 ) -> RoundReport | None:
@@ -233,7 +233,7 @@ def run_round(
     )
 
 
-def _with_reservations(view: ClusterView, seen: _Seen) -> _Seen:
+def _with_reservations(view: ClusterView, seen: _RoundView) -> _RoundView:
     """Return what is left to decide once reservations have their room."""
     if view.reserved is None:
         return seen
@@ -285,7 +285,7 @@ def _versions(
 
 
 def _spot_commit(
-    choice: PolicyChoice, seen: _Seen, told: Mapping[str, Any] | None
+    choice: PolicyChoice, seen: _RoundView, told: Mapping[str, Any] | None
 ) -> SpotCommit | None:
     """Return which spot VMs the round ends, and whom that lets in where; None: it ends none."""
     names, spot = seen.names, seen.snapshot.spot
@@ -328,7 +328,7 @@ def _labelled(view: ClusterView, prices: Mapping[str, Any] | None) -> Mapping[st
     return {**prices, "classes": classes}
 
 
-def _with_margin(seen: _Seen, part: float) -> _Seen:
+def _with_margin(seen: _RoundView, part: float) -> _RoundView:
     """Have new spot VMs leave a part of each resource free."""
     spot = seen.snapshot.spot
     if spot is None:
@@ -337,15 +337,15 @@ def _with_margin(seen: _Seen, part: float) -> _Seen:
     return replace(seen, snapshot=replace(seen.snapshot, spot=replace(spot, margin=margin)))
 
 
-def _seen(view: ClusterView, kept: Kept) -> _Seen:
+def _seen(view: ClusterView, kept: Kept) -> _RoundView:
     snapshot, names = to_snapshot(view, known=kept.arrays)
-    return _Seen(snapshot=snapshot, names=names, freed=freed_rows(view), spare=None)
+    return _RoundView(snapshot=snapshot, names=names, freed=freed_rows(view), spare=None)
 
 
-def _with_spare(view: RunningView, kind: str, kept: Kept) -> _Seen:
+def _with_spare(view: RunningView, kind: str, kept: Kept) -> _RoundView:
     running, names = to_running(view, to_move=False, known=kept.arrays)
     domain = domains_of(kind, view.cluster.hosts).of_host
-    return _Seen(
+    return _RoundView(
         snapshot=running.snapshot,
         names=names.snapshot,
         freed=freed_rows(view.cluster),
@@ -362,7 +362,7 @@ def _zones(view: ClusterView, choice: PolicyChoice) -> tuple[ZoneInputs, ...]:
     )
 
 
-def _inputs(slot: Slot, choice: PolicyChoice, seen: _Seen, who: Deciding) -> RoundInputs:
+def _inputs(slot: Slot, choice: PolicyChoice, seen: _RoundView, who: Deciding) -> RoundInputs:
     seed = int(slot.start_at.timestamp()) if choice.seed is None else choice.seed
     return RoundInputs(
         snapshot=seen.snapshot,
@@ -392,10 +392,10 @@ def _would_repeat(last: LatestRound | None, digest: str) -> bool:
 def _decide(
     slot: Slot,
     choice: PolicyChoice,
-    seen: _Seen,
+    seen: _RoundView,
     *,
     who: Deciding,
-    decider: Decider,
+    decider: RoundDecider,
     kept: Kept,
 ) -> _Decided:
     """Ask the policy (of each zone), then the fallback; the first feasible allocation counts."""
@@ -432,7 +432,7 @@ def _decide(
     return decided[-1]
 
 
-def _simpler(seen: _Seen) -> _Seen:
+def _simpler(seen: _RoundView) -> _RoundView:
     """Return what was seen less what may have taken too long: no slot is skipped for its sake.
 
     That is spare, and the looks for whom spot VMs might end: none ends.
@@ -445,7 +445,7 @@ def _simpler(seen: _Seen) -> _Seen:
 
 
 def _ideal(
-    data: bytes, resource: int, choice: PolicyChoice, decider: Decider
+    data: bytes, resource: int, choice: PolicyChoice, decider: RoundDecider
 ) -> tuple[Ideal | None, float]:
     """The ideal beside the decision; one that cannot be had costs no round."""
     started = time.perf_counter()
@@ -465,7 +465,7 @@ def _first_ranking_resource(resources: tuple[str, ...], parameters: Mapping[str,
 def _shares(
     snapshot: Snapshot,
     allocation: Allocation,
-    names: Names,
+    names: SnapshotNames,
     ideal: Ideal | None,
     reserved: SettledReservations | None,
 ) -> tuple[dict[str, Any], ...]:
@@ -490,7 +490,7 @@ def _shares(
 
 
 def _group_shares(
-    snapshot: Snapshot, allocation: Allocation, names: Names, ideal: Ideal | None
+    snapshot: Snapshot, allocation: Allocation, names: SnapshotNames, ideal: Ideal | None
 ) -> tuple[dict[str, Any], ...]:
     """Dominant share of every group of tenants before and after, and the fair one."""
     tree = snapshot.tree

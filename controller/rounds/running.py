@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.rounds.snapshots import (
     KnownArrays,
-    Names,
+    SnapshotNames,
     may_use,
     ordinary,
     rows_by_request,
@@ -21,10 +21,10 @@ from placement import IntArray
 from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
-    Obstacle,
-    Running,
+    RebalanceObstacle,
     RunningGroup,
     RunningSpread,
+    RunningState,
 )
 from registry.moves import RunningView, RunningVm
 from registry.requests import zone_of
@@ -37,13 +37,13 @@ _MEMORY = "memory_mib"
 class RunningNames:
     """What the indices of running VMs stand for."""
 
-    snapshot: Names
+    snapshot: SnapshotNames
     vms: tuple[str, ...]  #: ids on the axis V
 
 
 def to_running(
     view: RunningView, *, to_move: bool = True, known: KnownArrays | None = None
-) -> tuple[Running, RunningNames]:
+) -> tuple[RunningState, RunningNames]:
     """Turn one read of the register center into what a plan is decided on.
 
     Without ``to_move`` into what a round keeps spare for: who moved lately does not matter,
@@ -75,7 +75,7 @@ def to_running(
     zones = _ints(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
     memory = cluster.resources.index(_MEMORY)
     spreads = _spreads(view, vms, host_index, zones, zone_names)
-    running = Running(
+    running = RunningState(
         snapshot=snapshot,
         kind=kind,
         host=_ints(host_index[vm.host_id] for vm in vms),
@@ -83,7 +83,8 @@ def to_running(
         carried_mib=_ints(vm.amounts[memory] if vm.runs else 0 for vm in vms),
         mobility=_ints(_mobility(vm) for vm in vms),
         obstacle=_ints(
-            -1 if vm.obstacle is None else OBSTACLES.index(Obstacle(vm.obstacle)) for vm in vms
+            -1 if vm.obstacle is None else OBSTACLES.index(RebalanceObstacle(vm.obstacle))
+            for vm in vms
         ),
         rests=np.array([vm.rests and to_move for vm in vms], dtype=np.bool_),
         demand=np.array([amounts for amounts, _ in kinds], dtype=np.int64).reshape(

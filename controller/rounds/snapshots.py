@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
 from placement.model.snapshot import Spot
 from registry.requests import NO_RULES, allows, zone_of
@@ -111,7 +111,7 @@ class KnownArrays:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class SnapshotNames:
     """What the indices of a snapshot stand for; stored with it, for people and replays."""
 
     hosts: tuple[tuple[str, str], ...]  #: (id, name) on the axis H
@@ -137,7 +137,7 @@ def to_snapshot(
     view: ClusterView,
     told_apart_by: Sequence[RequestView] = (),
     known: KnownArrays | None = None,
-) -> tuple[Snapshot, Names]:
+) -> tuple[Snapshot, SnapshotNames]:
     """Turn one read of the register center into what a policy decides on.
 
     ``told_apart_by`` are further requests for which hosts of one class have to be alike. What is
@@ -189,7 +189,7 @@ def to_snapshot(
             open_to=lambda row, host: bool(eligible[row, classes.of_host[host]]),
         ),
     )
-    names = Names(
+    names = SnapshotNames(
         hosts=hosts.names,
         tenants=tuple((str(tenant.id), tenant.name) for tenant in view.tenants),
         requests=tuple(
@@ -285,7 +285,7 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
     ]
     return Constraints(
         groups=tuple(
-            Group(
+            AffinityGroup(
                 apart=group.apart,
                 hard=group.hard,
                 requests=tuple(sorted(row for key in group.requests for row in rows_of[key])),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import numpy as np
 
-from placement import Allowance, TenantTree
+from placement import QuotaHeadroom, TenantTree
 from registry.catalogue import VMS
 from registry.rounds import ClusterView, GroupView, TenantView
 
@@ -53,7 +53,7 @@ def tree_of(
 
 def allowances_of(
     view: ClusterView,
-) -> tuple[tuple[Allowance, ...], tuple[tuple[str, str, int, int], ...]]:
+) -> tuple[tuple[QuotaHeadroom, ...], tuple[tuple[str, str, int, int], ...]]:
     """Return what each quota leaves, and (owner's name, resource, quota, held) of each.
 
     A group's counts for all tenants below it together; one without tenants
@@ -67,7 +67,7 @@ def allowances_of(
         while above is not None:
             members.setdefault(above, []).append(index)
             above = parent_of[above]
-    allowances: list[Allowance] = []
+    allowances: list[QuotaHeadroom] = []
     names: list[tuple[str, str, int, int]] = []
     for quota in view.quotas:
         tenants = members.get(quota.owner_id, [])
@@ -76,7 +76,7 @@ def allowances_of(
         resource = None if quota.resource == VMS else view.resources.index(quota.resource)
         held = sum(_held(view.tenants[each], resource) for each in tenants)
         room = max(0, quota.limit - held)
-        allowances.append(Allowance(tenants=tuple(tenants), resource=resource, room=room))
+        allowances.append(QuotaHeadroom(tenants=tuple(tenants), resource=resource, room=room))
         names.append((quota.owner, quota.resource, quota.limit, held))
     return tuple(allowances), tuple(names)
 

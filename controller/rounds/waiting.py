@@ -11,7 +11,7 @@ from uuid import UUID
 
 from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
 from controller.rounds.reserved import SettledReservations, used_of_quota
-from controller.rounds.snapshots import Names
+from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import Rooms
 from placement.model.reasons import how_many_fit, still_needed
@@ -24,7 +24,7 @@ def waiting_requests(
     view: ClusterView,
     snapshot: Snapshot,
     allocation: Allocation,
-    names: Names,
+    names: SnapshotNames,
     *,
     shares: Sequence[Mapping[str, Any]],
     reserved: SettledReservations | None = None,
@@ -107,7 +107,7 @@ def waiting_requests(
     return waiting
 
 
-def _told_by_policy(allocation: Allocation, names: Names) -> Mapping[int, dict[str, Any]]:
+def _told_by_policy(allocation: Allocation, names: SnapshotNames) -> Mapping[int, dict[str, Any]]:
     """Return what the policy's details tell of each request that waits."""
     found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
     for request, host in allocation.details.get("holding", ()):
@@ -140,7 +140,7 @@ def _quota_documents(
     request: int,
     counts: Sequence[int],
     *,
-    names: Names,
+    names: SnapshotNames,
     reserved: SettledReservations | None,
 ) -> list[dict[str, Any]]:
     """Return the quotas in the way of the first of ``counts`` more VMs that is too many."""
@@ -169,7 +169,7 @@ def _quota_documents(
 
 
 def _shortage_document(
-    shortage: Shortage, resources: tuple[str, ...], names: Names
+    shortage: Shortage, resources: tuple[str, ...], names: SnapshotNames
 ) -> dict[str, Any]:
     return {
         "resource": resources[shortage.resource],

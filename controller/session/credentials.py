@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from controller.client.connection import Connection
-from controller.session.logins import Logins, logins_file
+from controller.client.connection import ApiConnection
+from controller.session.logins import StoredLogins, logins_file
 from controller.session.private_files import check_nobody_else_wrote, write_private
 from controller.terminal.errors import BadInputError
 
@@ -60,7 +60,7 @@ class Credentials:
 
 def find_connection(
     environ: Mapping[str, str], *, url: str | None = None, tenant: str | None = None
-) -> Connection:
+) -> ApiConnection:
     """Choose address and token: option, environment, settings file, state folder, then logins.
 
     The address may be several, with commas. A token of the state folder goes to the address that
@@ -95,7 +95,7 @@ def find_connection(
     address = named or (found.url if found else None)
     kept = logins_file(environ)
     if kept is not None and (address is None or token is None):
-        logins = Logins.load(kept)
+        logins = StoredLogins.load(kept)
         address = address or logins.last
         # Of several addresses all must be those where one logged in.
         tokens = {logins.tokens.get(each) for each in _addresses(address or "")}
@@ -105,7 +105,7 @@ def find_connection(
         if not each.startswith(("http://", "https://")):
             raise BadInputError(f"the API's address must start with http:// or https://: {each!r}")
     ca = environ.get("FUGA_CA") or _text(file, "ca")
-    return Connection(url=first, others=tuple(others), token=token, ca=ca)
+    return ApiConnection(url=first, others=tuple(others), token=token, ca=ca)
 
 
 def _addresses(text: str) -> list[str]:

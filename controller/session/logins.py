@@ -14,7 +14,7 @@ from controller.terminal.errors import BadInputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logins:
+class StoredLogins:
     """Tokens by the address that gave them: none goes to another."""
 
     last: str | None = None  #: where somebody logged in last
@@ -51,13 +51,13 @@ class Logins:
         return replace(self, last=None if self.last == ",".join(urls) else self.last, tokens=left)
 
 
-def change_logins(path: Path, change: Callable[[Logins], Logins]) -> None:
+def change_logins(path: Path, change: Callable[[StoredLogins], StoredLogins]) -> None:
     """Change the file; of two commands at once, the second changes what the first left."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            change(Logins.load(path)).save(path)
+            change(StoredLogins.load(path)).save(path)
     except OSError as error:
         raise BadInputError(f"cannot write {path}: {error.strerror}") from None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.terminal.errors import BadInputError
 from controller.terminal.times import clock
 from plain_text import advice
@@ -25,7 +25,7 @@ _MOST_SHOWN = 20  #: earlier VMs of one name
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
 
-class NothingCalledSoError(BadInputError):
+class NameNotFoundError(BadInputError):
     """The typed text names no request and no VM."""
 
     def __init__(self, typed: str, meant: str | None) -> None:
@@ -36,7 +36,7 @@ class NothingCalledSoError(BadInputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LookupTarget:
     """A request or a VM, as the API shows it."""
 
     kind: str  #: "request" or "vm"
@@ -58,7 +58,7 @@ class Target:
         return bool(self.record["desired"] != "deleted")
 
 
-def find_target(api: Client, typed: str) -> Target:
+def find_target(api: Client, typed: str) -> LookupTarget:
     """Find a request or VM by id, name, or the beginning or end of an id.
 
     A name may have been used before: a live one wins, then the newest. Two live
@@ -67,17 +67,17 @@ def find_target(api: Client, typed: str) -> Target:
     for search in (_by_id, _by_name, _by_part):
         if found := search(api, typed):
             return _one_of(typed, found)
-    raise NothingCalledSoError(typed, advice(typed, _names(api)))
+    raise NameNotFoundError(typed, advice(typed, _names(api)))
 
 
-def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> Target:
+def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:
     """Find a request or VM as `find_target` does, or else a VM that is gone.
 
     Of several of one name the newest is meant; ``say`` is given others that are gone, by id.
     """
     try:
         found = find_target(api, typed)
-    except NothingCalledSoError:
+    except NameNotFoundError:
         gone = _gone(api, typed)
         if not gone:
             raise
@@ -93,19 +93,21 @@ def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> Tar
     return found
 
 
-def _gone(api: Client, name: str) -> list[Target]:
+def _gone(api: Client, name: str) -> list[LookupTarget]:
     """Return VMs of a name that are gone, oldest first: ids rise with time."""
     if not _may_be_name(name):
         return []
     rows = api.items("vms", name=name, include_deleted=True)
-    return [Target("vm", each) for each in rows if each["name"] == name and each["deleted_at"]]
+    return [
+        LookupTarget("vm", each) for each in rows if each["name"] == name and each["deleted_at"]
+    ]
 
 
 def _life(vm: Json) -> str:
     return f"{vm['id']} of {vm['tenant']}, {clock(vm['created_at'])} to {clock(vm['deleted_at'])}"
 
 
-def _one_of(typed: str, found: Sequence[Target]) -> Target:
+def _one_of(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
     live = [each for each in found if each.live]
     if len(live) > 1:
         listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
@@ -120,31 +122,31 @@ def _names(api: Client) -> list[str]:
     return list(dict.fromkeys(str(each["name"]) for each in live))
 
 
-def _by_id(api: Client, typed: str) -> list[Target]:
+def _by_id(api: Client, typed: str) -> list[LookupTarget]:
     try:
         whole = uuid.UUID(typed)
     except ValueError:
         return []
     for kind in ("request", "vm"):
         try:
-            return [Target(kind, api.get(f"{kind}s/{whole}"))]
-        except ProblemError as problem:
+            return [LookupTarget(kind, api.get(f"{kind}s/{whole}"))]
+        except ApiProblemError as problem:
             if problem.http_status != 404:
                 raise
     return []
 
 
-def _by_name(api: Client, typed: str) -> list[Target]:
-    requests = [Target("request", each) for each in api.items("requests", name=typed)]
-    vms = [Target("vm", each) for each in api.items("vms", name=typed)]
+def _by_name(api: Client, typed: str) -> list[LookupTarget]:
+    requests = [LookupTarget("request", each) for each in api.items("requests", name=typed)]
+    vms = [LookupTarget("vm", each) for each in api.items("vms", name=typed)]
     return [each for each in requests + vms if each.record["name"] == typed]
 
 
-def _by_part(api: Client, typed: str) -> list[Target]:
+def _by_part(api: Client, typed: str) -> list[LookupTarget]:
     if not _may_be_part(typed):
         return []
     return [
-        Target(kind, each)
+        LookupTarget(kind, each)
         for kind in ("request", "vm")
         for each in api.items(f"{kind}s")
         if is_part_of_id(typed, each["id"])

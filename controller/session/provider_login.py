@@ -80,7 +80,7 @@ class Attempt:
         return body if tenant is None else {**body, "tenant": tenant}
 
 
-class Listener:
+class CallbackListener:
     """Listens on this machine for a browser that comes back with this state; once."""
 
     def __init__(self) -> None:

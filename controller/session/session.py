@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
 
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.session.credentials import find_connection
 from controller.terminal.columns import Column
 from controller.terminal.errors import BadInputError, at_the_prompt
@@ -31,7 +31,7 @@ from controller.terminal.output import (
 )
 
 if TYPE_CHECKING:
-    from controller.client.connection import Connection
+    from controller.client.connection import ApiConnection
     from controller.client.http import Client
 
 
@@ -211,7 +211,7 @@ class Session:
         return self._api
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ApiConnection:
         """The address and the token in force."""
         return find_connection(self._environ, url=self._common.url, tenant=self._common.tenant)
 
@@ -295,7 +295,7 @@ def _as_command(
                 _watch(session, lambda: command(session, **given))  # type: ignore[call-arg]  # as below
             else:
                 command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
-        except ProblemError as error:
+        except ApiProblemError as error:
             raise at_the_prompt(error, functools.partial(as_typed, context.command)) from error
         finally:
             session.close()

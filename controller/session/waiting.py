@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo, text
 from plain_text import plain
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
-    from controller.session.name_lookup import Target
+    from controller.session.name_lookup import LookupTarget
 
 _LOOK_EVERY_S = 0.5
 _ENDED: Final = ("released", "cancelled", "expired")
 
 
-class Progress(Protocol):
+class ProgressLine(Protocol):
     """Shows one changing line."""
 
     def __call__(self, line: str) -> None:
@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Progress]:
+def progress(*, quiet: bool = False) -> Iterator[ProgressLine]:
     """Show a live line on a terminal, else one line per change, on standard error."""
     if quiet:
         yield lambda _line: None
@@ -128,7 +128,7 @@ def wait_until_running(
 
 
 def wait_until_gone(
-    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+    api: Client, targets: Sequence[LookupTarget], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
     """Poll until no VM of the targets is left on a host."""
     left = list(targets)
@@ -152,7 +152,7 @@ def wait_until_gone(
 
 
 def wait_until_switched(
-    api: Client, targets: Sequence[Target], *, timeout_s: float, quiet: bool = False
+    api: Client, targets: Sequence[LookupTarget], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
     """Poll until the power changes of these VMs are done."""
     busy: list[Json] = []
@@ -177,7 +177,7 @@ def power_of(vm: Mapping[str, Any]) -> str:
     return f"{state}, {why}" if why else state
 
 
-def _vms_of(api: Client, target: Target) -> Iterator[Json]:
+def _vms_of(api: Client, target: LookupTarget) -> Iterator[Json]:
     if target.kind == "vm":
         yield api.get(target.path)
     else:
@@ -222,7 +222,7 @@ def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
                 why = f": {vm['last_error']}" if vm["last_error"] else ""
                 state = vm.get("assignment_state") or "waiting"
                 lines.append(f"  {vm['name']}{where}: {state}{why}")
-    except (ApiUnreachableError, ProblemError) as error:
+    except (ApiUnreachableError, ApiProblemError) as error:
         lines.append(f"  reasons are not available: {error}")
     if not lines:
         lines.append("  no slot has decided it yet; check that the control centre runs")
@@ -240,7 +240,7 @@ def _how_far(request: Mapping[str, Any]) -> str:
     return f"{line}, {waiting['count']} wait: {waiting['reason']}" if waiting else line
 
 
-def _is_gone(target: Target, record: Mapping[str, Any]) -> bool:
+def _is_gone(target: LookupTarget, record: Mapping[str, Any]) -> bool:
     if target.kind == "request":
         return record["state"] in _ENDED
     return record["observed"] == "absent" and record["host"] is None

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from controller.rounds.inputs import RoundInputs, allocation_of, decode_inputs
-from controller.rounds.policy_process import Beside
+from controller.rounds.policy_process import ShadowRun
 from placement import (
     Allocation,
     FloatArray,
@@ -36,7 +36,7 @@ from placement.model.spot import without_spot
 MOST_REQUESTS: Final = 200
 
 
-def decide_beside(beside: Beside) -> dict[str, Any]:
+def decide_beside(beside: ShadowRun) -> dict[str, Any]:
     """Return what `NewShadowRound` tells of a decision, in plain values.
 
     Raises
@@ -84,7 +84,7 @@ def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
     return found
 
 
-def _zones(inputs: RoundInputs, beside: Beside) -> tuple[ZoneInputs, ...]:
+def _zones(inputs: RoundInputs, beside: ShadowRun) -> tuple[ZoneInputs, ...]:
     """Return who decides where: what the round's zones do not decide, the second policy does."""
     second = beside.policy
     if beside.zones is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from controller.errors import PolicyFailedError
-from controller.rounds.policy_process import Beside, PolicyProcess
+from controller.rounds.policy_process import PolicyProcess, ShadowRun
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry, RoundDamagedError, RoundPurgedError, StaleEpochError
 from registry.rounds import Decided, Lease, NewShadowRound
@@ -39,7 +39,7 @@ class SecondPolicy:
     zones: Mapping[str, NamedPolicy] | None = None  #: None: as the round has them
 
 
-class Counts(Protocol):
+class ShadowCounters(Protocol):
     """Counts what the second policy did; see `ShadowMetrics`."""
 
     def count(self, shadow: NewShadowRound) -> None:
@@ -60,7 +60,7 @@ class Shadow:
         second: SecondPolicy,
         *,
         process: PolicyProcess,
-        metrics: Counts,
+        metrics: ShadowCounters,
         interval_s: float,
     ) -> None:
         self._registry = registry
@@ -117,7 +117,7 @@ class Shadow:
         }
         try:
             stored = self._registry.rounds.get(number).decision()
-            beside = Beside(
+            beside = ShadowRun(
                 inputs=stored.inputs,
                 outcome=stored.outcome,
                 policy=NamedPolicy(policy=second.name, parameters=second.parameters),

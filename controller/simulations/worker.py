@@ -26,7 +26,7 @@ from controller.simulations.queue import QUEUE, TASK, NoFleetError, SimulationQu
 from registry.db import uuid7
 from service import Check, ProcessMetrics, listening
 from service.broker.inbox import Inbox
-from service.broker.messages import Known, is_text
+from service.broker.messages import AllowedMessages, is_text
 from service.broker.redis_inbox import reading_redis
 from service.process_log import begin_log
 from service.settings import SharedSettings
@@ -35,7 +35,7 @@ from simulation import JobFiles, SimulationError, run_job
 _BUCKETS_S: Final = (1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 
 
-class Outcome(StrEnum):
+class RunMessageOutcome(StrEnum):
     """What became of a message that names a run."""
 
     FINISHED = "finished"
@@ -56,7 +56,7 @@ class RunMetrics:
             ["outcome"],
             registry=metrics.registry,
         )
-        for outcome in Outcome:
+        for outcome in RunMessageOutcome:
             self._messages.labels(outcome.value)
         self._running = Gauge(
             "fuga_simulation_running", "Runs under way on this worker.", registry=metrics.registry
@@ -73,16 +73,16 @@ class RunMetrics:
             registry=metrics.registry,
         )
 
-    def run(self, work: Callable[[], Outcome]) -> None:
+    def run(self, work: Callable[[], RunMessageOutcome]) -> None:
         """Do what a message asks for, and count it."""
         started = time.perf_counter()
-        became = Outcome.ERROR
+        became = RunMessageOutcome.ERROR
         try:
             with self._running.track_inprogress():
                 became = work()
         finally:
             self._messages.labels(became.value).inc()
-            if became is Outcome.FINISHED:
+            if became is RunMessageOutcome.FINISHED:
                 self._seconds.observe(time.perf_counter() - started)
 
 
@@ -118,7 +118,7 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     metrics = ProcessMetrics(PROCESS)
     app = build_app(settings)
-    inbox = Inbox([Known(QUEUE, {TASK: _folder_and_name}, jobs)], metrics)
+    inbox = Inbox([AllowedMessages(QUEUE, {TASK: _folder_and_name}, jobs)], metrics)
     app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
     begin_log(settings, metrics)
     _quiet_libraries()
@@ -159,7 +159,7 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
 
 def run_message(
     root: Path, folder: str, name: str, stopping: threading.Event, *, worker: str
-) -> Outcome:
+) -> RunMessageOutcome:
     """Run the job that a message names, if it is one of ours.
 
     A job brings a checkpoint along, which can do whatever this process may: so
@@ -168,25 +168,25 @@ def run_message(
     there = Path(folder).resolve()
     if not there.is_relative_to(root) or name in ("", "..") or Path(name).name != name:
         log.warning("simulation_refused", reason=f"it is not below {root}")
-        return Outcome.REFUSED
+        return RunMessageOutcome.REFUSED
     files = JobFiles(there)
     try:
         if files.read(name) is None:
             log.info("simulation_not_there", reason="the study ended, or the folder is not shared")
-            return Outcome.NOT_OURS
+            return RunMessageOutcome.NOT_OURS
         log.info("simulation_begins")
         summary = run_job(files, name, stopping.is_set, worker=worker)
     except (OSError, SimulationError) as error:  # nobody but the log can be told
         log.error("simulation_impossible", error=str(error))
-        return Outcome.REFUSED
+        return RunMessageOutcome.REFUSED
     if summary is not None:
         log.info("simulation_ends", finished=summary["finished"])
-        return Outcome.FINISHED if summary["finished"] else Outcome.STOPPED
+        return RunMessageOutcome.FINISHED if summary["finished"] else RunMessageOutcome.STOPPED
     if (failure := files.failure(name)) is not None:
         log.warning("simulation_failed", error=failure.message)
-        return Outcome.FAILED
+        return RunMessageOutcome.FAILED
     log.info("simulation_left", reason="another worker runs it, or it is done")
-    return Outcome.NOT_OURS
+    return RunMessageOutcome.NOT_OURS
 
 
 def _folder_and_name(arguments: list[Any]) -> bool:

@@ -7,15 +7,15 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from controller.client.errors import ApiError, ApiUnreachableError, ProblemError
+from controller.client.errors import ApiError, ApiProblemError, ApiUnreachableError
 from controller.errors import ControllerError
 
 __all__ = [
+    "ApiProblemError",
     "ApiUnreachableError",
     "BadInputError",
     "CliError",
     "ExitStatus",
-    "ProblemError",
     "WaitExpiredError",
     "at_the_prompt",
 ]
@@ -70,7 +70,7 @@ def at_the_prompt(error: ApiError, as_typed: Callable[[str], str] = str) -> CliE
                 "Check that it runs (`fuga up` starts it), or give its address: FUGA_URL or --url."
             )
             status = ExitStatus.UNREACHABLE
-        case ProblemError():
+        case ApiProblemError():
             advice = _ADVICE.get(error.code, "")
             status = ExitStatus.BAD_INPUT if error.http_status < 500 else ExitStatus.FAILED
             message = error.said(as_typed)

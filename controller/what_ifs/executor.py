@@ -31,8 +31,8 @@ _READING: Final = 0.05
 _TIMES_LONGER: Final = 4
 _LOOK_EVERY_S: Final = 0.25
 _TELL_EVERY_S: Final = 1.0
-#: For one attempt to start a child: less than `WhatIfs.close` waits, and than a what-if may be
-#: silent; more than a starved machine takes to fork.
+#: For one attempt to start a child: less than `WhatIfExecutor.close` waits, and than a what-if may
+#: be silent; more than a starved machine takes to fork.
 _START_S: Final = 4.0
 #: How long the register center may be away before nobody knows that it is carried.
 _SILENT_S: Final = 15.0
@@ -59,7 +59,7 @@ class _StoppedError(ControllerError):
     """Nobody wants it any more."""
 
 
-class WhatIfs:
+class WhatIfExecutor:
     """Carries what-ifs of one process. Safe to share between threads."""
 
     def __init__(

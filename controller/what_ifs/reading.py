@@ -10,7 +10,7 @@ from typing import Any, Final
 from controller.what_ifs.decided import decided_lately
 from registry import Registry
 from registry.rounds import AheadView
-from simulation import Decided, record
+from simulation import DecidedRounds, record
 from simulation.errors import InputError
 from simulation.recordings.repeated import Life, repeated
 
@@ -24,7 +24,9 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
     try:
         now = registry.now()
         since = now - timedelta(hours=job["hours"])
-        decided = Decided(**decided_lately(registry.history.decision(since, now), job["otherwise"]))
+        decided = DecidedRounds(
+            **decided_lately(registry.history.decision(since, now), job["otherwise"])
+        )
         ahead = registry.views.ahead()
         with (
             registry.history.between(since, now) as window,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from controller.what_ifs.reading import RECORDING
 from registry.requests import ZONE_LABEL
 from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
-from simulation.experiments.run import Progress, Watched, watch
+from simulation.experiments.run import ObservedRun, RunProgress, watch
 from simulation.experiments.run_report import told
 
 #: Of the time, how much the site as it is may take.
@@ -31,8 +31,8 @@ def simulated(
     first = _spec(recording, "as-it-is")
     second = _changed(first, recording, folder, asked)  # before the first, which takes a while
 
-    def run(spec: RunSpec, before: float, until_s: float) -> Watched:
-        def told_far(progress: Progress) -> None:
+    def run(spec: RunSpec, before: float, until_s: float) -> ObservedRun:
+        def told_far(progress: RunProgress) -> None:
             tell({"progress": round(before + progress.part / 2, 4)})
 
         return watch(spec, tell=told_far, stop=lambda: time.process_time() > until_s)

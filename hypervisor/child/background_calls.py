@@ -36,7 +36,7 @@ class SpareConnections:
         self._idle.append(conn)
 
 
-class Question(threading.Thread, Generic[T]):
+class BackgroundCall(threading.Thread, Generic[T]):
     """One question, begun at once. Its connection is lost with it, unless it is answered."""
 
     def __init__(self, spares: SpareConnections, ask: Callable[[libvirt.virConnect], T]) -> None:

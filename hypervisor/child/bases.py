@@ -13,9 +13,9 @@ import libvirt
 
 from hypervisor.child import disks
 from hypervisor.child.move_ends import Ends
-from hypervisor.errors import MoveRefusedError
+from hypervisor.errors import MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
-from hypervisor.move_model import MoveObstacle, MoveSpec
+from hypervisor.move_model import MigrationObstacle, MoveSpec
 from hypervisor.xml.disks import backing_of
 
 _ABSENT: Final = frozenset({libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_INVALID_STORAGE_VOL})
@@ -29,7 +29,7 @@ def path_there(ends: Ends, spec: MoveSpec, disk: libvirt.virStorageVol) -> str |
 
     Raises
     ------
-    MoveRefusedError
+    MigrationRefusedError
         If no such file is there, or it is another one.
     """
     here = backing_of(disk.XMLDesc(0))
@@ -54,15 +54,15 @@ def compare(ends: Ends, here: str, there: str) -> None:
     names = [PurePosixPath(path).name for path in (here, there)]
     are_copies = all(name.startswith(IMAGE_PREFIX) for name in names)
     if names[0] != names[1] and not are_copies:
-        raise MoveRefusedError(
-            MoveObstacle.BASE_VOLUME,
+        raise MigrationRefusedError(
+            MigrationObstacle.BASE_VOLUME,
             f"the disk rests on {here}, and would rest on {there} at the destination: give both"
             " hosts one base volume under one name",
         )
     sizes = [_sizes(volume) for volume in (mine, theirs)]
     if sizes[0] != sizes[1]:
-        raise MoveRefusedError(
-            MoveObstacle.BASE_VOLUME,
+        raise MigrationRefusedError(
+            MigrationObstacle.BASE_VOLUME,
             f"the disk rests on {here} with {sizes[0][1]} bytes, and {there} at the destination"
             f" has {sizes[1][1]} bytes: it is another file",
         )
@@ -74,8 +74,9 @@ def _look_up(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStor
     except libvirt.libvirtError as error:
         if error.get_error_code() not in _ABSENT:
             raise
-        raise MoveRefusedError(
-            MoveObstacle.BASE_VOLUME, f"{where} has no {path} in its pools, on which the disk rests"
+        raise MigrationRefusedError(
+            MigrationObstacle.BASE_VOLUME,
+            f"{where} has no {path} in its pools, on which the disk rests",
         ) from error
 
 

@@ -21,7 +21,7 @@ from hypervisor import qcow2
 from hypervisor.child import bases, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import OperationFailedError
-from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
+from hypervisor.move_model import MigrationProgress, MoveDone, MoveSpec
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 
@@ -37,7 +37,7 @@ _ZEROS: Final = bytes(_PIECE_BYTES)
 
 
 def move(
-    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MoveProgress], object]
+    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MigrationProgress], object]
 ) -> MoveDone:
     """Copy a disk, and define its domain at the destination. The source stays as it is.
 
@@ -91,7 +91,7 @@ class _Copy:
         ends: Ends,
         spec: MoveSpec,
         stop: threading.Event,
-        tell: Callable[[MoveProgress], object],
+        tell: Callable[[MigrationProgress], object],
         base: str | None = None,
     ) -> None:
         self._ends = ends
@@ -186,7 +186,7 @@ class _Copy:
             return
         self._told_at = elapsed_s
         self._tell(
-            MoveProgress(
+            MigrationProgress(
                 elapsed_ms=round(1000 * elapsed_s),
                 memory_total_bytes=0,
                 memory_remaining_bytes=0,

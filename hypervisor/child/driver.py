@@ -21,7 +21,7 @@ from hypervisor.child.poll import Surveyor, state_of
 from hypervisor.child.uploads import Uploads
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
-from hypervisor.model import DomainSeen, DomainSpec, DomainState, HostReport, Mark
+from hypervisor.model import DomainSpec, DomainState, HostDomain, HostPoll, Mark
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import limits as limits_xml
 
@@ -137,10 +137,10 @@ class LibvirtHost:
                 self._opened.setKeepAlive(*_KEEPALIVE)
         return self._opened
 
-    def _report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
+    def _report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
         return self._surveyor.report(conn, pool, patience_s)
 
-    def _find(self, conn: libvirt.virConnect, vm_id: str) -> DomainSeen | None:
+    def _find(self, conn: libvirt.virConnect, vm_id: str) -> HostDomain | None:
         domain = _lookup(conn, vm_id)
         if domain is None:
             return None

@@ -112,7 +112,7 @@ def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | 
         conn.defineXML(ET.tostring(document, encoding="unicode"))
 
 
-def _check_source(conn: libvirt.virConnect, card: network_filters.Card) -> None:
+def _check_source(conn: libvirt.virConnect, card: network_filters.InterfaceFilters) -> None:
     reason = None
     if card.kind == "network" and card.source is not None:
         network = conn.networkLookupByName(card.source)

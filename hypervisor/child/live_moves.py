@@ -20,7 +20,7 @@ import libvirt
 from hypervisor.child import disks, filters, moved_domains, shared_pools
 from hypervisor.child.move_ends import Ends
 from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
-from hypervisor.move_model import MoveDone, MoveProgress, MoveSpec
+from hypervisor.move_model import MigrationProgress, MoveDone, MoveSpec
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 
@@ -40,7 +40,7 @@ _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECUR
 
 
 def move(
-    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MoveProgress], object]
+    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MigrationProgress], object]
 ) -> MoveDone:
     """Move a guest; until ``stop`` is set, then abort it.
 
@@ -108,14 +108,14 @@ class _LiveMove:
         ends: Ends,
         spec: MoveSpec,
         stop: threading.Event,
-        tell: Callable[[MoveProgress], object],
+        tell: Callable[[MigrationProgress], object],
     ) -> None:
         self._ends = ends
         self._spec = spec
         self._stop = stop
         self._tell = tell
         self._started = time.monotonic()
-        self._last: MoveProgress | None = None
+        self._last: MigrationProgress | None = None
         self._downtime_ms: int | None = None  #: to be set once it is under way
         self._attempts = 0
 
@@ -204,7 +204,7 @@ class _Pace:
         self._seen: tuple[int, ...] = ()
         self._since = time.monotonic()
 
-    def judge(self, progress: MoveProgress | None, guest: libvirt.virDomain) -> None:
+    def judge(self, progress: MigrationProgress | None, guest: libvirt.virDomain) -> None:
         """Raise MoveHangsError if nothing has flowed for too long."""
         seen = () if progress is None else _flowed(progress)
         if seen != self._seen:
@@ -229,7 +229,7 @@ class _Pace:
             )
 
 
-def _flowed(progress: MoveProgress) -> tuple[int, ...]:
+def _flowed(progress: MigrationProgress) -> tuple[int, ...]:
     return (
         progress.memory_total_bytes,
         progress.memory_remaining_bytes,
@@ -297,7 +297,7 @@ def _reached_at(spec: MoveSpec) -> Mapping[str, Any]:
     return parameters
 
 
-def _done(ends: Ends, spec: MoveSpec, last: MoveProgress | None, started: float) -> MoveDone:
+def _done(ends: Ends, spec: MoveSpec, last: MigrationProgress | None, started: float) -> MoveDone:
     """Say what a move took, as far as the destination tells."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(libvirt.libvirtError):
@@ -313,8 +313,8 @@ def _done(ends: Ends, spec: MoveSpec, last: MoveProgress | None, started: float)
     )
 
 
-def _progress(found: Mapping[str, Any]) -> MoveProgress:
-    return MoveProgress(
+def _progress(found: Mapping[str, Any]) -> MigrationProgress:
+    return MigrationProgress(
         elapsed_ms=found.get("time_elapsed", 0),
         memory_total_bytes=found.get("memory_total", 0),
         memory_remaining_bytes=found.get("memory_remaining", 0),

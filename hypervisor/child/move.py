@@ -25,8 +25,8 @@ from hypervisor.child.move_ends import Ends
 from hypervisor.credential import CREDENTIAL_VARIABLE, DESTINATION_VARIABLE, Credential
 from hypervisor.errors import (
     HostUnreachableError,
+    MigrationRefusedError,
     MoveHangsError,
-    MoveRefusedError,
     OperationFailedError,
 )
 from hypervisor.move_model import HostEnd, MoveSpec
@@ -34,7 +34,7 @@ from hypervisor.move_model import HostEnd, MoveSpec
 Tell = Callable[[Mapping[str, Any]], object]
 
 
-class MoveHands:
+class MigrationThreads:
     """The operations of a move's child."""
 
     def __init__(self, ends: Ends, stop: threading.Event, tell: Tell) -> None:
@@ -51,7 +51,7 @@ class MoveHands:
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
         """Do one.
 
-        Raises HostUnreachableError, OperationFailedError or MoveRefusedError alone.
+        Raises HostUnreachableError, OperationFailedError or MigrationRefusedError alone.
         """
         with self._ends.translating(f"{op}_move"):
             self._ends.open()
@@ -108,18 +108,20 @@ def main(source: HostEnd, destination: HostEnd) -> None:
     threading.Thread(target=_read, args=reading, daemon=True).start()
     start_event_loop()
     ends = Ends(source, destination)
-    hands = MoveHands(ends, stop, lambda told: answers.write(wire.encode({"progress": told})))
+    hands = MigrationThreads(
+        ends, stop, lambda told: answers.write(wire.encode({"progress": told}))
+    )
     while (line := requests.get()) is not None:
         answers.write(wire.encode(_answer(hands, line)))
         stop.clear()
     ends.close()
 
 
-def _answer(hands: MoveHands, line: bytes) -> dict[str, Any]:
+def _answer(hands: MigrationThreads, line: bytes) -> dict[str, Any]:
     request = wire.decode(line)
     try:
         return {"ok": hands.perform(request["op"], request["args"])}
-    except MoveRefusedError as error:
+    except MigrationRefusedError as error:
         return {"error": "refused", "obstacle": error.obstacle, "reason": error.detail}
     except HostUnreachableError as error:
         return {"error": "unreachable", "uri": error.uri, "reason": error.reason}

@@ -12,8 +12,8 @@ import libvirt
 
 from hypervisor.child import bases, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_ends import Ends
-from hypervisor.errors import MoveRefusedError, OperationFailedError
-from hypervisor.move_model import MoveObstacle, MoveSpec
+from hypervisor.errors import MigrationRefusedError, OperationFailedError
+from hypervisor.move_model import MigrationObstacle, MoveSpec
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 from hypervisor.xml.disks import backing_of
@@ -25,18 +25,18 @@ _MIB: Final = 1 << 20
 
 
 def check(ends: Ends, spec: MoveSpec) -> None:
-    """Raise `MoveRefusedError` for the first obstacle; see `Mover.check`."""
+    """Raise `MigrationRefusedError` for the first obstacle; see `Mover.check`."""
     here, there = ends.source.moving, ends.destination.moving
     _check_address(spec)
     _check_they_are_two(ends)
-    with _as_obstacle(MoveObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
+    with _as_obstacle(MigrationObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
         domain = here.lookupByUUIDString(spec.vm_id)
     runs = bool(domain.isActive())
     document = domain_xml.from_host(domain.XMLDesc(_LIVE if runs else _DEFINED))
     snapshots.refuse(domain)
     bound = migration_target.host_bound(document)
     if bound is not None:
-        raise MoveRefusedError(MoveObstacle.HOST_DEVICE, f"it has a {bound}")
+        raise MigrationRefusedError(MigrationObstacle.HOST_DEVICE, f"it has a {bound}")
     _check_name(there, spec, document.findtext("name", ""))
     _check_machine(there, document)
     _check_processor(there, document)
@@ -46,14 +46,14 @@ def check(ends: Ends, spec: MoveSpec) -> None:
 
 def _check_address(spec: MoveSpec) -> None:
     if spec.address is not None and _ADDRESS.fullmatch(spec.address) is None:
-        raise MoveRefusedError(MoveObstacle.ADDRESS, f"{spec.address!r} is no address")
+        raise MigrationRefusedError(MigrationObstacle.ADDRESS, f"{spec.address!r} is no address")
 
 
 def _check_they_are_two(ends: Ends) -> None:
     numbers = [end.machine_uuid() for end in (ends.source, ends.destination)]
     if numbers[0] is not None and numbers[0] == numbers[1]:
-        raise MoveRefusedError(
-            MoveObstacle.SAME_HOST,
+        raise MigrationRefusedError(
+            MigrationObstacle.SAME_HOST,
             f"source and destination have the same host UUID, {numbers[0]}: they are one host, or"
             " host_uuid in one's libvirtd.conf must be set",
         )
@@ -69,8 +69,8 @@ def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
                 raise
             continue
         if found.isActive() or domain_xml.parse(found.XMLDesc(0)).mark != spec.mark:
-            raise MoveRefusedError(
-                MoveObstacle.NAME_TAKEN,
+            raise MigrationRefusedError(
+                MigrationObstacle.NAME_TAKEN,
                 f"the destination has the domain {found.name()} ({found.UUIDString()})",
             )
 
@@ -85,7 +85,7 @@ def _check_machine(there: libvirt.virConnect, document: ET.Element) -> None:
             libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
         }:
             raise
-        raise MoveRefusedError(MoveObstacle.MACHINE_TYPE, str(error)) from error
+        raise MigrationRefusedError(MigrationObstacle.MACHINE_TYPE, str(error)) from error
 
 
 def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
@@ -109,19 +109,21 @@ def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_CPU_INCOMPATIBLE:
             raise
-        raise MoveRefusedError(MoveObstacle.CPU_MODEL, str(error)) from error
+        raise MigrationRefusedError(MigrationObstacle.CPU_MODEL, str(error)) from error
 
 
 def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, runs: bool) -> None:
     here, there = ends.source.moving, ends.destination.moving
-    with _as_obstacle(MoveObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
+    with _as_obstacle(MigrationObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
         pool = there.storagePoolLookupByName(spec.pool)
     if not pool.isActive():
-        raise MoveRefusedError(MoveObstacle.POOL, f"pool {spec.pool} is not active")
+        raise MigrationRefusedError(MigrationObstacle.POOL, f"pool {spec.pool} is not active")
     if spec.seed_volume is not None:
         _volume(pool, spec.seed_volume)
     elif migration_target.has_seed(domain_xml.from_host(domain.XMLDesc(_DEFINED))):
-        raise MoveRefusedError(MoveObstacle.VOLUME, "it has a seed, of which no copy is named")
+        raise MigrationRefusedError(
+            MigrationObstacle.VOLUME, "it has a seed, of which no copy is named"
+        )
     disk = disks.root_volume(here, domain)
     if not spec.copy_disk:
         shared_pools.prove(ends, spec, domain)
@@ -132,8 +134,8 @@ def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, run
         bases.path_there(ends, spec, disk)
     needed, available = disk.info()[2], pool.info()[3]
     if needed > available:
-        raise MoveRefusedError(
-            MoveObstacle.POOL,
+        raise MigrationRefusedError(
+            MigrationObstacle.POOL,
             f"pool {spec.pool} has {available // _MIB} MiB left, and the disk has"
             f" {-(-needed // _MIB)} MiB",
         )
@@ -142,14 +144,14 @@ def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, run
 def _check_copy(ends: Ends, there: libvirt.virStorageVol, here: libvirt.virStorageVol) -> None:
     """Refuse a volume that cannot become this disk: only what the guest wrote is sent."""
     if there.info()[1] != here.info()[1]:
-        raise MoveRefusedError(
-            MoveObstacle.VOLUME,
+        raise MigrationRefusedError(
+            MigrationObstacle.VOLUME,
             f"{there.name()} has {there.info()[1]} bytes, and the guest's disk {here.info()[1]}",
         )
     one, other = (backing_of(each.XMLDesc(0)) for each in (here, there))
     if (one is None) != (other is None):
-        raise MoveRefusedError(
-            MoveObstacle.BASE_VOLUME,
+        raise MigrationRefusedError(
+            MigrationObstacle.BASE_VOLUME,
             f"{there.name()} rests on {'nothing' if other is None else other[0]}, and the guest's"
             f" disk on {'nothing' if one is None else one[0]}",
         )
@@ -159,19 +161,21 @@ def _check_copy(ends: Ends, there: libvirt.virStorageVol, here: libvirt.virStora
 
 def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:
     if spec.network_kind == "network":
-        with _as_obstacle(MoveObstacle.NETWORK, libvirt.VIR_ERR_NO_NETWORK):
+        with _as_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_NETWORK):
             network = there.networkLookupByName(spec.network)
         if not network.isActive():
-            raise MoveRefusedError(MoveObstacle.NETWORK, f"network {spec.network} is not active")
+            raise MigrationRefusedError(
+                MigrationObstacle.NETWORK, f"network {spec.network} is not active"
+            )
     else:
-        with _as_obstacle(MoveObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
+        with _as_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
             _find_bridge(there, spec.network)
     for card in document.findall("devices/interface"):
         migration_target.plug_in(card, spec)
     try:
         filters.prepare(there, document, spec.guard)
     except OperationFailedError as error:
-        raise MoveRefusedError(MoveObstacle.NETWORK, error.reason) from error
+        raise MigrationRefusedError(MigrationObstacle.NETWORK, error.reason) from error
 
 
 def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
@@ -186,7 +190,9 @@ def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
 def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
     found = disks.find(pool, name)
     if found is None:
-        raise MoveRefusedError(MoveObstacle.VOLUME, f"pool {pool.name()} has no volume {name}")
+        raise MigrationRefusedError(
+            MigrationObstacle.VOLUME, f"pool {pool.name()} has no volume {name}"
+        )
     return found
 
 
@@ -197,11 +203,11 @@ def _machine(document: ET.Element) -> tuple[str, str | None, str | None]:
 
 
 @contextlib.contextmanager
-def _as_obstacle(obstacle: MoveObstacle, code: int) -> Iterator[None]:
+def _as_obstacle(obstacle: MigrationObstacle, code: int) -> Iterator[None]:
     """Say that an error of libvirt of that code is an obstacle."""
     try:
         yield
     except libvirt.libvirtError as error:
         if error.get_error_code() != code:
             raise
-        raise MoveRefusedError(obstacle, str(error)) from error
+        raise MigrationRefusedError(obstacle, str(error)) from error

@@ -12,10 +12,10 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor.child import filters, inspection, moved_domains, serial_logs, snapshots
-from hypervisor.child.background_calls import Question, SpareConnections
+from hypervisor.child.background_calls import BackgroundCall, SpareConnections
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
 from hypervisor.errors import HypervisorError
-from hypervisor.model import MOST_NAME, DomainSeen, DomainState, HostReport
+from hypervisor.model import MOST_NAME, DomainState, HostDomain, HostPoll
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.domain import ParsedDomain
 from hypervisor.xml.node_device import NetworkDevice, network_device
@@ -42,14 +42,14 @@ class GuestStatistics:
 
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
-        self._open: list[Question[Values]] = []
+        self._open: list[BackgroundCall[Values]] = []
 
     def read(self) -> Values:
         """Return what is known in good time; at worst nothing."""
         self._open = [question for question in self._open if question.is_alive()]
         if len(self._open) >= _BLOCKED_AT_MOST:
             return {}
-        question = Question(self._spares, _ask)
+        question = BackgroundCall(self._spares, _ask)
         if question.is_open_after(_PATIENCE_S):
             self._open.append(question)
             return {}
@@ -112,7 +112,7 @@ class Surveyor:
         self._shares: tuple[libvirt.virConnect, bool] | None = None
         self._interfaces = Interfaces(spares)
 
-    def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostReport:
+    def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
         """Look at everything; a pool that does not answer within ``patience_s`` is left out.
 
         Raises libvirtError, or OperationFailedError: the pool is not active.
@@ -129,7 +129,7 @@ class Surveyor:
         volumes = () if seen is None else seen.volumes
         listed = {} if seen is None else seen.sizes(pool)
         sizes = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by)
-        return HostReport(
+        return HostPoll(
             hostname=shortened(conn.getHostname(), MOST_NAME),
             vcpus=conn.getInfo()[2],
             memory_mib=memory_mib,
@@ -151,7 +151,7 @@ class Surveyor:
             unnamed=() if seen is None else _unnamed(conn, pool, seen, domains),
         )
 
-    def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> DomainSeen:
+    def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
         """One domain. Its disks' sizes are left to the report."""
         return _seen(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
 
@@ -230,7 +230,7 @@ class Interfaces:
         self._clock = clock
         self._found: Found = ()
         self._asked_at: float | None = None
-        self._question: Question[Found] | None = None
+        self._question: BackgroundCall[Found] | None = None
 
     def known(self) -> Found:
         """Return those that are known; ask again every few minutes, one question at a time."""
@@ -238,7 +238,7 @@ class Interfaces:
         due = self._asked_at is None or now - self._asked_at > _INTERFACES_LAST_S
         if due and self._question is None:
             self._asked_at = now
-            self._question = Question(self._spares, read_interfaces)
+            self._question = BackgroundCall(self._spares, read_interfaces)
         if self._question is not None and not self._question.is_open_after(_INTERFACES_PATIENCE_S):
             with contextlib.suppress(Exception):  # whatever it was, it is asked again
                 self._found = self._question.answer()
@@ -273,7 +273,7 @@ def _unnamed(
     conn: libvirt.virConnect,
     pool: str,
     seen: PoolSeen,
-    domains: Sequence[tuple[DomainSeen, ParsedDomain]],
+    domains: Sequence[tuple[HostDomain, ParsedDomain]],
 ) -> tuple[str, ...]:
     """Return the files of a pool that no domain of the host and no snapshot names."""
     named = {place for _, parsed in domains for place in parsed.files}
@@ -304,7 +304,7 @@ def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
 
 def _domains(
     conn: libvirt.virConnect, statistics: Values
-) -> Iterator[tuple[DomainSeen, ParsedDomain]]:
+) -> Iterator[tuple[HostDomain, ParsedDomain]]:
     """Look at the domains, by UUID. One that vanishes meanwhile is not there: the truth."""
     for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
         if serial_logs.is_reader(domain):
@@ -322,12 +322,12 @@ def _seen(
     domain: libvirt.virDomain,
     parsed: ParsedDomain,
     values: Mapping[str, Any],
-) -> DomainSeen:
+) -> HostDomain:
     number, _, _, _, cpu_time_ns = domain.info()
     state = state_of(number)
     off = state is DomainState.STOPPED
     rss_kib = values.get("balloon.rss")
-    return DomainSeen(
+    return HostDomain(
         uuid=parsed.uuid,
         name=shortened(parsed.name, MOST_NAME),
         state=state,

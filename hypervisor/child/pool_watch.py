@@ -15,9 +15,9 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child.background_calls import Question, SpareConnections
+from hypervisor.child.background_calls import BackgroundCall, SpareConnections
 from hypervisor.errors import OperationFailedError
-from hypervisor.model import MOST_NAME, VolumeSeen
+from hypervisor.model import MOST_NAME, HostVolume
 from hypervisor.xml import domain as domain_xml
 from plain_text import shortened
 
@@ -36,7 +36,7 @@ class PoolSeen:
     capacity_bytes: int
     used_bytes: int
     folder: str | None  #: in which its volumes are files
-    volumes: tuple[VolumeSeen, ...]
+    volumes: tuple[HostVolume, ...]
 
     def sizes(self, name: str) -> dict[Place, int]:
         """Return the virtual sizes of its volumes, by the pool's name and by their paths."""
@@ -59,7 +59,7 @@ class PoolWatch:
 
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
-        self._question: Question[PoolSeen] | None = None
+        self._question: BackgroundCall[PoolSeen] | None = None
         self._asked_at = 0.0
         self._silent_from: float | None = None
         self._was_open = False  #: before this look
@@ -70,7 +70,7 @@ class PoolWatch:
         if not self._was_open:
             # What an open question brought in the end is older than the look it would be told in.
             self._asked_at = time.monotonic()
-            self._question = Question(self._spares, lambda conn: _look(conn, pool))
+            self._question = BackgroundCall(self._spares, lambda conn: _look(conn, pool))
 
     def answer(self, *, by: float) -> PoolSeen | PoolSilent:
         """Return the state of the pool, if it answers in time; raises its error.
@@ -91,7 +91,7 @@ class OtherVolumes:
 
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
-        self._question: Question[dict[Place, int]] | None = None
+        self._question: BackgroundCall[dict[Place, int]] | None = None
         self._known: dict[Place, int] = {}
 
     def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
@@ -100,7 +100,7 @@ class OtherVolumes:
         if not places:
             return {}
         if self._question is None or not self._question.is_alive():
-            self._question = Question(self._spares, lambda conn: _sizes(conn, places))
+            self._question = BackgroundCall(self._spares, lambda conn: _sizes(conn, places))
             if not self._question.is_open_after(max(0.0, by - time.monotonic())):
                 with contextlib.suppress(libvirt.libvirtError):
                     self._known = self._question.answer()
@@ -132,7 +132,7 @@ def _retire_log_pool(conn: libvirt.virConnect) -> None:
             store.destroy()
 
 
-def _volumes(store: libvirt.virStoragePool) -> tuple[VolumeSeen, ...]:
+def _volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
     found = []
     for volume in store.listAllVolumes(0):
         try:
@@ -142,7 +142,7 @@ def _volumes(store: libvirt.virStoragePool) -> tuple[VolumeSeen, ...]:
                 raise
             continue  # it vanished between the list and the look
         found.append(
-            VolumeSeen(
+            HostVolume(
                 name=shortened(volume.name(), MOST_NAME),
                 capacity_bytes=capacity,
                 allocation_bytes=allocation,

@@ -15,8 +15,8 @@ import libvirt
 
 from hypervisor.child import disks
 from hypervisor.child.move_ends import Ends
-from hypervisor.errors import MoveRefusedError
-from hypervisor.move_model import MoveObstacle, MoveSpec
+from hypervisor.errors import MigrationRefusedError
+from hypervisor.move_model import MigrationObstacle, MoveSpec
 from hypervisor.xml import domain as domain_xml
 
 #: A network's file system may show what another host made a moment later.
@@ -26,7 +26,7 @@ _PROBE_BYTES: Final = 512
 
 
 def prove(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
-    """Raise `MoveRefusedError` unless the destination sees what the source writes.
+    """Raise `MigrationRefusedError` unless the destination sees what the source writes.
 
     A volume is made beside the disk at the source, and looked for at the destination.
     """
@@ -34,8 +34,8 @@ def prove(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     here = disk.storagePoolLookupByVolume()
     there = ends.destination.moving.storagePoolLookupByName(spec.pool)
     if disk.name() != spec.volume:
-        raise MoveRefusedError(
-            MoveObstacle.VOLUME,
+        raise MigrationRefusedError(
+            MigrationObstacle.VOLUME,
             f"on a shared pool the guest keeps its disk {disk.name()}, not {spec.volume}",
         )
     name = f"fuga-probe-{uuid.uuid4()}.img"
@@ -51,7 +51,7 @@ def prove(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
             probe.delete(0)
         with contextlib.suppress(libvirt.libvirtError):  # it must not show what is gone
             there.refresh(0)
-    raise MoveRefusedError(
-        MoveObstacle.POOL,
+    raise MigrationRefusedError(
+        MigrationObstacle.POOL,
         f"pool {spec.pool} is not shared: what the source puts into {here.name()} is not there",
     )

@@ -15,9 +15,9 @@ from typing import Final, cast
 
 import libvirt
 
-from hypervisor.errors import MoveRefusedError
+from hypervisor.errors import MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
-from hypervisor.move_model import MoveObstacle
+from hypervisor.move_model import MigrationObstacle
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 
@@ -28,7 +28,7 @@ _SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-s
 
 
 def refuse(domain: libvirt.virDomain) -> None:
-    """Raise `MoveRefusedError` where a VM has snapshots: their files would stay behind.
+    """Raise `MigrationRefusedError` where a VM has snapshots: their files would stay behind.
 
     Its definition alone is read: the pool does not know files that QEMU made.
     """
@@ -36,8 +36,8 @@ def refuse(domain: libvirt.virDomain) -> None:
     known = [each.getName() for each in _snapshots(domain)]
     if known:
         shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-        raise MoveRefusedError(
-            MoveObstacle.SNAPSHOTS,
+        raise MigrationRefusedError(
+            MigrationObstacle.SNAPSHOTS,
             f"it has {len(known)} snapshots ({shown}), which would stay behind: delete each with"
             f" `virsh snapshot-delete {name} SNAPSHOT`; of one with files of its own, merge them"
             f" before with `virsh blockcommit {name} vda --active --pivot --delete`, and delete"
@@ -49,8 +49,8 @@ def refuse(domain: libvirt.virDomain) -> None:
             if disk is not None and path is not None and not _is_ours(_name(path)):
                 target = disk.find("target")
                 at = "vda" if target is None else target.get("dev", "vda")
-                raise MoveRefusedError(
-                    MoveObstacle.SNAPSHOTS,
+                raise MigrationRefusedError(
+                    MigrationObstacle.SNAPSHOTS,
                     f"its disk {at} is {path}, and not a file that fuga made: if that is a"
                     f" snapshot's, merge it with `virsh blockcommit {name} {at} --active --pivot"
                     " --delete`",

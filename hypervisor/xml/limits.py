@@ -9,7 +9,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Final
 
-from hypervisor.model import Limits
+from hypervisor.model import VmLimits
 
 #: 255 vCPUs, the most of a machine, stay below 10,000, the most of cgroups' second version.
 SHARES_PER_VCPU: Final = 32
@@ -54,7 +54,7 @@ def without_shares(xml: str) -> str | None:
     return ET.tostring(domain, encoding="unicode")
 
 
-def limit_disks(devices: ET.Element, limits: Limits) -> None:
+def limit_disks(devices: ET.Element, limits: VmLimits) -> None:
     """Bound what all disks together read and write in a second."""
     if limits.disk_iops is None and limits.disk_mib_s is None:
         return
@@ -67,7 +67,7 @@ def limit_disks(devices: ET.Element, limits: Limits) -> None:
         ET.SubElement(tune, "group_name").text = _GROUP
 
 
-def limit_card(interface: ET.Element, limits: Limits) -> None:
+def limit_card(interface: ET.Element, limits: VmLimits) -> None:
     """Bound what a card receives and what it sends in a second, each by itself."""
     if limits.net_mbps is None:
         return

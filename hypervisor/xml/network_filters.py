@@ -128,7 +128,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class InterfaceFilters:
     """A card of a domain, as far as its protection goes."""
 
     kind: str | None  #: bridge, network, or another that libvirt filters nothing of
@@ -243,7 +243,7 @@ def protected(domain: ET.Element, guard: Guard) -> bool:
     return changed
 
 
-def cards(domain: ET.Element) -> tuple[Card, ...]:
+def cards(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
     """Return what a domain's cards are plugged into, and what protects them."""
     return tuple(_card(card) for card in _cards(domain))
 
@@ -314,10 +314,10 @@ def _cards(domain: ET.Element) -> Sequence[ET.Element]:
     return domain.findall("devices/interface")
 
 
-def _card(card: ET.Element) -> Card:
+def _card(card: ET.Element) -> InterfaceFilters:
     kind = card.get("type")
     source, reference, port = card.find("source"), card.find("filterref"), card.find("port")
-    return Card(
+    return InterfaceFilters(
         kind=kind,
         source=None if source is None or kind is None else source.get(kind),
         filter=None if reference is None else reference.get("filter"),

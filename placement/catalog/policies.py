@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from placement.constraints import with_patience
 from placement.constraints.patience import READERS as PATIENCE_READERS
-from placement.constraints.patience import Patience
+from placement.constraints.patience import StarvationPatience
 from placement.entry import Entry
 from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
@@ -64,7 +64,7 @@ def fair(
 
     def made(given: Mapping[str, Any]) -> Policy:
         policy = make(**read(readers, {name: given[name] for name in given if name in readers}))
-        return with_patience(policy, Patience.of(given))
+        return with_patience(policy, StarvationPatience.of(given))
 
     return CatalogEntry(summary, frozenset(readers) | PATIENCE_READERS.keys(), made, **more)
 

@@ -8,8 +8,8 @@ From the outside in, each with the reason for its place:
    so it lies around the zones; what a group or spread makes of requests it sees as requests.
 3. `InZones`, where zones have policies of their own, lets one after the other decide.
 4. `InTree` makes weights of a tree of tenants, for a policy that knows no tree.
-5. `HoldingBack` keeps hosts for requests that starve. It is innermost: who starves is judged by
-   the flat weights, and what it closes no rule around it opens again.
+5. `StarvationReserve` keeps hosts for requests that starve. It is innermost: who starves is judged
+   by the flat weights, and what it closes no rule around it opens again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from collections.abc import Sequence
 
 from placement.constraints.constrained import Constrained
 from placement.constraints.in_tree import InTree
-from placement.constraints.patience import Patience
-from placement.constraints.starvation import HoldingBack
+from placement.constraints.patience import StarvationPatience
+from placement.constraints.starvation import StarvationReserve
 from placement.constraints.within_allowances import WithinAllowances
 from placement.constraints.zones import InZones, Zone
 from placement.model.snapshot import Policy
 
 
-def with_patience(policy: Policy, patience: Patience) -> Policy:
+def with_patience(policy: Policy, patience: StarvationPatience) -> Policy:
     """Return a policy that claims fairness, with hosts held back for who starves under it."""
-    return HoldingBack(policy, patience)
+    return StarvationReserve(policy, patience)
 
 
 def with_rules(policy: Policy, *, reads_tree: bool) -> Policy:

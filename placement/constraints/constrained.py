@@ -13,17 +13,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.expansion import Expanded, Refused, Wish, expand
+from placement.constraints.expansion import Expanded, Refused, SoftConstraint, expand
 from placement.constraints.obstacles import OF_HOSTS, reason_of
 from placement.model.alike import joined
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.details import Details, merged
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 #: What is kept, run by run: who cannot have all that it would rather have keeps its groups.
-_WISHES: Final = (frozenset(Wish), frozenset({Wish.GROUPS}), frozenset[Wish]())
+_WISHES: Final = (
+    frozenset(SoftConstraint),
+    frozenset({SoftConstraint.GROUPS}),
+    frozenset[SoftConstraint](),
+)
 #: Runs for requests whose zone or host others filled, or the policy refused.
 _MOST_AGAIN: Final = 8
 #: What no other host or zone would change.
@@ -102,7 +106,7 @@ class _Runs:
 
     def _run(
         self,
-        wishes: frozenset[Wish],
+        wishes: frozenset[SoftConstraint],
         others: frozenset[int],
         rng: np.random.Generator,
         budget: Budget,
@@ -148,10 +152,10 @@ class _Runs:
     def _times_refused(self) -> int:
         return sum(map(len, (*self._refused_homes.values(), *self._refused_zones.values())))
 
-    def _would_give_up(self, wishes: frozenset[Wish]) -> bool:
+    def _would_give_up(self, wishes: frozenset[SoftConstraint]) -> bool:
         """Return whether somebody waits who would give up a wish that is not kept now."""
         waits = self._rest.count > 0
-        if Wish.GROUPS not in wishes:
+        if SoftConstraint.GROUPS not in wishes:
             soft = [group.requests for group in self._constraints.groups if not group.hard]
             return any(waits[list(requests)].any() for requests in soft)
         return bool(waits[list(self._constraints.preferred)].any())
@@ -211,7 +215,7 @@ def _placed(expanded: Expanded, allocation: Allocation) -> IntArray:
     return np.stack([expanded.origin[requests], hosts, counts], axis=1)
 
 
-def _batches(groups: Sequence[Group], count: IntArray) -> list[frozenset[int]]:
+def _batches(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
     """Return for each run the requests that take no part in it: those of too many groups."""
     apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
     if len(apart) <= MOST_LIMITS:

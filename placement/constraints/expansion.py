@@ -26,13 +26,13 @@ import numpy as np
 
 from placement.model.alike import alike
 from placement.model.arrays import BoolArray, IntArray
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.reasons import hosts_open_to
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
 
-class Wish(StrEnum):
+class SoftConstraint(StrEnum):
     """What holds only as far as there is room for it."""
 
     LABELS = "labels"  #: preferred hosts
@@ -60,7 +60,7 @@ class Refused:
 def expand(
     snapshot: Snapshot,
     constraints: Constraints,
-    wishes: frozenset[Wish],
+    wishes: frozenset[SoftConstraint],
     refused: Refused | None = None,
 ) -> Expanded:
     """Return what a policy decides on so that constraints and these wishes are kept."""
@@ -68,7 +68,8 @@ def expand(
     groups = [
         (number, group)
         for number, group in enumerate(constraints.groups)
-        if (group.hard or Wish.GROUPS in wishes) and snapshot.count[list(group.requests)].any()
+        if (group.hard or SoftConstraint.GROUPS in wishes)
+        and snapshot.count[list(group.requests)].any()
     ]
     limited = with_limits(snapshot, [group for _, group in groups if group.apart])
     numbers = [number for number, group in groups if not group.apart]
@@ -82,7 +83,7 @@ def expand(
     marks = [np.isin(np.arange(len(scratch)), hosts).astype(np.int64) for hosts in hosts_of]
     split, old_class = _split(limited, [*marks, *([zones] if constraints.spreads else [])])
     eligible = split.eligible.copy()
-    if Wish.LABELS in wishes:
+    if SoftConstraint.LABELS in wishes:
         for request, classes in constraints.preferred.items():
             eligible[request] &= np.isin(old_class, classes)
     for group, hosts in zip(together, hosts_of, strict=True):
@@ -97,7 +98,7 @@ def expand(
     return _by_zone(whole, constraints.spreads, zones, refused, homes)
 
 
-def with_limits(snapshot: Snapshot, apart: Sequence[Group]) -> Snapshot:
+def with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> Snapshot:
     """Return the snapshot with a limit for each group that keeps apart."""
     if not apart:
         return dataclasses.replace(snapshot, constraints=None)
@@ -122,7 +123,7 @@ def with_limits(snapshot: Snapshot, apart: Sequence[Group]) -> Snapshot:
 
 
 def _hosts_of(
-    snapshot: Snapshot, group: Group, scratch: IntArray, refused: AbstractSet[int]
+    snapshot: Snapshot, group: AffinityGroup, scratch: IntArray, refused: AbstractSet[int]
 ) -> IntArray:
     """Return the hosts on which a group that keeps together may be: its own, or a new one.
 

@@ -35,7 +35,7 @@ _FIRST_HOSTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class StarvationPatience:
     """When hosts are held back, and how many."""
 
     patience: int = PATIENCE  #: slots that a request waits before; 0: nothing is held back
@@ -43,7 +43,7 @@ class Patience:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Patience:
+    def of(cls, given: Mapping[str, Any]) -> StarvationPatience:
         """Return those parameters among the given ones that are about patience, checked.
 
         Raises
@@ -72,13 +72,13 @@ class Patience:
         return max(self.most_hosts(open_hosts), few, int(open_hosts * part))
 
 
-#: The parameters that `Patience.of` reads besides ``overload``.
+#: The parameters that `StarvationPatience.of` reads besides ``overload``.
 READERS: Final = {"patience": whole_number(0, 10**9), "held_part": part}
 
 
 def room_patience(given: Mapping[str, Any]) -> int:
     """Return after how many rounds moves may make room, by the parameters of a policy; 0: never."""
-    return Patience.of(given).patience if "patience" in given else ROOM_PATIENCE
+    return StarvationPatience.of(given).patience if "patience" in given else ROOM_PATIENCE
 
 
 def waiting_levels(age: IntArray, patience: int) -> IntArray:

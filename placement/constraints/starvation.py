@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.constraints.patience import Patience, starving, waiting_levels
+from placement.constraints.patience import StarvationPatience, starving, waiting_levels
 from placement.fairness.levels import is_poorer
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
@@ -31,7 +31,7 @@ from placement.packing.overload import room_below
 _MOST_GANGS: Final = 16
 
 
-class HoldingBack:
+class StarvationReserve:
     """A policy that holds hosts back for requests which starve under it.
 
     Parameters
@@ -42,7 +42,7 @@ class HoldingBack:
     patience : Patience
     """
 
-    def __init__(self, policy: Policy, patience: Patience) -> None:
+    def __init__(self, policy: Policy, patience: StarvationPatience) -> None:
         self.policy = policy
         self.patience = patience
 
@@ -64,7 +64,7 @@ class HoldingBack:
         )
 
 
-def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], ...]:
+def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[int, int], ...]:
     """Return which host is held for which request, as rows (request, host).
 
     For each request that starves, the one that waits longest first: the hosts
@@ -72,7 +72,7 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
     enough; no host for two requests, at most ``held_part`` of the open hosts, for at
     most 16 gangs. Where the first is a gang that needs more, it may have a tenth of
     them, or four of a small site, later half, and in the end all
-    (`Patience.most_for_first`). A gang that needs more hosts than may still be held
+    (`StarvationPatience.most_for_first`). A gang that needs more hosts than may still be held
     has none held.
 
     Notes
@@ -93,7 +93,7 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
     held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
     pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
     of_request = vm_kinds(snapshot).of_request.tolist()
-    lines: dict[tuple[int, int], _HeldInOrder] = {}
+    lines: dict[tuple[int, int], _ReservedHosts] = {}
     rows: list[tuple[int, int]] = []
     in_vain: set[tuple[int, int]] = set()  # kinds, and VMs at once: no hosts are left for them
     for request in requests.tolist():
@@ -110,7 +110,7 @@ def hold_back(snapshot: Snapshot, patience: Patience) -> tuple[tuple[int, int], 
         for level in sorted({int(levels[request]), 1}, reverse=True):
             if (kind, level) not in lines:
                 hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
-                lines[kind, level] = _HeldInOrder(hosts, room[hosts], empty[hosts], demand)
+                lines[kind, level] = _ReservedHosts(hosts, room[hosts], empty[hosts], demand)
             waited = int(levels[request])
             most = left if rows else patience.most_for_first(open_hosts, waited)
             if (chosen := lines[kind, level].least_missing(taken, needed, most)) is not None:
@@ -156,7 +156,7 @@ def _of_level(hosts: IntArray, level: int) -> IntArray:
     return looked_at
 
 
-class _HeldInOrder:
+class _ReservedHosts:
     """Hosts in the order in which they are held for one kind of VM.
 
     Those that miss least of room for one come first, among equals those with

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model.arrays import IntArray
-from placement.model.constraints import Constraints, Group
+from placement.model.constraints import AffinityGroup, Constraints
 from placement.model.snapshot import Snapshot
 
 #: Fewer hosts than this are all shown.
@@ -94,7 +94,7 @@ def _on(constraints: Constraints, hosts: IntArray, number: int) -> Constraints:
     return dataclasses.replace(
         constraints,
         groups=tuple(
-            Group(
+            AffinityGroup(
                 apart=group.apart,
                 hard=group.hard,
                 requests=group.requests,

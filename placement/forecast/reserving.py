@@ -21,7 +21,7 @@ SAMPLES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Wanted:
+class ReservationDemand:
     """VMs that are alike and want room, on hosts (H,) that they may use."""
 
     demand: IntArray  #: (R,) of one VM
@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ReservationVerdict:
     """For how many VMs there is room, in as many of the samples as are asked for."""
 
     fits: int
@@ -42,14 +42,14 @@ class Judged:
 def judge(
     present: Present,
     lifetimes: Lifetimes,
-    before: tuple[Wanted, ...],
-    wanted: Wanted,
+    before: tuple[ReservationDemand, ...],
+    wanted: ReservationDemand,
     *,
     after_s: float,
     seed: int,
     samples: int = SAMPLES,
     is_over: Callable[[], bool] = lambda: False,
-) -> Judged:
+) -> ReservationVerdict:
     """Return for how many VMs of what is wanted there is room after a time.
 
     In each sample VMs that run end as lifetimes let them, or with their request. All that waits
@@ -93,18 +93,18 @@ def judge(
             found.append(_fits(then, waits, wanted))
     if len(found) < LEAST_SAMPLES:
         fits = _fits(room, waits, wanted)
-        return Judged(fits=fits, samples=0, carried=0, hurried=bool(found))
+        return ReservationVerdict(fits=fits, samples=0, carried=0, hurried=bool(found))
     found.sort()
     # So many samples may have less.
     fewer = int(np.floor((1 - CARRIED) * len(found) + 1e-9))
-    return Judged(
+    return ReservationVerdict(
         fits=found[fewer],
         samples=len(found),
         carried=sum(each >= wanted.count for each in found),
     )
 
 
-def _waiting(present: Present) -> tuple[Wanted, ...]:
+def _waiting(present: Present) -> tuple[ReservationDemand, ...]:
     snapshot = present.snapshot
     kinds: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     for row in np.flatnonzero(snapshot.count > 0).tolist():
@@ -112,7 +112,7 @@ def _waiting(present: Present) -> tuple[Wanted, ...]:
         first, count = kinds.get(key, (row, 0))
         kinds[key] = (first, count + int(snapshot.count[row]))
     return tuple(
-        Wanted(
+        ReservationDemand(
             demand=snapshot.demand[row],
             allowed=snapshot.eligible[row][snapshot.host_class],
             count=count,
@@ -121,9 +121,9 @@ def _waiting(present: Present) -> tuple[Wanted, ...]:
     )
 
 
-def _merged(wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
+def _merged(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, ...]:
     """Return the same with what is alike together: thousands that are alike cost no more."""
-    kinds: dict[tuple[bytes, bytes], Wanted] = {}
+    kinds: dict[tuple[bytes, bytes], ReservationDemand] = {}
     for each in wanted:
         key = (each.demand.tobytes(), each.allowed.tobytes())
         known = kinds.get(key)
@@ -132,7 +132,7 @@ def _merged(wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
     return tuple(kinds.values())
 
 
-def _fits(room: IntArray, before: tuple[Wanted, ...], wanted: Wanted) -> int:
+def _fits(room: IntArray, before: tuple[ReservationDemand, ...], wanted: ReservationDemand) -> int:
     free = np.maximum(room, 0)
     for each in before:
         free = free - best_fit(free, each.demand, each.allowed, each.count)[:, None] * each.demand

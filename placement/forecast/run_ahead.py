@@ -22,7 +22,7 @@ from placement.forecast.queue import Lines, lines_of
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
 from placement.model.decision import decide
-from placement.model.snapshot import Allocation, Allowance, Policy, Snapshot
+from placement.model.snapshot import Allocation, Policy, QuotaHeadroom, Snapshot
 
 #: Slots that are decided one by one; later ones are decided together, each step this much longer.
 _SLOT_BY_SLOT: Final = 10
@@ -30,7 +30,7 @@ _LONGER: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class RunAheadOptions:
     """How rounds are played ahead.
 
     Parameters
@@ -63,7 +63,7 @@ def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
 def played(
     present: Present,
     lifetimes: Lifetimes,
-    ahead: Ahead,
+    ahead: RunAheadOptions,
     is_over: Callable[[], bool] = lambda: False,
 ) -> FloatArray:
     """Return after how many seconds each row had its place, sample by sample.
@@ -79,7 +79,7 @@ def played(
         inf where it had none by the horizon; nan of rows that do not wait.
     """
     lines = lines_of(present)
-    known = _Known.of(lines.present, lifetimes)
+    known = _SampleInputs.of(lines.present, lifetimes)
     found = []
     for number in range(ahead.samples):
         waits = _Sample(lines, known, lifetimes, ahead, number).play(is_over)
@@ -90,7 +90,7 @@ def played(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
+class _SampleInputs:
     """What is the same in every sample."""
 
     room: IntArray  #: (H, R)
@@ -99,7 +99,7 @@ class _Known:
     new_curve: IntArray  #: (Q,) of new VMs of each row
 
     @classmethod
-    def of(cls, present: Present, lifetimes: Lifetimes) -> _Known:
+    def of(cls, present: Present, lifetimes: Lifetimes) -> _SampleInputs:
         running = present.running
         _, together = np.unique(running.request, return_inverse=True)
         return cls(
@@ -132,9 +132,9 @@ class _Sample:
     def __init__(
         self,
         lines: Lines,
-        known: _Known,
+        known: _SampleInputs,
         lifetimes: Lifetimes,
-        ahead: Ahead,
+        ahead: RunAheadOptions,
         number: int,
     ) -> None:
         steps = steps_of(ahead.slot_length_s, ahead.horizon_s)
@@ -270,7 +270,7 @@ class _Sample:
             held=self._held.copy(),
             constraints=self._constraints,
             allowances=tuple(
-                Allowance(tenants=each.tenants, resource=each.resource, room=max(0, room))
+                QuotaHeadroom(tenants=each.tenants, resource=each.resource, room=max(0, room))
                 for each, room in zip(first.allowances, self._allowed.tolist(), strict=True)
             ),
         )

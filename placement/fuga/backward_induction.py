@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
+from placement.fuga.game import UTILITY_TOLERANCE, Game, PlayerChoice
 from placement.fuga.strategies import skewness
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.budget import Budget
@@ -24,7 +24,7 @@ _LARGEST_NUMBER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
+class PlayerSubgames:
     """The subgames in which one player acts.
 
     Attributes
@@ -57,7 +57,7 @@ class Tree:
         VMs of each kind taken at each end that play can reach.
     """
 
-    turns: list[Turn]
+    turns: list[PlayerSubgames]
     totals: IntArray
 
     @property
@@ -87,7 +87,7 @@ def tree_of(
     most : int, optional
         Largest number of subgames; by default as many as the budget carries.
     """
-    turns: list[Turn] = []
+    turns: list[PlayerSubgames] = []
     taken = np.zeros((1, len(game.demand)), dtype=np.int64)
     subgames = 0
     for player in players:
@@ -101,7 +101,7 @@ def tree_of(
     return Tree(turns, taken)
 
 
-def _turn(game: Game, player: int, taken: IntArray) -> tuple[Turn, IntArray]:
+def _turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
     """Return a player's turn, and what is taken in each subgame of the next, shape (S', T)."""
     own = game.strategies(player)
     rows = own.counts
@@ -121,7 +121,7 @@ def _turn(game: Game, player: int, taken: IntArray) -> tuple[Turn, IntArray]:
     reached, numbers = _told_apart((taken[:, None] + takes)[usable])
     after = np.full(usable.shape, -1, dtype=np.int64)
     after[usable] = numbers
-    return Turn(player, taken, after, skew), reached
+    return PlayerSubgames(player, taken, after, skew), reached
 
 
 def _skewness(game: Game, player: int, takes: IntArray) -> FloatArray:
@@ -146,7 +146,7 @@ def _told_apart(rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class SubgameChoices:
     """What players choose in every subgame, and where that leads.
 
     Attributes
@@ -162,7 +162,7 @@ class Answers:
     ends: list[IntArray]
 
 
-def answers_of(game: Game, tree: Tree) -> Answers:
+def answers_of(game: Game, tree: Tree) -> SubgameChoices:
     """Return the best answers of all players to all that may have been taken before them.
 
     A strategy is worth v(A) at the end that the followers' best answers lead to, less the
@@ -178,10 +178,10 @@ def answers_of(game: Game, tree: Tree) -> Answers:
         best = good.argmax(axis=1)
         chosen.append(best)
         ends.append(np.take_along_axis(led_to, best[:, None], axis=1)[:, 0])
-    return Answers(chosen[::-1], ends[::-1])
+    return SubgameChoices(chosen[::-1], ends[::-1])
 
 
-def play(game: Game, tree: Tree, answers: Answers) -> list[Move]:
+def play(game: Game, tree: Tree, answers: SubgameChoices) -> list[PlayerChoice]:
     """Return the moves of the subgame-perfect equilibrium, in the order of play."""
     moves, place = [], 0
     for turn, led_to in zip(tree.turns, answers.ends[1:], strict=True):

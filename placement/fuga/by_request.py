@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.fuga.game import Game, Move
+from placement.fuga.game import Game, PlayerChoice
 from placement.fuga.strategies import Counts
 from placement.model.vm_kinds import VmKinds
 
@@ -15,7 +15,7 @@ FEW_PAIRS: Final = 1_000_000
 
 
 def combinations_of(
-    by_request: ByRequest, move: Move, number: int, *, tell_others: bool
+    by_request: ByRequest, move: PlayerChoice, number: int, *, tell_others: bool
 ) -> list[dict[str, Any]]:
     """Return what a player weighed, as `Allocation.details` tell it."""
     strategies = move.strategies

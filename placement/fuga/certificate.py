@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fuga.backward_induction import Answers, Tree
+from placement.fuga.backward_induction import SubgameChoices, Tree
 from placement.fuga.game import Game
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
@@ -23,7 +23,7 @@ _BLOCK: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class GameCertificate:
     """What the check of a game found."""
 
     of: str  #: "subgame_perfect" or "nash"
@@ -35,7 +35,7 @@ class Certificate:
         return self.largest_gain <= NO_GAIN
 
 
-def check_nash(game: Game) -> Certificate:
+def check_nash(game: Game) -> GameCertificate:
     """Find the most that a player would gain by another strategy, the others' choices given.
 
     Strategies are clipped to the VMs that the others leave; to take nothing is one where nothing
@@ -44,7 +44,7 @@ def check_nash(game: Game) -> Certificate:
     taken = game.taken
     left = game.serving.available - taken.sum(axis=0)
     if (left < 0).any():
-        return Certificate(of="nash", largest_gain=np.inf)
+        return GameCertificate(of="nash", largest_gain=np.inf)
     totals = taken.sum(axis=0)
     now = game.serving.fairness(totals[None])[0] - _skewness(
         game, np.arange(len(taken)), taken[:, None]
@@ -58,17 +58,17 @@ def check_nash(game: Game) -> Certificate:
         )
         gains = np.where(_usable(offered), utility - now[players], 0.0)
         largest = max(largest, float(gains.max(initial=0.0)))
-    return Certificate(of="nash", largest_gain=largest)
+    return GameCertificate(of="nash", largest_gain=largest)
 
 
-def check_subgames(game: Game, tree: Tree, answers: Answers) -> Certificate:
+def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCertificate:
     """Find the most that a player would gain by deviating once, in any subgame.
 
     That nobody gains by one deviation shows that nobody gains by several: the game is finite
     (the one-deviation principle). The moves have to be those that the answers lead to.
     """
     fairness = game.serving.fairness(tree.totals)
-    wrong = Certificate(of="subgame_perfect", largest_gain=np.inf)
+    wrong = GameCertificate(of="subgame_perfect", largest_gain=np.inf)
     reached = [*(turn.taken for turn in tree.turns[1:]), tree.totals]
     if len(tree.turns[0].taken) != 1 or tree.turns[0].taken.any():
         return wrong
@@ -99,7 +99,7 @@ def check_subgames(game: Game, tree: Tree, answers: Answers) -> Certificate:
             gains = np.where(usable, utility - own, 0.0)
             largest = max(largest, float(gains.max(initial=0.0)))
         place = int(turn.after[place, chosen[place]])
-    return Certificate(of="subgame_perfect", largest_gain=largest)
+    return GameCertificate(of="subgame_perfect", largest_gain=largest)
 
 
 def _clipped_to(game: Game, rows: IntArray, before: IntArray, which: int) -> tuple[int, ...]:

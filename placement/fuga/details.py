@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement.fuga.by_request import FEW_PAIRS, ByRequest, combinations_of
-from placement.fuga.certificate import Certificate
+from placement.fuga.certificate import GameCertificate
 from placement.fuga.equilibrium import Solution
 from placement.fuga.game import Game
 from placement.fuga.serving import fairness_of
@@ -142,7 +142,7 @@ def details_of(
     return details
 
 
-def _certified(certificate: Certificate | None) -> dict[str, Any]:
+def _certified(certificate: GameCertificate | None) -> dict[str, Any]:
     """Tell what the check found; None where the budget was spent and nobody looked."""
     if certificate is None:
         return {"certified": None}

@@ -11,8 +11,8 @@ import numpy as np
 
 from placement.errors import ParameterError
 from placement.fuga.backward_induction import TooLarge, Tree, answers_of, play, tree_of
-from placement.fuga.certificate import Certificate, check_nash, check_subgames
-from placement.fuga.game import UTILITY_TOLERANCE, Game, Move
+from placement.fuga.certificate import GameCertificate, check_nash, check_subgames
+from placement.fuga.game import UTILITY_TOLERANCE, Game, PlayerChoice
 from placement.fuga.parameters import LARGEST_GAME, MOST_PLAYERS, Equilibrium
 from placement.fuga.strategies import Counts, skewness
 from placement.model.arrays import BoolArray, FloatArray, IntArray
@@ -67,7 +67,7 @@ class Panel:
             running=capacity - game.players.free[:, game.ranking],
         )
 
-    def change(self, player: int, move: Move) -> None:
+    def change(self, player: int, move: PlayerChoice) -> None:
         """Take note of another choice."""
         before = self.taken[player].tolist()
         self.taken[player] = move.taken
@@ -126,7 +126,7 @@ class Solution:
     subgames: int  #: of backward induction, 0 where the game was solved otherwise
     sweeps: int  #: best-response sweeps, the last of which changed nothing unless cut
     potential: tuple[float, float]  #: before and after the sweeps
-    certificate: Certificate | None  #: None: the budget was spent, and nobody looked
+    certificate: GameCertificate | None  #: None: the budget was spent, and nobody looked
     cut: str | None = None  #: what stopped it early
 
 
@@ -279,7 +279,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
     return changed
 
 
-def _response(game: Game, before: Move, best: Move) -> Move:
+def _response(game: Game, before: PlayerChoice, best: PlayerChoice) -> PlayerChoice:
     """Return the best response, or the former choice looked at anew if nothing gains."""
     if before.taken in best.strategies.rows:
         stays = best.strategies.rows.index(before.taken)

@@ -13,7 +13,7 @@ from placement.fuga.players import Players
 from placement.fuga.serving import Serving
 from placement.fuga.strategies import (
     Counts,
-    Hands,
+    PlayerStrategies,
     Strategies,
     StrategySource,
     skewness,
@@ -26,7 +26,7 @@ UTILITY_TOLERANCE: Final = 1e-9
 
 
 @dataclass(slots=True, eq=False)  # frozen, it would take three times as long to make one
-class Move:
+class PlayerChoice:
     """What a player weighed when it chose last, and what it chose; never changed."""
 
     player: int  #: place in `Game.players`
@@ -72,14 +72,14 @@ class Game:
     """
 
     players: Players
-    hands: Hands
+    hands: PlayerStrategies
     serving: Serving
     source: StrategySource
     demand: IntArray  #: (T, R)
     ranking: IntArray
-    moves: dict[int, Move] = field(default_factory=dict)
+    moves: dict[int, PlayerChoice] = field(default_factory=dict)
     #: how each player chose and what, first to last, up to so many; None: nobody wants to know
-    noted: list[tuple[str, Move]] | None = None
+    noted: list[tuple[str, PlayerChoice]] | None = None
     most_noted: int = 0
     moved: int = 0  #: how often a player chose, or chose otherwise
     #: strategies that were looked for again when VMs had run out
@@ -115,7 +115,7 @@ class Game:
             own = self._strategies[player] = self.hands[player]
         return own
 
-    def choose(self, move: Move, how: str) -> None:
+    def choose(self, move: PlayerChoice, how: str) -> None:
         """Let a player take what it chose."""
         former = self.moves.get(move.player)
         self.moves[move.player] = move
@@ -163,12 +163,12 @@ class Game:
         fairness = self.serving.fairness_of_one(self.totals.tolist())
         return fairness - float(self.skewness().sum())
 
-    def move(self, player: int, totals: Counts) -> Move:
+    def move(self, player: int, totals: Counts) -> PlayerChoice:
         """Return a player's move; to take nothing where it has none and all take ``totals``."""
         move = self.moves.get(player)
         if move is None:
             fairness = [self.serving.fairness_of_one(totals)]
-            move = Move(player, self._nothing(player), [totals], fairness, 0)
+            move = PlayerChoice(player, self._nothing(player), [totals], fairness, 0)
         return move
 
     def clipped(self, player: int, left: Sequence[int]) -> Strategies:
@@ -225,7 +225,7 @@ class Game:
 
     def weigh(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
-    ) -> Move:
+    ) -> PlayerChoice:
         """Return the best response to what the others take; of equals the earliest.
 
         ``others`` is a row for each strategy where the others answer each
@@ -238,7 +238,7 @@ class Game:
             rows = [tuple(others)] * len(strategies.rows)  # type: ignore[arg-type]  # one row
         fairness = self.serving.fairness_of_each(strategies.rows, rows)
         best = earliest_best(list(map(sub, fairness, strategies.skewness)))
-        return Move(player, strategies, rows, fairness, best)
+        return PlayerChoice(player, strategies, rows, fairness, best)
 
 
 def earliest_best(utilities: Sequence[float]) -> int:

@@ -56,7 +56,7 @@ class Strategies:
 
 
 @dataclass(slots=True, eq=False)
-class Hands:
+class PlayerStrategies:
     """The strategies of many players, drawn from pools that hosts alike share.
 
     Most players are only ever looked at all together, so one's own lists are
@@ -109,9 +109,9 @@ class Hands:
         numbered: IntArray = np.maximum(own + starts[self.pool][:, None], 0)
         return numbered
 
-    def take(self, which: IntArray) -> Hands:
+    def take(self, which: IntArray) -> PlayerStrategies:
         """Return those of the players at some indices, shape (X,), in that order."""
-        return Hands(self.pools, self.pool[which], self.places[which])
+        return PlayerStrategies(self.pools, self.pool[which], self.places[which])
 
 
 class StrategySource(Protocol):
@@ -121,7 +121,7 @@ class StrategySource(Protocol):
         """Return at least one strategy if any combination fits into ``left``, shape (T,)."""
         ...
 
-    def of_all(self, players: Players, left: IntArray) -> Hands:
+    def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players, asked at once; ``left`` has shape (T,)."""
         ...
 
@@ -220,9 +220,9 @@ class TopCombinations:
             own = next(waiting)
         return own
 
-    def of_all(self, players: Players, left: IntArray) -> Hands:
+    def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
-        hands = Hands(
+        hands = PlayerStrategies(
             [],
             np.full(len(players), -1, dtype=np.int64),
             np.full((len(players), self._eta), -1, dtype=np.int64),
@@ -344,7 +344,7 @@ class GivenStrategies:
         rows = [tuple(row) for row in clipped[fits].tolist()]
         return with_scores(player, rows, self._demand, self._ranking)
 
-    def of_all(self, players: Players, left: IntArray) -> Hands:
+    def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
         is_given = np.isin(players.host, list(self._given))
         searched = self._others.of_all(players.take(np.flatnonzero(~is_given)), left)
@@ -352,7 +352,7 @@ class GivenStrategies:
             self.strategies(players[place], left) for place in np.flatnonzero(is_given).tolist()
         ]
         width = max([searched.places.shape[1], *(len(each) for each in found)])
-        hands = Hands(
+        hands = PlayerStrategies(
             [*searched.pools, *found],
             np.full(len(players), -1, dtype=np.int64),
             np.full((len(players), width), -1, dtype=np.int64),

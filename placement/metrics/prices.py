@@ -23,7 +23,7 @@ _NOTHING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassPrices:
+class HostClassPrices:
     """What one more unit of each resource is worth on the hosts of one class and one size."""
 
     host: int  #: the first of them, an index of H
@@ -39,7 +39,7 @@ class Prices:
     resource: int  #: an index of R, in whose units all of it is told
     most: float  #: that could be placed if shares did not count
     fair: float  #: the most of that which is within everybody's fair target
-    classes: tuple[ClassPrices, ...]  #: those with hosts that may take a VM that waits
+    classes: tuple[HostClassPrices, ...]  #: those with hosts that may take a VM that waits
 
     @property
     def of_fairness(self) -> float:
@@ -97,7 +97,7 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
     classes = _classes(snapshot, kinds, wanted > 0)
     if classes is None:
         return Prices(resource, 0.0, 0.0, ())
-    program = _Program(classes, kinds.demand[:, : snapshot.counted], wanted, resource)
+    program = _PriceProgram(classes, kinds.demand[:, : snapshot.counted], wanted, resource)
     most, price = program.solve(wanted)
     fair = most if np.array_equal(owed, wanted) else min(most, program.solve(owed)[0])
     return Prices(
@@ -105,7 +105,7 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
         most,
         fair,
         tuple(
-            ClassPrices(int(host), int(hosts), room, price)
+            HostClassPrices(int(host), int(hosts), room, price)
             for host, hosts, room, price in zip(
                 classes.first, classes.hosts, classes.room, price, strict=True
             )
@@ -163,7 +163,7 @@ def _classes(snapshot: Snapshot, kinds: VmKinds, asked: Any) -> _Classes | None:
     )
 
 
-class _Program:
+class _PriceProgram:
     """The program of `prices`, ready for any number of VMs asked for.
 
     Every unknown is a part of the most VMs of its kind that its class could hold if empty;

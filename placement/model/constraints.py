@@ -14,7 +14,7 @@ from placement.errors import ConstraintError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class AffinityGroup:
     """Requests whose VMs keep apart, or keep together."""
 
     apart: bool  #: True: one VM of the group on a host at most; False: all on one host
@@ -36,7 +36,7 @@ class Spread:
 class Constraints:
     """All of a snapshot's constraints that are not eligibility already."""
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[AffinityGroup, ...] = ()
     spreads: tuple[Spread, ...] = ()
     #: zone of each host, -1 for none; empty where nothing is spread
     zones: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ class Constraints:
         """Read back what `document` returned."""
         return cls(
             groups=tuple(
-                Group(apart=apart, hard=hard, requests=tuple(requests), hosts=tuple(hosts))
+                AffinityGroup(apart=apart, hard=hard, requests=tuple(requests), hosts=tuple(hosts))
                 for apart, hard, requests, hosts in document["groups"]
             ),
             spreads=tuple(

@@ -11,7 +11,7 @@ from placement.model.budget import Budget
 from placement.model.priorities import in_order_of_priority
 from placement.model.reasons import never_fit
 from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
-from placement.model.spot_pass import Beside, decide_spot
+from placement.model.spot_pass import SpotPass, decide_spot
 
 
 def set_aside(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
@@ -43,7 +43,7 @@ def decide(
     seed: int,
     budget_units: int | None,
     after: Callable[[str], object] = lambda _: None,
-    beside: Beside | None = None,
+    beside: SpotPass | None = None,
 ) -> Allocation:
     """Set aside what can never fit, run the policy, then let tenants' priorities count.
 
@@ -82,7 +82,7 @@ def decide(
         allocation = decide_spot(
             possible,
             allocation,
-            beside or Beside(policy=policy),
+            beside or SpotPass(policy=policy),
             seed=seed,
             budget_units=budget_units,
         )

@@ -35,7 +35,7 @@ class HostTraits(Protocol):
         ...
 
 
-class HostWishes(Protocol):
+class HostPreferences(Protocol):
     """What a request says of single hosts."""
 
     @property
@@ -50,7 +50,7 @@ class HostWishes(Protocol):
 
 
 Host = TypeVar("Host", bound=HostTraits)
-Request = TypeVar("Request", bound=HostWishes)
+Request = TypeVar("Request", bound=HostPreferences)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class HostClasses:
     example: tuple[int, ...]  #: (C,) the first host of each class
 
 
-def host_classes(hosts: Sequence[HostTraits], requests: Iterable[HostWishes]) -> HostClasses:
+def host_classes(hosts: Sequence[HostTraits], requests: Iterable[HostPreferences]) -> HostClasses:
     """Group hosts that are alike to every request.
 
     Two hosts are of one class if they accept alike, carry the same labels, and
@@ -103,7 +103,7 @@ def eligibility(
     return eligible
 
 
-def _accepts(request: HostWishes, host: HostTraits) -> bool:
+def _accepts(request: HostPreferences, host: HostTraits) -> bool:
     return host.accepts and host.id not in request.avoid
 
 

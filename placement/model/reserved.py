@@ -64,7 +64,7 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Settled:
+class ReservationPlacement:
     """Where reservations have their room, and who drew on them."""
 
     drawn: Rows  #: of request, host, count
@@ -120,7 +120,7 @@ def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -
     return given
 
 
-def settle(snapshot: Snapshot, reserved: Reserved) -> Settled:
+def settle(snapshot: Snapshot, reserved: Reserved) -> ReservationPlacement:
     """Choose hosts for what has no room yet, then let requests draw.
 
     Room that is kept stays where it is; less is kept where more is than is wanted. Who draws is
@@ -144,9 +144,11 @@ def settle(snapshot: Snapshot, reserved: Reserved) -> Settled:
         free -= given[:, None] * reserved.demand[number]
         for host in np.flatnonzero(given).tolist():
             kept[number, host] += int(given[host])
-    drawn = _Drawing(snapshot, reserved, kept=kept, free=free).drawn()
+    drawn = _ReservationDraws(snapshot, reserved, kept=kept, free=free).drawn()
     rows = tuple((number, host, count) for (number, host), count in sorted(kept.items()) if count)
-    return Settled(drawn=drawn, kept=rows, rest=_rest(snapshot, reserved, drawn, rows, free))
+    return ReservationPlacement(
+        drawn=drawn, kept=rows, rest=_rest(snapshot, reserved, drawn, rows, free)
+    )
 
 
 def _allowed(snapshot: Snapshot, reserved: Reserved, number: int) -> BoolArray:
@@ -156,7 +158,7 @@ def _allowed(snapshot: Snapshot, reserved: Reserved, number: int) -> BoolArray:
     return allowed
 
 
-class _Drawing:
+class _ReservationDraws:
     """Requests that draw, one after another.
 
     It takes what they draw out of what is ``kept`` and is ``free``. What has no place where room is

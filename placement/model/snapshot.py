@@ -76,7 +76,7 @@ LARGEST_TOTAL: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class QuotaHeadroom:
     """How much more some tenants together may be given of one thing: what a quota leaves."""
 
     tenants: tuple[int, ...]  #: indices of N
@@ -84,11 +84,11 @@ class Allowance:
     room: int  #: at least 0
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> Allowance:
+    def of_document(cls, document: Mapping[str, Any]) -> QuotaHeadroom:
         """Read back what `dataclasses.asdict` returned, as JSON keeps it."""
         return cls(**{**document, "tenants": tuple(document["tenants"])})
 
-    def after(self, vms: IntArray, amounts: IntArray) -> Allowance:
+    def after(self, vms: IntArray, amounts: IntArray) -> QuotaHeadroom:
         """Return what is left once tenants got VMs, shape (N,), of these amounts, (N, R)."""
         of_each = vms if self.resource is None else amounts[:, self.resource]
         left = self.room - int(of_each[[*self.tenants]].sum())
@@ -122,7 +122,7 @@ class Snapshot:
         None  #: see `placement.constraints.constrained`; policies see None
     )
     #: see `placement.constraints.within_allowances`; policies see none
-    allowances: tuple[Allowance, ...] = ()
+    allowances: tuple[QuotaHeadroom, ...] = ()
     #: (Q,) among requests of one tenant; see `placement.model.priorities`; policies see None
     priority: IntArray | None = None
     spot: Spot | None = None  #: see `placement.model.spot_pass`; policies see None

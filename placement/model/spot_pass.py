@@ -31,7 +31,7 @@ _Rows = Counter[tuple[int, int]]  #: VMs by request and host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class SpotPass:
     """How spot VMs are decided beside a round."""
 
     policy: Policy  #: places spot VMs, and says for whom others end
@@ -42,7 +42,7 @@ class Beside:
 def decide_spot(
     snapshot: Snapshot,
     allocation: Allocation,
-    beside: Beside,
+    beside: SpotPass,
     *,
     seed: int,
     budget_units: int | None,
@@ -81,7 +81,7 @@ def decide_spot(
     if beside.kept is not None:
         free = np.maximum(free - beside.kept(allocation.placed), 0)
     rest = dataclasses.replace(rest, free=free - _promised(rest, spot, free))
-    look = _Look(beside.policy, seed, budget_units)
+    look = _TimedPass(beside.policy, seed, budget_units)
     ends, lets_in = _ending(rest, spot, allocation, look)
     after = rest.after(_array(lets_in)) if lets_in else rest
     placed = _placed(rest, spot, after, _closed(spot, allocation, lets_in), look)
@@ -101,7 +101,7 @@ def decide_spot(
     )
 
 
-class _Look:
+class _TimedPass:
     """Asks the policy, and adds up what that costs."""
 
     def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
@@ -132,7 +132,7 @@ def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
 
 
 def _ending(
-    rest: Snapshot, spot: Spot, allocation: Allocation, look: _Look
+    rest: Snapshot, spot: Spot, allocation: Allocation, look: _TimedPass
 ) -> tuple[list[tuple[int, int]], _Rows]:
     """Return which spot VMs end for which requests, and whom that lets in where."""
     wanted = _wanted(rest, spot, allocation)
@@ -293,7 +293,7 @@ def _closed(spot: Spot, allocation: Allocation, lets_in: _Rows) -> list[int]:
 
 
 def _placed(
-    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _Look
+    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _TimedPass
 ) -> Allocation:
     """Return where spot VMs go that are asked for: on what nobody else wants."""
     free = rest.free.copy()

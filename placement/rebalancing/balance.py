@@ -21,17 +21,17 @@ from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.parameters import Reader, number, read, whole_number
 from placement.rebalancing.local_search.better_responses import BetterResponses, Response
-from placement.rebalancing.local_search.group_constraints import Company
-from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.local_search.group_constraints import GroupConstraints
+from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.local_search.weighing import Weighing
-from placement.rebalancing.model import MoveLimits, Plan, Running, Why
+from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
 
 #: What balancing asks of a move where nothing is said. Between two hosts of 256 GiB, a VM of
 #: 1 GiB and as great a part of the CPUs moves where their loads differ by 2 points, one of
 #: 16 GiB where they differ by 7.
-BALANCE_WORTH: Final = Worth(price_per_gib=1e-4, least_gain=1e-4)
+BALANCE_WORTH: Final = Objective(price_per_gib=1e-4, least_gain=1e-4)
 
 #: A weight of skewness whose game leads another way, and until how much work it is followed too:
 #: of many hosts, both ways lead about as high.
@@ -45,15 +45,15 @@ _READERS: Final[Mapping[str, Reader]] = {
 
 
 def balance(
-    running: Running,
-    worth: Worth = BALANCE_WORTH,
+    running: RunningState,
+    worth: Objective = BALANCE_WORTH,
     *,
     skewness: float = 0.01,
     reconsiderations: int = 2,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Plan:
+) -> MovePlan:
     """Plan moves that bring the load of hosts closer to that of the whole pool.
 
     Again and again the move is made that raises the potential most beyond its price, until
@@ -70,7 +70,7 @@ def balance(
     reconsiderations : int
         How often each move is undone and the best one made instead, all others being
         what they are; 0 or more.
-    limits : MoveLimits, optional
+    limits : RebalanceLimits, optional
         How many moves may go on at once.
     seed : int
         Stored with the plan. Nothing is drawn: equals go by the lowest index.
@@ -88,7 +88,7 @@ def balance(
     ParameterError
         For a ranking resource that the snapshot does not have, or a number beyond its bounds.
     """
-    limits, budget = limits or MoveLimits(), Budget(budget_units)
+    limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     read(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
     term = Level.of_pool(running, worth.ranking_of(running.snapshot), skewness=skewness)
     responses, cut_by = _responses(running, term, worth, reconsiderations, budget)
@@ -111,7 +111,7 @@ def balance(
 
 
 def _responses(
-    running: Running, term: Level, worth: Worth, reconsiderations: int, budget: Budget
+    running: RunningState, term: Level, worth: Objective, reconsiderations: int, budget: Budget
 ) -> tuple[list[Response], str | None]:
     """Return the responses and what kept them from going on.
 
@@ -126,7 +126,7 @@ def _responses(
     def begun(of: Level) -> BetterResponses:
         weighing = Weighing(running, of, kinds, running.receives)
         return BetterResponses(
-            running, weighing, Company(running), kinds, vms, worth=worth, budget=budget
+            running, weighing, GroupConstraints(running), kinds, vms, worth=worth, budget=budget
         )
 
     if not budget.spend(units):

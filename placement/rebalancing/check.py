@@ -6,13 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from placement.errors import InfeasiblePlanError
-from placement.rebalancing.model import OBSTACLES, Mobility, Move, Plan, Running, Why
+from placement.rebalancing.model import (
+    OBSTACLES,
+    Mobility,
+    MovePlan,
+    RebalanceMove,
+    RunningState,
+    Why,
+)
 
 #: What is not done to a VM that moved lately.
 _FOR_BEAUTY = (Why.BALANCES, Why.PACKS)
 
 
-def check_plan(running: Running, plan: Plan) -> None:
+def check_plan(running: RunningState, plan: MovePlan) -> None:
     """Raise unless ``plan`` keeps every rule of ``running`` at every moment.
 
     The plan is replayed wave by wave. Within a wave a VM is at both hosts: its
@@ -38,10 +45,10 @@ def check_plan(running: Running, plan: Plan) -> None:
     InfeasiblePlanError
         Naming the first rule that is broken.
     """
-    state = _State.of(running)
+    state = _ReplayState.of(running)
     if len(plan.measures) != len(plan.moves) + 1:
         raise InfeasiblePlanError(f"{len(plan.measures)} measures of {len(plan.moves)} moves")
-    waves: list[list[Move]] = []
+    waves: list[list[RebalanceMove]] = []
     for move in plan.moves:
         if move.wave == len(waves):
             waves.append([])
@@ -66,7 +73,11 @@ def check_plan(running: Running, plan: Plan) -> None:
 
 
 def _check_move(
-    running: Running, plan: Plan, state: _State, move: Move, moved: dict[int, Why]
+    running: RunningState,
+    plan: MovePlan,
+    state: _ReplayState,
+    move: RebalanceMove,
+    moved: dict[int, Why],
 ) -> None:
     vm, hosts = move.vm, len(running.receives)
     if not 0 <= vm < len(running.kind):
@@ -98,7 +109,7 @@ def _check_move(
         raise InfeasiblePlanError(f"VM {vm} may not use host {move.destination}")
 
 
-def _check_limits(plan: Plan, number: int, wave: list[Move]) -> None:
+def _check_limits(plan: MovePlan, number: int, wave: list[RebalanceMove]) -> None:
     away = Counter(move.source for move in wave)
     there = Counter(move.destination for move in wave)
     if len({move.vm for move in wave}) < len(wave):
@@ -113,7 +124,7 @@ def _check_limits(plan: Plan, number: int, wave: list[Move]) -> None:
             raise InfeasiblePlanError(f"wave {number} moves {count} VMs to host {host}")
 
 
-def _check_stays(running: Running, plan: Plan, moved: dict[int, Why]) -> None:
+def _check_stays(running: RunningState, plan: MovePlan, moved: dict[int, Why]) -> None:
     before = -1
     for each in plan.stays:
         if not before < each.vm < len(running.kind):
@@ -124,10 +135,10 @@ def _check_stays(running: Running, plan: Plan, moved: dict[int, Why]) -> None:
 
 
 @dataclass(slots=True)
-class _State:
+class _ReplayState:
     """Where every VM is while a plan is replayed."""
 
-    running: Running
+    running: RunningState
     host: list[int]
     room: list[list[int]]
     groups_of: dict[int, list[int]]
@@ -136,7 +147,7 @@ class _State:
     on_hosts_before: dict[int, set[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, running: Running) -> _State:
+    def of(cls, running: RunningState) -> _ReplayState:
         free, over = running.snapshot.free.tolist(), running.over.tolist()
         groups_of: dict[int, list[int]] = {}
         for number, group in enumerate(running.groups):
@@ -160,7 +171,7 @@ class _State:
         demand: list[int] = self.running.demand[self.running.kind[vm]].tolist()
         return demand
 
-    def begin(self, wave: list[Move]) -> None:
+    def begin(self, wave: list[RebalanceMove]) -> None:
         """Let everything of a wave arrive, and check that it fits beside what still holds."""
         self.arriving = {move.vm: move.destination for move in wave}
         self.on_hosts_before = {
@@ -183,7 +194,7 @@ class _State:
                     )
                 self.room[host][resource] -= amount
 
-    def check_arrival(self, move: Move) -> None:
+    def check_arrival(self, move: RebalanceMove) -> None:
         """Check groups that keep apart, and spreads, while both hosts hold the VM."""
         for number in self.groups_of.get(move.vm, ()):
             group = self.running.groups[number]
@@ -225,7 +236,7 @@ class _State:
         group = self.running.groups[number]
         return {self.host[vm] for vm in group.vms} | set(group.hosts)
 
-    def end(self, wave: list[Move]) -> None:
+    def end(self, wave: list[RebalanceMove]) -> None:
         """Let everything of a wave leave, and check groups that keep together."""
         for move in wave:
             self.host[move.vm] = move.destination

@@ -13,9 +13,9 @@ import numpy as np
 from placement.fairness.levels import relative_weights
 from placement.fairness.shares import fractions_of_pool
 from placement.model.budget import Budget
-from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.integer_program import most_places, pairs_of
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.units import Unit
 
 #: Pairs of unit and host beyond which the solver is not asked.
@@ -33,7 +33,7 @@ class Search:
 
 
 @dataclass(slots=True, eq=False)
-class Places:
+class UnitDestinations:
     """Where units go; those without a place are not in ``hosts``."""
 
     hosts: dict[int, int]  #: unit to host, in the order in which they were placed
@@ -45,20 +45,20 @@ class Places:
 
 
 def find_places(
-    where: Whereabouts,
+    where: PlacementState,
     units: Sequence[Unit],
     *,
     rng: np.random.Generator,
     budget: Budget,
     search: Search,
-    by: Mapping[Choice, Destinations] | None = None,
-) -> Places:
+    by: Mapping[DestinationCriterion, Destinations] | None = None,
+) -> UnitDestinations:
     """Return a place for every unit, or, where not all fit, for those most in need.
 
     ``where`` is left as it was; ``by`` are its destinations, where they are known.
 
     The first try takes those with the fewest hosts first, of equals the largest, and
-    gives each the host of most utility (`Choice.UTILITY`). As long as one has no
+    gives each the host of most utility (`DestinationCriterion.UTILITY`). As long as one has no
     place, further tries pack as tightly as they can and take those first that had
     none; then, on small cases, an integer program is asked. If still not all fit,
     the tenant goes first that would be left with the least dominant share per
@@ -70,13 +70,13 @@ def find_places(
 class _Finding:
     def __init__(
         self,
-        where: Whereabouts,
+        where: PlacementState,
         units: Sequence[Unit],
         rng: np.random.Generator,
         budget: Budget,
         search: Search,
         *,
-        by: Mapping[Choice, Destinations] | None,
+        by: Mapping[DestinationCriterion, Destinations] | None,
     ) -> None:
         self._where = where
         self._units = units
@@ -85,11 +85,15 @@ class _Finding:
         self._budget = budget
         self._search = search
         self._cut = False
-        self._by = by or {each: Destinations(where, each, search.ranking) for each in Choice}
+        self._by = by or {
+            each: Destinations(where, each, search.ranking) for each in DestinationCriterion
+        }
 
-    def places(self) -> Places:
+    def places(self) -> UnitDestinations:
         hardest_first = self._hardest_first()
-        found = Places(hosts=self._try(hardest_first, Choice.UTILITY), tries=1, cut=self._cut)
+        found = UnitDestinations(
+            hosts=self._try(hardest_first, DestinationCriterion.UTILITY), tries=1, cut=self._cut
+        )
         if self._cut or len(found.hosts) == len(self._units):
             return found
         found.hopeless = {
@@ -134,7 +138,7 @@ class _Finding:
         room = self._where.room[open_to][:, asked]
         return bool((room >= unit.demand[asked]).all(axis=1).any())
 
-    def _try(self, order: Sequence[int], choice: Choice) -> dict[int, int]:
+    def _try(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
         """Place units one after the other, and take them all back; return their places."""
         hosts: dict[int, int] = {}
         for number in order:
@@ -142,7 +146,7 @@ class _Finding:
         self._take_back(hosts)
         return hosts
 
-    def _place(self, number: int, choice: Choice, hosts: dict[int, int]) -> bool:
+    def _place(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
         if self._cut:
             return False
         by, unit = self._by[choice], self._units[number]
@@ -161,7 +165,7 @@ class _Finding:
         for number in reversed(list(hosts)):
             self._where.move(self._units[number].vms, self._homes[number])
 
-    def _try_again(self, possible: Sequence[int], found: Places) -> dict[int, int] | None:
+    def _try_again(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
         """Try orders in which those go first that had no place, until all have one.
 
         Notes
@@ -174,7 +178,7 @@ class _Finding:
         while found.tries < self._search.tries:
             order = [n for n in order if n in missed] + [n for n in order if n not in missed]
             found.tries += 1
-            hosts = self._try(order, Choice.TIGHTEST)
+            hosts = self._try(order, DestinationCriterion.TIGHTEST)
             if self._cut or len(hosts) == len(possible):
                 return None if self._cut else hosts
             new = {number for number in possible if number not in hosts}
@@ -189,7 +193,7 @@ class _Finding:
         shaken: list[int] = np.argsort(keys, kind="stable").tolist()
         return shaken
 
-    def _solve(self, possible: Sequence[int], found: Places) -> dict[int, int] | None:
+    def _solve(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
         """Ask the solver on a small case; None: it does not know a place for all."""
         units = [self._units[number] for number in possible]
         hosts = len(self._where.room)
@@ -239,7 +243,7 @@ class _Finding:
             queue = queues[tenant]
             while queue:
                 number = queue.popleft()
-                if self._place(number, Choice.TIGHTEST, hosts):
+                if self._place(number, DestinationCriterion.TIGHTEST, hosts):
                     kept[tenant] += self._units[number].demand
                     break
             if queue:

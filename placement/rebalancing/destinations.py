@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import RANKING, skewness_of
 from placement.rebalancing.units import Unit
 
@@ -23,7 +23,7 @@ _Row: TypeAlias = tuple[float, float, int]
 _DIGITS: Final = 9
 
 
-class Choice(StrEnum):
+class DestinationCriterion(StrEnum):
     """By what a host is chosen."""
 
     #: the host's utility in the FUGA game: where the potential rises most. v(A) is the same
@@ -66,7 +66,7 @@ class Destinations:
     """
 
     def __init__(
-        self, where: Whereabouts, choice: Choice, ranking: Sequence[int] = RANKING
+        self, where: PlacementState, choice: DestinationCriterion, ranking: Sequence[int] = RANKING
     ) -> None:
         self._where = where
         self._choice = choice
@@ -167,7 +167,7 @@ class Destinations:
         parts = np.divide(left, capacity, out=np.zeros(left.shape), where=capacity > 0)
         tight = np.round(parts.sum(axis=1), _DIGITS)
         rise = np.zeros(len(hosts))
-        if self._choice is Choice.UTILITY:
+        if self._choice is DestinationCriterion.UTILITY:
             of, ranking = capacity[:, self._ranking], self._ranking
             now = skewness_of(self._where.room[hosts][:, ranking], of)
             rise = np.round(skewness_of(left[:, ranking], of) - now, _DIGITS)

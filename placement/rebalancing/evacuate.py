@@ -8,24 +8,31 @@ from typing import Any
 import numpy as np
 
 from placement.model.budget import Budget
-from placement.rebalancing.destination_search import Places, Search, find_places
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.destination_search import Search, UnitDestinations, find_places
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measured
-from placement.rebalancing.model import MoveLimits, Plan, Running, Stays, Why, WhyStays
+from placement.rebalancing.model import (
+    MovePlan,
+    RebalanceLimits,
+    RunningState,
+    Stays,
+    Why,
+    WhyStays,
+)
 from placement.rebalancing.obstacles import Explaining
 from placement.rebalancing.units import Unit, Units
-from placement.rebalancing.waves import Wanted, in_waves
+from placement.rebalancing.waves import UnitDestination, in_waves
 
 
 def evacuate(
-    running: Running,
+    running: RunningState,
     hosts: Sequence[int],
     *,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     search: Search | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Plan:
+) -> MovePlan:
     """Plan the moves that empty some hosts, all at once.
 
     Parameters
@@ -43,22 +50,22 @@ def evacuate(
         no place is named with the reason and with what lacks on the host that lacks
         least. ``details`` tell how many orders were tried and what the solver said.
     """
-    limits, search = limits or MoveLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or Search()
     closed = tuple(sorted(set(hosts)))
     running = running.closing(closed)
     budget = Budget(budget_units)
-    where = Whereabouts(running)
+    where = PlacementState(running)
     units, stays = Units(running, limits).of(running.vms_on(closed).tolist())
     rng = np.random.default_rng(seed)
     places = find_places(where, units, rng=rng, budget=budget, search=search)
     wanted = [
-        Wanted(unit=units[number], destination=host, why=Why.EVACUATES)
+        UnitDestination(unit=units[number], destination=host, why=Why.EVACUATES)
         for number, host in places.hosts.items()
     ]
     order = in_waves(running, wanted, limits)
     stays += [Stays(vm=vm, why=WhyStays.NO_ORDER) for each in order.left for vm in each.unit.vms]
     stays += why_not(where, units, places)
-    return Plan(
+    return MovePlan(
         policy="evacuate",
         parameters=parameters_of(search, budget_units, hosts=list(closed)),
         seed=seed,
@@ -73,7 +80,7 @@ def evacuate(
     )
 
 
-def why_not(where: Whereabouts, units: Sequence[Unit], places: Places) -> list[Stays]:
+def why_not(where: PlacementState, units: Sequence[Unit], places: UnitDestinations) -> list[Stays]:
     """Return why units without a place stay, once all others are where they go.
 
     Then ``where`` is as it was.

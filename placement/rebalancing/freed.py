@@ -18,7 +18,7 @@ from placement.rebalancing.spare_policy import left_out_but_for
 _CLOSED_OUT: Final = frozenset({Reason.NO_ELIGIBLE_HOST, Reason.NO_HOST_LARGE_ENOUGH})
 
 
-class KeepingFreed:
+class FreedHostsPolicy:
     """A policy in whose rounds the hosts that moves free take only whom they are freed for.
 
     Who has hosts freed for it starves no more: `placement.constraints.starvation` holds no others

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.model import MoveLimits, Plan, Running
+from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 
 
 def evacuate_in_turns(
-    running: Running,
+    running: RunningState,
     turns: Sequence[Sequence[int]],
     *,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Iterator[Plan]:
+) -> Iterator[MovePlan]:
     """Yield the plan that empties the hosts of each turn, after the plans of all before it.
 
     Once a turn is over its hosts take VMs again, if they did before.
@@ -37,14 +37,14 @@ def evacuate_in_turns(
 
 
 def evacuate_before(
-    running: Running,
+    running: RunningState,
     hosts: Sequence[int],
     later: set[int],
     *,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Plan:
+) -> MovePlan:
     """Empty hosts, onto hosts that are not emptied later if there is room for all on those.
 
     Without that, VMs would go before the roll from host to host, and move again with each turn.

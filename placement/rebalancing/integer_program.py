@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from placement.model.arrays import FloatArray, IntArray
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.units import Unit
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ _OPTIMAL: Final = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Solved:
+class RebalanceSolution:
     """The most units that find a place."""
 
     hosts: dict[int, int]  #: unit to host
     proven: bool  #: do no others place more?
 
 
-def pairs_of(where: Whereabouts, units: Sequence[Unit]) -> list[tuple[int, int]]:
+def pairs_of(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, int]]:
     """Return which unit could go to which host by itself: by room, class and who stays.
 
     Groups and zones count only as far as VMs that stay are concerned.
@@ -60,8 +60,8 @@ def pairs_of(where: Whereabouts, units: Sequence[Unit]) -> list[tuple[int, int]]
 
 
 def most_places(
-    where: Whereabouts, units: Sequence[Unit], pairs: Sequence[tuple[int, int]]
-) -> Solved | None:
+    where: PlacementState, units: Sequence[Unit], pairs: Sequence[tuple[int, int]]
+) -> RebalanceSolution | None:
     """Return the most units that find places at once, among these pairs.
 
     Everything that leaves has left: whether an order leads there is not asked.
@@ -80,7 +80,7 @@ def most_places(
     from scipy import optimize  # noqa: PLC0415 - slow to import, and only needed here
 
     if not pairs:
-        return Solved(hosts={}, proven=True)
+        return RebalanceSolution(hosts={}, proven=True)
     unit_of = np.array([unit for unit, _ in pairs], dtype=np.int64)
     host_of = np.array([host for _, host in pairs], dtype=np.int64)
     rows = _Rows(len(pairs))
@@ -103,7 +103,7 @@ def most_places(
         return None
     chosen = np.flatnonzero(np.round(solution.x) > 0)
     hosts = {int(unit_of[place]): int(host_of[place]) for place in chosen}
-    return Solved(hosts=hosts, proven=solution.status == _OPTIMAL)
+    return RebalanceSolution(hosts=hosts, proven=solution.status == _OPTIMAL)
 
 
 class _Rows:
@@ -137,7 +137,7 @@ class _Rows:
 
 def _add_rules(
     rows: _Rows,
-    where: Whereabouts,
+    where: PlacementState,
     units: Sequence[Unit],
     unit_of: IntArray,
     host_of: IntArray,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placement.model.arrays import BoolArray
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 
 
-class Whereabouts:
+class PlacementState:
     """A cluster from which VMs move, one by one or several at once.
 
     A VM that was let in (`arrive`) and has not left (`leave`) holds both hosts.
@@ -23,7 +23,7 @@ class Whereabouts:
         Hosts in the order in which their room changed.
     """
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningState) -> None:
         self.running = running
         self.room = running.room
         self.host: list[int] = running.host.tolist()

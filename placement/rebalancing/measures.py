@@ -10,7 +10,7 @@ import numpy as np
 from placement.fairness.shares import dominant_shares, fair_distance, fractions_of_pool
 from placement.metrics.fair_holdings import target_holdings
 from placement.model.arrays import BoolArray, FloatArray, IntArray
-from placement.rebalancing.model import Measures, Move, Running
+from placement.rebalancing.model import Measures, RebalanceMove, RunningState
 
 #: Ranking resources where none are named: CPU and memory.
 RANKING: Final = (0, 1)
@@ -63,7 +63,7 @@ class Gauge:
     """
 
     def __init__(
-        self, running: Running, ranking: Sequence[int] = RANKING, alpha: float = 2.0
+        self, running: RunningState, ranking: Sequence[int] = RANKING, alpha: float = 2.0
     ) -> None:
         snapshot = running.snapshot
         self._running = running
@@ -92,7 +92,7 @@ class Gauge:
             moved_gib=self._moved_mib / _MIB_PER_GIB,
         )
 
-    def note(self, move: Move) -> Measures:
+    def note(self, move: RebalanceMove) -> Measures:
         """Note a move as over, and return the measures after it."""
         demand = self._running.demand[self._running.kind[move.vm]]
         both = np.array([move.source, move.destination])
@@ -112,7 +112,10 @@ class Gauge:
 
 
 def measured(
-    running: Running, moves: Sequence[Move], ranking: Sequence[int] = RANKING, alpha: float = 2.0
+    running: RunningState,
+    moves: Sequence[RebalanceMove],
+    ranking: Sequence[int] = RANKING,
+    alpha: float = 2.0,
 ) -> tuple[Measures, ...]:
     """Return the measures before the first of some moves and after each."""
     gauge = Gauge(running, ranking, alpha)

@@ -23,7 +23,7 @@ class Mobility(IntEnum):
     NEVER = 2  #: not at all: see its obstacle
 
 
-class Obstacle(StrEnum):
+class RebalanceObstacle(StrEnum):
     """Why a VM cannot move."""
 
     LABEL = "label"  #: its label says `moves=never`
@@ -34,8 +34,8 @@ class Obstacle(StrEnum):
     HOST_SILENT = "host_silent"  #: its host does not answer
 
 
-#: `Running.obstacle` holds places in this.
-OBSTACLES: Final = tuple(Obstacle)
+#: `RunningState.obstacle` holds places in this.
+OBSTACLES: Final = tuple(RebalanceObstacle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class RunningSpread:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Running:
+class RunningState:
     """A snapshot and the VMs that run on its hosts. Whoever plans owns these arrays.
 
     Axes: V VMs, K kinds of VM (alike in demand and eligibility), and those of the
@@ -149,13 +149,13 @@ class Running:
         there[np.asarray(hosts, dtype=np.int64)] = True
         return np.flatnonzero(there[self.host]).astype(np.int64)
 
-    def closing(self, hosts: Sequence[int] | IntArray) -> Running:
+    def closing(self, hosts: Sequence[int] | IntArray) -> RunningState:
         """Return the same with hosts, (X,), that take nothing more."""
         receives = self.receives.copy()
         receives[np.asarray(hosts, dtype=np.int64)] = False
         return dataclasses.replace(self, receives=receives)
 
-    def after(self, moves: Sequence[Move]) -> Running:
+    def after(self, moves: Sequence[RebalanceMove]) -> RunningState:
         """Return what runs where once all moves are over; who moved rests."""
         host, rests, room = self.host.copy(), self.rests.copy(), self.room.copy()
         for move in moves:
@@ -219,7 +219,7 @@ class Running:
         return {**arrays, "groups": groups, "spreads": spreads}
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Running:
+    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> RunningState:
         """Read back what `document` returned."""
         arrays: dict[str, Any] = {
             name: np.array(document[name], dtype=dtype) for name, dtype in _DTYPES.items()
@@ -274,7 +274,7 @@ def _check(name: str, found: tuple[int, ...], size: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveLimits:
+class RebalanceLimits:
     """How many moves may go on at once; each at least 1."""
 
     per_source: int = 2  #: away from one host
@@ -328,7 +328,7 @@ class Stays:
 
     vm: int
     why: WhyStays
-    obstacle: Obstacle | None = None
+    obstacle: RebalanceObstacle | None = None
     missing: Missing | None = None  #: None where room would not help
 
 
@@ -342,7 +342,7 @@ class StillWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class RebalanceMove:
     """One VM from the host where it is to another."""
 
     vm: int
@@ -366,7 +366,7 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MovePlan:
     """Moves in the order of their waves, why each, and what all of them gain.
 
     ``measures`` holds one more than there are moves: before the first, and after
@@ -376,8 +376,8 @@ class Plan:
     policy: str  #: what decided it: evacuate, mend, room, balance, pack
     parameters: Mapping[str, Any]  #: JSON values
     seed: int
-    limits: MoveLimits
-    moves: tuple[Move, ...]
+    limits: RebalanceLimits
+    moves: tuple[RebalanceMove, ...]
     measures: tuple[Measures, ...]
     closed: tuple[int, ...] = ()  #: hosts that the plan itself lets nothing onto
     stays: tuple[Stays, ...] = ()  #: ascending by VM
@@ -399,9 +399,9 @@ class Plan:
         return self.measures[-1]
 
     @property
-    def waves(self) -> tuple[tuple[Move, ...], ...]:
+    def waves(self) -> tuple[tuple[RebalanceMove, ...], ...]:
         """The moves of each wave."""
-        waves: list[list[Move]] = [
+        waves: list[list[RebalanceMove]] = [
             [] for _ in range(max((m.wave for m in self.moves), default=-1) + 1)
         ]
         for move in self.moves:
@@ -438,15 +438,15 @@ class Plan:
         }
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> Plan:
+    def of_document(cls, document: Mapping[str, Any]) -> MovePlan:
         """Read back what `document` returned."""
         return cls(
             policy=document["policy"],
             parameters=document["parameters"],
             seed=document["seed"],
-            limits=MoveLimits(**document["limits"]),
+            limits=RebalanceLimits(**document["limits"]),
             moves=tuple(
-                Move(
+                RebalanceMove(
                     vm=vm,
                     source=source,
                     destination=destination,
@@ -465,7 +465,7 @@ class Plan:
                 Stays(
                     vm=vm,
                     why=WhyStays(why),
-                    obstacle=None if obstacle is None else Obstacle(obstacle),
+                    obstacle=None if obstacle is None else RebalanceObstacle(obstacle),
                     missing=missing and Missing(host=missing[0], amounts=tuple(missing[1])),
                 )
                 for vm, why, obstacle, missing in document["stays"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import Missing, Stays, WhyStays
 from placement.rebalancing.units import Unit
 
@@ -13,7 +13,7 @@ from placement.rebalancing.units import Unit
 class Explaining:
     """Tells of a state why units have no place in it; units alike are looked at once."""
 
-    def __init__(self, where: Whereabouts) -> None:
+    def __init__(self, where: PlacementState) -> None:
         self._where = where
         self._known: dict[tuple[object, ...], tuple[WhyStays, Missing | None]] = {}
 

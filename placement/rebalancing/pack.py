@@ -16,25 +16,25 @@ import numpy as np
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.rebalancing.local_search.better_responses import Response
-from placement.rebalancing.local_search.group_constraints import Company
-from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.local_search.group_constraints import GroupConstraints
+from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Emptiness
 from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
-from placement.rebalancing.model import MoveLimits, Plan, Running, Why
+from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
 
 #: What packing asks of a step where nothing is said: a host in use costs about 1, so 1 TiB.
-PACK_WORTH: Final = Worth(price_per_gib=1e-3, least_gain=1e-3)
+PACK_WORTH: Final = Objective(price_per_gib=1e-3, least_gain=1e-3)
 
 
 def pack(
-    running: Running,
-    worth: Worth = PACK_WORTH,
+    running: RunningState,
+    worth: Objective = PACK_WORTH,
     *,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Plan:
+) -> MovePlan:
     """Plan moves that leave hosts empty.
 
     Hosts are tried in turn, those that carry least first, again until none can be emptied
@@ -48,7 +48,7 @@ def pack(
     Parameters, what is returned and raised are as with `placement.rebalancing.balance.balance`,
     without skewness and reconsiderations.
     """
-    limits, budget = limits or MoveLimits(), Budget(budget_units)
+    limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     term = Emptiness(ranking=worth.ranking_of(running.snapshot))
     kinds: IntArray = np.unique(running.kind[movable_for_gain(running)])
     made: list[Response] = []
@@ -75,12 +75,17 @@ class _Emptying:
     """Empties one host after the other."""
 
     def __init__(
-        self, running: Running, term: Emptiness, kinds: IntArray, worth: Worth, budget: Budget
+        self,
+        running: RunningState,
+        term: Emptiness,
+        kinds: IntArray,
+        worth: Objective,
+        budget: Budget,
     ) -> None:
         self._running, self._worth, self._budget = running, worth, budget
         self._in_use: BoolArray = np.any(running.snapshot.capacity > running.room, axis=1)
         self._weighing = Weighing(running, term, kinds, running.receives & self._in_use)
-        self._company = Company(running)
+        self._company = GroupConstraints(running)
         self._kind = np.searchsorted(kinds, running.kind)  # of VMs that may move
         self._vms = _largest_first(running)
         self._of_host = np.searchsorted(
@@ -185,7 +190,7 @@ class _Emptying:
         return ordered
 
 
-def _largest_first(running: Running) -> IntArray:
+def _largest_first(running: RunningState) -> IntArray:
     """Return the VMs that may move, host by host, those that demand most of any resource first."""
     vms = movable_for_gain(running)
     pool = np.maximum(running.snapshot.capacity.sum(axis=0), 1)

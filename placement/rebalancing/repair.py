@@ -10,24 +10,31 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.rebalancing.destination_search import Search
-from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measured
-from placement.rebalancing.model import MoveLimits, Plan, Running, Stays, Why, WhyStays
+from placement.rebalancing.model import (
+    MovePlan,
+    RebalanceLimits,
+    RunningState,
+    Stays,
+    Why,
+    WhyStays,
+)
 from placement.rebalancing.obstacles import Explaining
 from placement.rebalancing.units import Unit, Units
-from placement.rebalancing.waves import Wanted, in_waves
+from placement.rebalancing.waves import UnitDestination, in_waves
 
 
 def mend(
-    running: Running,
+    running: RunningState,
     *,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     search: Search | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Plan:
+) -> MovePlan:
     """Plan the moves after which hosts hold no more than they have and hard rules are kept.
 
     From a host over its capacity one VM moves if one is enough, the one that
@@ -46,15 +53,15 @@ def mend(
         Without moves where nothing is broken. A VM that should move and has no
         place is named; the seed changes nothing and is kept with the plan.
     """
-    limits, search = limits or MoveLimits(), search or Search()
-    mending = _Mending(running, limits, search, Budget(budget_units))
+    limits, search = limits or RebalanceLimits(), search or Search()
+    mending = _Repair(running, limits, search, Budget(budget_units))
     mending.mend()
     order = in_waves(running, mending.wanted, limits)
     stays = {each.vm: each for each in mending.stays}
     for each in order.left:
         stays |= {vm: Stays(vm=vm, why=WhyStays.NO_ORDER) for vm in each.unit.vms}
     moved = {move.vm for move in order.moves}
-    return Plan(
+    return MovePlan(
         policy="mend",
         parameters=parameters_of(search, budget_units),
         seed=seed,
@@ -67,7 +74,7 @@ def mend(
     )
 
 
-def misplaced(where: Whereabouts) -> dict[int, set[int]]:
+def misplaced(where: PlacementState) -> dict[int, set[int]]:
     """Return the VMs that break a hard rule where they are, with the zones they must leave.
 
     But for groups that are to be together.
@@ -91,25 +98,25 @@ def misplaced(where: Whereabouts) -> dict[int, set[int]]:
     return found
 
 
-def _stay_first(running: Running, vms: Sequence[int]) -> list[int]:
+def _stay_first(running: RunningState, vms: Sequence[int]) -> list[int]:
     """Return VMs in the order in which they may stay."""
     return sorted(vms, key=lambda vm: (bool(running.movable[vm]), -running.carried_mib[vm], vm))
 
 
-def _by_host(where: Whereabouts, vms: Sequence[int]) -> dict[int, list[int]]:
+def _by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
     on: dict[int, list[int]] = {}
     for vm in vms:
         on.setdefault(where.host[vm], []).append(vm)
     return on
 
 
-def _too_close(where: Whereabouts, vms: Sequence[int], hosts: Sequence[int]) -> Iterator[int]:
+def _too_close(where: PlacementState, vms: Sequence[int], hosts: Sequence[int]) -> Iterator[int]:
     for host, there in sorted(_by_host(where, vms).items()):
         yield from _stay_first(where.running, there)[0 if host in hosts else 1 :]
 
 
 def _crowded(
-    where: Whereabouts, vms: Sequence[int], most: int, others: Sequence[int]
+    where: PlacementState, vms: Sequence[int], most: int, others: Sequence[int]
 ) -> Iterator[int]:
     zones = where.running.zones
     in_zone: dict[int, list[int]] = {}
@@ -120,9 +127,9 @@ def _crowded(
         yield from _stay_first(where.running, there)[stay:]
 
 
-class _Mending:
+class _Repair:
     def __init__(
-        self, running: Running, limits: MoveLimits, search: Search, budget: Budget
+        self, running: RunningState, limits: RebalanceLimits, search: Search, budget: Budget
     ) -> None:
         self.budget = budget
         self.cut = False
@@ -131,14 +138,16 @@ class _Mending:
         self._units: dict[tuple[int, ...], Unit] = {}
         self._running = running
         self._all_units = Units(running, limits)
-        self._where = Whereabouts(running)
-        self._by = [Destinations(self._where, choice, search.ranking) for choice in Choice]
+        self._where = PlacementState(running)
+        self._by = [
+            Destinations(self._where, choice, search.ranking) for choice in DestinationCriterion
+        ]
         self._explaining: list[Unit] = []
 
     @property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[UnitDestination]:
         return [
-            Wanted(unit=unit, destination=self._where.host[vms[0]], why=self._why[vms])
+            UnitDestination(unit=unit, destination=self._where.host[vms[0]], why=self._why[vms])
             for vms, unit in self._units.items()
         ]
 

@@ -16,21 +16,21 @@ from placement.model.budget import Budget
 from placement.model.reasons import never_fits
 from placement.model.snapshot import Reason
 from placement.rebalancing.destination_search import Search, find_places
-from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
-from placement.rebalancing.location_index import Whereabouts
+from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measured
 from placement.rebalancing.model import (
     OBSTACLES,
-    MoveLimits,
-    Plan,
-    Running,
+    MovePlan,
+    RebalanceLimits,
+    RunningState,
     StillWaits,
     Why,
     WhyStays,
 )
 from placement.rebalancing.units import Unit, Units
-from placement.rebalancing.waves import Wanted, in_waves
+from placement.rebalancing.waves import UnitDestination, in_waves
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
 _MOST_SETS: Final = 300
@@ -39,15 +39,15 @@ _MOST_HOSTS: Final = 200
 
 
 def make_room(
-    running: Running,
+    running: RunningState,
     request: int,
     *,
     count: int | None = None,
-    limits: MoveLimits | None = None,
+    limits: RebalanceLimits | None = None,
     search: Search | None = None,
     seed: int = 0,
     budget_units: int | None = None,
-) -> Plan:
+) -> MovePlan:
     """Plan the moves that let VMs of a request in: those that carry least.
 
     Parameters
@@ -76,7 +76,7 @@ def make_room(
     `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
     after the other (derived).
     """
-    limits, search = limits or MoveLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or Search()
     wanted = int(running.snapshot.count[request]) if count is None else count
     room = _Room(running, request, limits, search, Budget(budget_units))
     missing = wanted - room.make(wanted)
@@ -85,7 +85,7 @@ def make_room(
     if order.left:  # without its moves the room is not there
         order, let_in, missing = in_waves(running, (), limits), (), wanted
     still_waits = [StillWaits(request=request, count=missing, reason=room.reason)]
-    return Plan(
+    return MovePlan(
         policy="room",
         parameters=parameters_of(search, budget_units, request=request, count=wanted),
         seed=seed,
@@ -99,7 +99,7 @@ def make_room(
     )
 
 
-def in_the_way(running: Running, request: int) -> Mapping[str, int]:
+def in_the_way(running: RunningState, request: int) -> Mapping[str, int]:
     """Return how many VMs hold the hosts on which a request could be, by what keeps them there.
 
     Parameters
@@ -137,7 +137,12 @@ def in_the_way(running: Running, request: int) -> Mapping[str, int]:
 
 class _Room:
     def __init__(
-        self, running: Running, request: int, limits: MoveLimits, search: Search, budget: Budget
+        self,
+        running: RunningState,
+        request: int,
+        limits: RebalanceLimits,
+        search: Search,
+        budget: Budget,
     ) -> None:
         snapshot = running.snapshot
         self.budget = budget
@@ -148,9 +153,11 @@ class _Room:
         self._request = request
         self._demand: IntArray = snapshot.demand[request]
         self._asked = self._demand > 0
-        self._where = Whereabouts(running)
+        self._where = PlacementState(running)
         self._search = dataclasses.replace(search, tries=min(search.tries, 6))
-        self._by = {each: Destinations(self._where, each, search.ranking) for each in Choice}
+        self._by = {
+            each: Destinations(self._where, each, search.ranking) for each in DestinationCriterion
+        }
         self._moved: set[int] = set()
         by_host = np.argsort(running.host, kind="stable")
         ends = np.searchsorted(running.host[by_host], np.arange(len(running.receives) + 1))
@@ -179,13 +186,13 @@ class _Room:
         return tuple((self._request, host, self._on[host]) for host in sorted(self._on))
 
     @property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[UnitDestination]:
         where, running = self._where, self._running
         now = np.array(where.host, dtype=np.int64)
         moved = np.flatnonzero(now != running.host).tolist()
         units, _ = self._all_units.of(moved)
         return [
-            Wanted(unit=unit, destination=where.host[unit.vms[0]], why=Why.MAKES_ROOM)
+            UnitDestination(unit=unit, destination=where.host[unit.vms[0]], why=Why.MAKES_ROOM)
             for unit in units
         ]
 

@@ -18,11 +18,11 @@ import numpy as np
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.vm_kinds import vms_that_fit
-from placement.rebalancing.destination_search import Places, Search, find_places
-from placement.rebalancing.destinations import Choice, Destinations
+from placement.rebalancing.destination_search import Search, UnitDestinations, find_places
+from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import why_not
-from placement.rebalancing.location_index import Whereabouts
-from placement.rebalancing.model import MoveLimits, Running, Stays
+from placement.rebalancing.location_index import PlacementState
+from placement.rebalancing.model import RebalanceLimits, RunningState, Stays
 from placement.rebalancing.units import Unit, Units
 
 #: Halves of halves of domains that are asked about together, before each is asked alone.
@@ -36,7 +36,7 @@ _FIRST: Final = 1_000
 #: Domains of which is told who lacks room, and how much.
 _MOST_TOLD: Final = 50
 #: A failure is no move: no limit of moves holds.
-_NO_LIMITS: Final = MoveLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
+_NO_LIMITS: Final = RebalanceLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ class Spare:
 
 
 def spare(
-    running: Running,
+    running: RunningState,
     domain: IntArray,
     *,
     search: Search | None = None,
@@ -80,7 +80,9 @@ def spare(
     for one is kept for all: ``kept`` is the largest amount that any of them needs on
     each host.
     """
-    asking = _Asking(running, domain, search or Search(tries=5, pairs=2_000), budget_units, told)
+    asking = _SpareDemand(
+        running, domain, search or Search(tries=5, pairs=2_000), budget_units, told
+    )
     domains = range(asking.number) if only is None else only
     asking.ask(np.array(sorted(domains), dtype=np.int64))
     return Spare(
@@ -94,7 +96,7 @@ def spare(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Slots:
+class _SpareRoom:
     """Places outside some hosts: of each kind the hosts and how many VMs each takes."""
 
     hosts: list[IntArray]
@@ -102,10 +104,10 @@ class _Slots:
     taken: IntArray  #: (H, R) what all places together take
 
 
-class _Asking:
+class _SpareDemand:
     def __init__(
         self,
-        running: Running,
+        running: RunningState,
         domain: IntArray,
         search: Search,
         budget_units: int | None,
@@ -142,8 +144,8 @@ class _Asking:
         ].tolist()
         self._could: BoolArray | None = None
         self._all_units = Units(running, _NO_LIMITS)
-        self._where: Whereabouts | None = None
-        self._by: dict[Choice, Destinations] | None = None
+        self._where: PlacementState | None = None
+        self._by: dict[DestinationCriterion, Destinations] | None = None
         self._ruled = self._ruled_vms()
 
     def _ruled_vms(self) -> dict[int, list[int]]:
@@ -220,7 +222,7 @@ class _Asking:
         else:
             yield from rest.tolist()
 
-    def _slots(self, wanted: IntArray, outside: BoolArray) -> _Slots | None:
+    def _slots(self, wanted: IntArray, outside: BoolArray) -> _SpareRoom | None:
         """Return places for VMs of each kind, (K,), on these hosts; None: not for all.
 
         The largest kind first, onto the emptiest hosts, so that few hosts keep much; then
@@ -250,10 +252,10 @@ class _Asking:
                 if int(counts[kind].sum()) < wanted[kind]:
                     break
             else:
-                return _Slots(hosts, counts, self._room - room)
+                return _SpareRoom(hosts, counts, self._room - room)
         return None
 
-    def _enough(self, domains: IntArray, slots: _Slots) -> BoolArray:
+    def _enough(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
         """Return whether each domain has enough places outside its own hosts, (X,)."""
         outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
         for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
@@ -263,7 +265,7 @@ class _Asking:
         enough: BoolArray = np.all(self._vms[domains] <= outside[domains], axis=1)
         return enough
 
-    def _rules_allow(self, domain: int, slots: _Slots) -> bool:
+    def _rules_allow(self, domain: int, slots: _SpareRoom) -> bool:
         """Find places for VMs that groups and spreads speak of, one unit after the other.
 
         A VM takes one of the slots of its kind; a group that keeps together takes an
@@ -315,7 +317,7 @@ class _Asking:
         return None
 
     def _host_beside(
-        self, unit: Unit, domain: int, slots: _Slots, beside: Mapping[int, IntArray]
+        self, unit: Unit, domain: int, slots: _SpareRoom, beside: Mapping[int, IntArray]
     ) -> int | None:
         """Return one of the emptiest hosts that takes a unit beside all slots; None: none does."""
         open_to = self._shared().open_to(unit.eligible)
@@ -334,9 +336,9 @@ class _Asking:
                 return host
         return None
 
-    def _shared(self) -> Whereabouts:
+    def _shared(self) -> PlacementState:
         if self._where is None:
-            self._where = Whereabouts(self._running)
+            self._where = PlacementState(self._running)
         return self._where
 
     def _ask_alone(self, domain: int, search: Search) -> None:
@@ -364,16 +366,16 @@ class _Asking:
 
     def _places(
         self, domain: int, search: Search
-    ) -> tuple[Whereabouts, list[Unit], list[Stays], Places]:
+    ) -> tuple[PlacementState, list[Unit], list[Stays], UnitDestinations]:
         hosts = np.flatnonzero(self._domain == domain)
         running, where = self._running, self._shared()
         if len(hosts) > 1:
             # The hosts of a domain must not take each other's VMs.
             running = running.closing(hosts)
-            where, by = Whereabouts(running), None
+            where, by = PlacementState(running), None
         else:
             if self._by is None:
-                self._by = {each: Destinations(where, each) for each in Choice}
+                self._by = {each: Destinations(where, each) for each in DestinationCriterion}
             by = self._by
         movable = running.vms_on(hosts)
         movable = movable[running.movable[movable]]

@@ -14,7 +14,7 @@ from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.rebalancing.destination_search import Search
-from placement.rebalancing.model import Mobility, Running, RunningGroup, RunningSpread
+from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
 from placement.rebalancing.spare import Spare, spare
 
 #: What a domain is asked in a round: less than a plan asks.
@@ -31,7 +31,7 @@ _FOR_ROOM = (
 )
 
 
-class KeepingSpare:
+class SpareCapacityPolicy:
     """A policy whose rounds break no spare that held before them.
 
     Before the policy decides, what the VMs of each failure domain would need
@@ -57,7 +57,7 @@ class KeepingSpare:
     would let in.
     """
 
-    def __init__(self, policy: Policy, running: Running, domain: IntArray) -> None:
+    def __init__(self, policy: Policy, running: RunningState, domain: IntArray) -> None:
         self._policy = policy
         self._running = running
         self._domain = domain
@@ -149,12 +149,12 @@ class KeepingSpare:
         return found
 
 
-def kept_spare(running: Running, domain: IntArray) -> IntArray:
+def kept_spare(running: RunningState, domain: IntArray) -> IntArray:
     """Return what rounds keep free on each host, (H, R), for VMs of domains, (H,), that fail."""
     return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0).kept
 
 
-def without_spare(running: Running, domain: IntArray) -> Running:
+def without_spare(running: RunningState, domain: IntArray) -> RunningState:
     """Return what runs with the room of what is kept spare taken, as rounds take it.
 
     ``domain``, (H,), is the failure domain of each host, -1 for none.
@@ -163,7 +163,7 @@ def without_spare(running: Running, domain: IntArray) -> Running:
     return dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=free))
 
 
-def with_placed(running: Running, snapshot: Snapshot, placed: IntArray) -> Running:
+def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> RunningState:
     """Return what runs once rows of (request, host, count), (P, 3), are placed.
 
     New VMs can move live, carry nothing, and are members of the groups and spreads

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
-from placement.rebalancing.model import OBSTACLES, MoveLimits, Running, Stays, WhyStays
+from placement.rebalancing.model import OBSTACLES, RebalanceLimits, RunningState, Stays, WhyStays
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -34,7 +34,7 @@ class Units:
     several already, a VM may go where another is.
     """
 
-    def __init__(self, running: Running, limits: MoveLimits) -> None:
+    def __init__(self, running: RunningState, limits: RebalanceLimits) -> None:
         self._running = running
         self._most = min(limits.per_source, limits.per_destination, limits.at_once)
         self._together: dict[int, list[int]] = {}

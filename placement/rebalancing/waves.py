@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from placement.rebalancing.destinations import Choice, Destinations
-from placement.rebalancing.location_index import Whereabouts
-from placement.rebalancing.model import Mobility, Move, MoveLimits, Running, Why
+from placement.rebalancing.destinations import DestinationCriterion, Destinations
+from placement.rebalancing.location_index import PlacementState
+from placement.rebalancing.model import Mobility, RebalanceLimits, RebalanceMove, RunningState, Why
 from placement.rebalancing.units import Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Wanted:
+class UnitDestination:
     """A unit and the host to which it is to go."""
 
     unit: Unit
@@ -25,11 +25,13 @@ class Wanted:
 class Order:
     """Moves in waves, and what no order leads to."""
 
-    moves: tuple[Move, ...]
-    left: tuple[Wanted, ...]  #: stay where they are
+    moves: tuple[RebalanceMove, ...]
+    left: tuple[UnitDestination, ...]  #: stay where they are
 
 
-def in_waves(running: Running, wanted: Sequence[Wanted], limits: MoveLimits) -> Order:
+def in_waves(
+    running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
+) -> Order:
     """Return an order of moves in which no host ever holds more than it has.
 
     A wave takes what it can in the order given: of each move both hosts hold the
@@ -46,12 +48,14 @@ def in_waves(running: Running, wanted: Sequence[Wanted], limits: MoveLimits) -> 
 
 
 class _Ordering:
-    def __init__(self, running: Running, wanted: Sequence[Wanted], limits: MoveLimits) -> None:
+    def __init__(
+        self, running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
+    ) -> None:
         self._running = running
         self._wanted = wanted
         self._limits = limits
-        self._where = Whereabouts(running)
-        self._moves: list[Move] = []
+        self._where = PlacementState(running)
+        self._moves: list[RebalanceMove] = []
         self._wave = 0
         self._detoured: set[int] = set()
         self._third_hosts: Destinations | None = None
@@ -82,7 +86,7 @@ class _Ordering:
                 return Order(moves=again.moves, left=(*gone, *again.left))
         return Order(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
 
-    def _source(self, wanted: Wanted) -> int:
+    def _source(self, wanted: UnitDestination) -> int:
         return self._where.host[wanted.unit.vms[0]]
 
     def _next_wave(self) -> Iterator[int]:
@@ -125,7 +129,7 @@ class _Ordering:
         live = bool(self._running.mobility[vm] == Mobility.LIVE)
         carried = int(self._running.carried_mib[vm])
         self._moves.append(
-            Move(
+            RebalanceMove(
                 vm=vm,
                 source=source,
                 destination=destination,
@@ -150,7 +154,7 @@ class _Ordering:
         ]
         able.sort(key=lambda number: (self._wanted[number].unit.carried_mib, number))
         if self._third_hosts is None:
-            self._third_hosts = Destinations(self._where, Choice.TIGHTEST)
+            self._third_hosts = Destinations(self._where, DestinationCriterion.TIGHTEST)
         for number in able:
             each = self._wanted[number]
             # A third host that nobody else waits for does not close another cycle.

@@ -1,9 +1,9 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
 
 from registry.admin.clock_steps import Lengths
-from registry.admin.fleet import Fleet, FleetHost, FleetMoves
-from registry.admin.history import HostChange, Past, PastDecision, PastHost, PastRequest, PastVm
-from registry.admin.past_tenants import PastQuota, PastTenant, Standing
+from registry.admin.fleet import FleetCounts, FleetHost, FleetMoves
+from registry.admin.history import HostTransition, Past, PastDecision, PastHost, PastRequest, PastVm
+from registry.admin.past_tenants import PastQuota, PastStanding, PastTenant
 from registry.admin.processes import BEAT_S, LATE_S, is_late
 from registry.admin.retention import Periods, Purged
 from registry.lifecycle import WhatIfEvent, WhatIfState
@@ -20,11 +20,11 @@ __all__ = [
     "BEAT_S",
     "LATE_S",
     "ClockStep",
-    "Fleet",
+    "FleetCounts",
     "FleetHost",
     "FleetMoves",
     "HeardProcess",
-    "HostChange",
+    "HostTransition",
     "HostsHeard",
     "Lengths",
     "Liveness",
@@ -33,12 +33,12 @@ __all__ = [
     "PastHost",
     "PastQuota",
     "PastRequest",
+    "PastStanding",
     "PastTenant",
     "PastVm",
     "Periods",
     "ProcessSettings",
     "Purged",
-    "Standing",
     "WhatIf",
     "WhatIfDone",
     "WhatIfEvent",

@@ -101,7 +101,7 @@ class FleetMoves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class FleetCounts:
     """What metrics tell of the register center."""
 
     now: datetime
@@ -126,11 +126,11 @@ class Fleet:
     backup_age_s: float | None = None  #: of the newest by `fuga db backup`; None: there is none
 
 
-def read_fleet(connection: Connection) -> Fleet:
+def read_fleet(connection: Connection) -> FleetCounts:
     """Count everything, at one point in time."""
     now = db_now(connection)
     there = select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value)
-    return Fleet(
+    return FleetCounts(
         now=now,
         accounts=read_accounts(connection),
         waiting=_waiting(connection),

@@ -42,7 +42,7 @@ _BATCH: Final = 2_000
 _KINDS: Final = ("host_admin", "host_health", "host_fence")
 
 
-class HostChange(StrEnum):
+class HostTransition(StrEnum):
     """What became of a host."""
 
     CLOSED = "closed"  #: it takes no more VMs; those that are there stay
@@ -61,7 +61,7 @@ class PastHost:
     capacity: Mapping[str, int]
     created_at: datetime
     was_open: bool  #: at the beginning of the time, or when it was created
-    changes: tuple[tuple[datetime, HostChange], ...]  #: after that, in order
+    changes: tuple[tuple[datetime, HostTransition], ...]  #: after that, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ def _changes(
 
 def _told(
     host: Any, changes: Sequence[Any], since: datetime, until: datetime
-) -> tuple[bool, bool, tuple[tuple[datetime, HostChange], ...]]:
+) -> tuple[bool, bool, tuple[tuple[datetime, HostTransition], ...]]:
     """Return whether a host took VMs and was there at the beginning, and what became of it.
 
     What it was then is what its first change led away from, or what it still is.
@@ -246,21 +246,21 @@ def _told(
     }
     is_open = was_open = _takes_vms(state)
     was_there = state["host_admin"] != HostAdmin.RETIRED.value
-    told: list[tuple[datetime, HostChange]] = []
+    told: list[tuple[datetime, HostTransition]] = []
     for each in changes:
         if each.at > until:
             break
         if each.kind == "host_fence":
             if each.to_state == FenceState.FENCED.value and each.from_state != each.to_state:
-                told.append((each.at, HostChange.FENCED))
+                told.append((each.at, HostTransition.FENCED))
             continue
         state[each.kind] = each.to_state
         if state["host_admin"] == HostAdmin.RETIRED.value:
-            told.append((each.at, HostChange.RETIRED))
+            told.append((each.at, HostTransition.RETIRED))
             break
         if is_open != _takes_vms(state):
             is_open = not is_open
-            told.append((each.at, HostChange.OPENED if is_open else HostChange.CLOSED))
+            told.append((each.at, HostTransition.OPENED if is_open else HostTransition.CLOSED))
     return was_open, was_there, tuple(told)
 
 

@@ -28,7 +28,7 @@ _RUNS: Final = frozenset({"trigger", "view"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _SchemaObject:
     kind: str
     name: str
     table: str
@@ -41,7 +41,7 @@ class _Made:
         return f"{self.kind} {self.name!r}{where}"
 
 
-_Schema = Mapping[tuple[str, str], _Made]
+_Schema = Mapping[tuple[str, str], _SchemaObject]
 
 
 def strangers_in(connection: Connection) -> list[str]:
@@ -112,7 +112,7 @@ def _strangers(found: _Schema, expected: _Schema) -> Iterator[str]:
             yield f"{made.told}, which fuga makes otherwise"
 
 
-def _alike(made: _Made, ours: _Made) -> bool:
+def _alike(made: _SchemaObject, ours: _SchemaObject) -> bool:
     if made.sql == ours.sql:
         return True
     if made.kind in _RUNS:
@@ -133,7 +133,7 @@ def _made_in(connection: sqlite3.Connection) -> _Schema:
             columns = tuple(
                 sorted(f"{row[1]}{'' if row[6] == 0 else ' generated'}" for row in rows)
             )
-        made = _Made(str(kind), str(name), str(table), " ".join(str(sql).split()), columns)
+        made = _SchemaObject(str(kind), str(name), str(table), " ".join(str(sql).split()), columns)
         found[made.kind, made.name] = made
     return found
 

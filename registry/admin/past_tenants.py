@@ -24,7 +24,7 @@ _KINDS: Final = (_ADDED, _REMOVED, _WEIGHED, _MOVED, _QUOTA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PastStanding:
     """Where a tenant or group stood in the tree from a time on."""
 
     since: datetime
@@ -38,7 +38,7 @@ class PastTenant:
 
     name: str
     is_group: bool
-    standings: tuple[Standing, ...]  #: in order of time, the first from the beginning on
+    standings: tuple[PastStanding, ...]  #: in order of time, the first from the beginning on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class PastQuota:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _TenantState:
     """A tenant or group between two events."""
 
     parent: str | None
@@ -105,12 +105,12 @@ def _changes(
     return changes
 
 
-def _now(connection: Connection) -> tuple[Mapping[str, _State], set[str]]:
+def _now(connection: Connection) -> tuple[Mapping[str, _TenantState], set[str]]:
     """Return whoever has a row, in order of creation, and the names of those not removed."""
     rows = connection.execute(select(tenants).order_by(tenants.c.created_at, tenants.c.id)).all()
     name_of = {row.id: row.name for row in rows}
     states = {
-        row.name: _State(name_of.get(row.parent_id), row.weight, row.is_group) for row in rows
+        row.name: _TenantState(name_of.get(row.parent_id), row.weight, row.is_group) for row in rows
     }
     return states, {row.name for row in rows if row.removed_at is None}
 
@@ -125,26 +125,26 @@ def _limits_now(connection: Connection) -> Mapping[str, Mapping[str, int]]:
     return found
 
 
-def _is_group(state: _State | None, newest_first: Sequence[Any]) -> bool:
+def _is_group(state: _TenantState | None, newest_first: Sequence[Any]) -> bool:
     if state is not None:
         return state.is_group
     return any(row.data.get("is_group", False) for row in newest_first)
 
 
 def _standings(
-    last: _State | None,
+    last: _TenantState | None,
     is_there: bool,
     newest_first: Sequence[Any],
     since: datetime,
     until: datetime,
-) -> tuple[Standing, ...]:
+) -> tuple[PastStanding, ...]:
     """Return what one was from the beginning on, or from when it was added; () if never there."""
-    state = last or _State(None, 1.0, is_group=False)
-    found: list[Standing] = []
+    state = last or _TenantState(None, 1.0, is_group=False)
+    found: list[PastStanding] = []
 
     def stood(at: datetime) -> None:
         if is_there and at <= until:
-            found.append(Standing(since=at, parent=state.parent, weight=state.weight))
+            found.append(PastStanding(since=at, parent=state.parent, weight=state.weight))
 
     for row in newest_first:
         if row.kind == _QUOTA:

@@ -114,7 +114,7 @@ class Change(Generic[S]):
         record(connection, [self.row(now, actor, subject_id, **told)])
 
 
-class Machine(Generic[S, E]):
+class StateMachine(Generic[S, E]):
     """A state machine of `registry.lifecycle`, and how its steps are told."""
 
     def __init__(
@@ -165,58 +165,58 @@ def step_of_vm(
     return step.row(now, actor, row.vm_id, kind=kind, tenant=row.tenant, reason=reason, data=data)
 
 
-ASSIGNMENT: Final[Machine[AssignmentState, AssignmentEvent]] = Machine(
+ASSIGNMENT: Final[StateMachine[AssignmentState, AssignmentEvent]] = StateMachine(
     "assignment_state", "assignment", AssignmentState, ASSIGNMENT_TRANSITIONS
 )
-CONSOLE: Final[Machine[ConsoleState, ConsoleEvent]] = Machine(
+CONSOLE: Final[StateMachine[ConsoleState, ConsoleEvent]] = StateMachine(
     "console_state", "vm", ConsoleState, CONSOLE_TRANSITIONS
 )
-COPY: Final[Machine[CopyState, CopyEvent]] = Machine(
+COPY: Final[StateMachine[CopyState, CopyEvent]] = StateMachine(
     "image_copy_state", "image", CopyState, COPY_TRANSITIONS
 )
-FENCE: Final[Machine[FenceState, FenceEvent]] = Machine(
+FENCE: Final[StateMachine[FenceState, FenceEvent]] = StateMachine(
     "host_fence", "host", FenceState, FENCE_TRANSITIONS
 )
-HOST_ADMIN: Final[Machine[HostAdmin, HostAdminEvent]] = Machine(
+HOST_ADMIN: Final[StateMachine[HostAdmin, HostAdminEvent]] = StateMachine(
     "host_admin", "host", HostAdmin, HOST_ADMIN_TRANSITIONS
 )
-HOST_HEALTH: Final[Machine[HostHealth, HostHealthEvent]] = Machine(
+HOST_HEALTH: Final[StateMachine[HostHealth, HostHealthEvent]] = StateMachine(
     "host_health", "host", HostHealth, HOST_HEALTH_TRANSITIONS
 )
-IMAGE: Final[Machine[ImageState, ImageEvent]] = Machine(
+IMAGE: Final[StateMachine[ImageState, ImageEvent]] = StateMachine(
     "image_state", "image", ImageState, IMAGE_TRANSITIONS
 )
-MOVE: Final[Machine[MoveState, MoveEvent]] = Machine(
+MOVE: Final[StateMachine[MoveState, MoveEvent]] = StateMachine(
     "move_state", "move", MoveState, MOVE_TRANSITIONS
 )
-PLAN: Final[Machine[PlanState, PlanEvent]] = Machine(
+PLAN: Final[StateMachine[PlanState, PlanEvent]] = StateMachine(
     "plan_state", "plan", PlanState, PLAN_TRANSITIONS
 )
-POWER: Final[Machine[PowerState, PowerEvent]] = Machine(
+POWER: Final[StateMachine[PowerState, PowerEvent]] = StateMachine(
     "vm_power", "vm", PowerState, POWER_TRANSITIONS
 )
-REQUEST: Final[Machine[RequestState, RequestEvent]] = Machine(
+REQUEST: Final[StateMachine[RequestState, RequestEvent]] = StateMachine(
     "request_state", "request", RequestState, REQUEST_TRANSITIONS
 )
-RESERVATION: Final[Machine[ReservationState, ReservationEvent]] = Machine(
+RESERVATION: Final[StateMachine[ReservationState, ReservationEvent]] = StateMachine(
     "reservation_state", "reservation", ReservationState, RESERVATION_TRANSITIONS
 )
-ROLL: Final[Machine[RollState, RollEvent]] = Machine(
+ROLL: Final[StateMachine[RollState, RollEvent]] = StateMachine(
     "roll_state", "roll", RollState, ROLL_TRANSITIONS
 )
-SLOT_LOOP: Final[Machine[SlotLoopState, SlotLoopEvent]] = Machine(
+SLOT_LOOP: Final[StateMachine[SlotLoopState, SlotLoopEvent]] = StateMachine(
     "slot_loop", "slot_loop", SlotLoopState, SLOT_LOOP_TRANSITIONS
 )
-SPOT: Final[Machine[SpotState, SpotEvent]] = Machine(
+SPOT: Final[StateMachine[SpotState, SpotEvent]] = StateMachine(
     "spot_ending", "vm", SpotState, SPOT_TRANSITIONS
 )
-VM_DESIRED: Final[Machine[VmDesired, VmDesiredEvent]] = Machine(
+VM_DESIRED: Final[StateMachine[VmDesired, VmDesiredEvent]] = StateMachine(
     "vm_desired", "vm", VmDesired, VM_DESIRED_TRANSITIONS
 )
-VM_OBSERVED: Final[Machine[VmObserved, VmObservedEvent]] = Machine(
+VM_OBSERVED: Final[StateMachine[VmObserved, VmObservedEvent]] = StateMachine(
     "vm_observed", "vm", VmObserved, VM_OBSERVED_TRANSITIONS
 )
-WHAT_IF: Final[Machine[WhatIfState, WhatIfEvent]] = Machine(
+WHAT_IF: Final[StateMachine[WhatIfState, WhatIfEvent]] = StateMachine(
     "what_if_state", "what_if", WhatIfState, WHAT_IF_TRANSITIONS
 )
 MACHINES: Final = (

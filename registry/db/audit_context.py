@@ -101,7 +101,7 @@ def intent_committed(call: AuditedCall) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AuditIntent:
     """What the audit says of a call that wrote together with others, not committed yet."""
 
     call: AuditedCall
@@ -114,7 +114,7 @@ def write_intents(
     connection: Connection,
     calls: Sequence[tuple[AuditedCall, str, int | None]],
     now: datetime,
-) -> Sequence[Told]:
+) -> Sequence[AuditIntent]:
     """Write the rows of several calls, each with its subject and the status that is kept."""
     rows = [
         call.values() | {"at": now, "subject": subject, "status": status}
@@ -124,11 +124,12 @@ def write_intents(
     written = insert_returning(connection, audit, rows, ["id", "subject"])
     of_subjects = {row.subject: row.id for row in written}
     return [
-        Told(call, subject, status, of_subjects.get(subject)) for call, subject, status in calls
+        AuditIntent(call, subject, status, of_subjects.get(subject))
+        for call, subject, status in calls
     ]
 
 
-def note_committed(told: Sequence[Told]) -> None:
+def note_committed(told: Sequence[AuditIntent]) -> None:
     """Remember that the rows of these calls are there to stay."""
     for each in told:
         each.call.subject = each.subject

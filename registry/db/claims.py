@@ -37,7 +37,7 @@ def is_claimed(row: Any, now: datetime) -> bool:
     return row.claim_until is not None and bool(row.claim_until > now)
 
 
-class Claims:
+class RowLease:
     """The claims on the rows of one table; whoever changes one holds the row's lock."""
 
     def __init__(self, table: Any, subject: str) -> None:
@@ -132,11 +132,11 @@ class Claims:
         connection.execute(update(self.table).where(self.key == key).values(**values))
 
 
-ASSIGNMENTS: Final = Claims(assignments, "assignment")
-CONSOLES: Final = Claims(console_sessions, "console session")
-COPIES: Final = Claims(image_copies, "image copy")
-FENCES: Final = Claims(host_fences, "the fencing of host")
-IMPORTS: Final = Claims(images, "image")
-LEFTOVERS: Final = Claims(leftovers, "leftover")
-MOVES: Final = Claims(moves, "move")
-POWER: Final = Claims(power_actions, "the power of VM")
+ASSIGNMENTS: Final = RowLease(assignments, "assignment")
+CONSOLES: Final = RowLease(console_sessions, "console session")
+COPIES: Final = RowLease(image_copies, "image copy")
+FENCES: Final = RowLease(host_fences, "the fencing of host")
+IMPORTS: Final = RowLease(images, "image")
+LEFTOVERS: Final = RowLease(leftovers, "leftover")
+MOVES: Final = RowLease(moves, "move")
+POWER: Final = RowLease(power_actions, "the power of VM")

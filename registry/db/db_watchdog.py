@@ -35,7 +35,7 @@ class ServerHangsError(RegistryUnavailableError):
         super().__init__("the database hangs: it does not answer, and nobody waits for it")
 
 
-class Pulse:
+class DbWatchdog:
     """Whether a server answers, as far as this process knows; shared by its threads.
 
     Parameters

@@ -22,7 +22,7 @@ from registry.db.audit_context import (
     intent_committed,
     write_intent,
 )
-from registry.db.db_watchdog import PATIENCE_S, Pulse
+from registry.db.db_watchdog import PATIENCE_S, DbWatchdog
 from registry.errors import (
     CapacityExceededError,
     ConflictError,
@@ -97,7 +97,7 @@ def make_engine(
     *,
     read_only: bool = False,
     patient: bool = False,
-    pulse: Pulse | None = None,
+    pulse: DbWatchdog | None = None,
 ) -> Engine:
     """Return an engine whose transactions see one snapshot (read) or what they lock (write).
 
@@ -116,7 +116,7 @@ def make_engine(
     return _sqlite(url, read_only=read_only)
 
 
-def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: Pulse | None) -> Engine:
+def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: DbWatchdog | None) -> Engine:
     from registry.db.watched_connection import watch  # noqa: PLC0415 - SQLite needs no driver of it
 
     seconds = {
@@ -151,7 +151,7 @@ def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: Pulse | None
     return engine
 
 
-def _pulse_of(database_url: str) -> Pulse | None:
+def _pulse_of(database_url: str) -> DbWatchdog | None:
     url = database_at(database_url)
     if url.get_backend_name() != "postgresql":
         return None

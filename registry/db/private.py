@@ -14,7 +14,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 
-class NotOursError(RegistryError):
+class ForeignOwnerError(RegistryError):
     """Somebody else owns what would have to be ours alone."""
 
     def __init__(self, path: Path, whose: str) -> None:
@@ -27,7 +27,7 @@ def private_folder(folder: Path) -> Path:
 
     Raises
     ------
-    NotOursError
+    ForeignOwnerError
         If another user owns it: what is in it could be anything, and be changed under us.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def private_folder(folder: Path) -> Path:
     except FileExistsError:
         found = folder.stat()
         if found.st_uid != os.geteuid():
-            raise NotOursError(
+            raise ForeignOwnerError(
                 folder,
                 f"belongs to user {found.st_uid}, and this process runs as {os.geteuid()}: run it"
                 " as that user, or let FUGA_STATE_DIR name a folder of its own",

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.abc import PQGen
 from sqlalchemy import URL, Engine, event
 
-from registry.db.db_watchdog import PATIENCE_S, Pulse, ServerHangsError
+from registry.db.db_watchdog import PATIENCE_S, DbWatchdog, ServerHangsError
 
 RV = TypeVar("RV")
 
@@ -23,7 +23,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     psycopg looks up from its waiting ten times a second: that is when the pulse is asked.
     """
 
-    pulse: Pulse | None = None
+    pulse: DbWatchdog | None = None
     most_s: float = float("inf")
 
     def wait(
@@ -58,7 +58,7 @@ class WatchedConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"the database did not answer within {self.most_s:g} s")
 
 
-def pulse_of(url: URL) -> Pulse:
+def pulse_of(url: URL) -> DbWatchdog:
     """Return the pulse of the server at a URL."""
     given, named = url.get_dialect()().create_connect_args(url)
 
@@ -71,10 +71,10 @@ def pulse_of(url: URL) -> Pulse:
             return True
         return True
 
-    return Pulse(answers)
+    return DbWatchdog(answers)
 
 
-def watch(engine: Engine, pulse: Pulse | None, *, most_s: float) -> None:
+def watch(engine: Engine, pulse: DbWatchdog | None, *, most_s: float) -> None:
     """Have an engine's connections watched."""
 
     @event.listens_for(engine, "do_connect")

@@ -29,7 +29,7 @@ from registry.records.hosts import (
     MappedResource,
     Miss,
     MissPolicy,
-    MonitorSeen,
+    MonitorRecord,
     NewHost,
     WatchedHost,
 )
@@ -56,7 +56,7 @@ __all__ = [
     "MappedResource",
     "Miss",
     "MissPolicy",
-    "MonitorSeen",
+    "MonitorRecord",
     "NewHost",
     "OnFailure",
     "Opening",

@@ -131,7 +131,7 @@ class Differences:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ComparedHosts:
     """What is compared, of many hosts: a query for each of them would be thousands."""
 
     reports: Mapping[UUID, HostReport]
@@ -141,7 +141,7 @@ class _Seen:
     pools: Mapping[str, Sharing]  #: shared by hosts
 
 
-def _seen(connection: Connection, some: Sequence[Host]) -> _Seen:
+def _seen(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
     keys = [host.id for host in some]
     starting = select(power_actions.c.vm_id).where(
         power_actions.c.state == PowerState.STARTING.value
@@ -150,7 +150,7 @@ def _seen(connection: Connection, some: Sequence[Host]) -> _Seen:
     query = select(image_copies.c.host_id, image_copies.c.volume)
     for row in connection.execute(query.where(among(connection, image_copies.c.host_id, keys))):
         copies[row.host_id].add(row.volume)
-    return _Seen(
+    return _ComparedHosts(
         reports=reports_of(connection, keys),
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
@@ -159,7 +159,9 @@ def _seen(connection: Connection, some: Sequence[Host]) -> _Seen:
     )
 
 
-def _differences(connection: Connection, host: Host, seen: _Seen) -> Iterator[HostDifference]:
+def _differences(
+    connection: Connection, host: Host, seen: _ComparedHosts
+) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:
         what = f"machine {host.found_machine_uuid} instead of {host.machine_uuid}"
         yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)

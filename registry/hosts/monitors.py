@@ -16,7 +16,7 @@ from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.schema import monitors
-from registry.records.hosts import MonitorSeen
+from registry.records.hosts import MonitorRecord
 
 #: For so long it is told of a monitor that ended without a word.
 _REMEMBERED: Final = timedelta(hours=1)
@@ -51,10 +51,10 @@ class Monitors:
         with self._database.write() as connection:
             connection.execute(delete(monitors).where(monitors.c.id == key))
 
-    def all(self) -> tuple[MonitorSeen, ...]:
+    def all(self) -> tuple[MonitorRecord, ...]:
         """Return every monitor that was heard within an hour, by name."""
         with self._database.read() as connection:
             rows = connection.execute(select(monitors).order_by(monitors.c.name, monitors.c.id))
             found = rows.all()
             now = db_now(connection)
-        return tuple(MonitorSeen(**row._mapping, is_live=row.lease_until > now) for row in found)
+        return tuple(MonitorRecord(**row._mapping, is_live=row.lease_until > now) for row in found)

@@ -43,7 +43,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObservedEvent,
 )
-from registry.reconciliation import DECIDED, Difference, Known, LedgerVm, fate_of
+from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, fate_of
 from registry.records.hosts import DomainReport, Host, HostReport
 
 #: A label of hosts: VMs that go missing there are built anew without asking.
@@ -59,7 +59,7 @@ _SEEN: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _AcceptedPoll:
     """A look at a host that counts."""
 
     host: Host
@@ -90,7 +90,7 @@ def record_reports(
         if not _counts(connection, host, report, ledger.fence, now):
             continue
         if is_same_machine(connection, host, report, ledger.live, now=now, actor=actor):
-            counted.append(_Look(host, report, ledger))
+            counted.append(_AcceptedPoll(host, report, ledger))
             keep_confinement(connection, host, report, now=now, actor=actor)
         else:
             others.add(host.id)
@@ -133,7 +133,7 @@ def _counts(
     return fence is None or fence.fenced_at is None or report.started_at > fence.fenced_at
 
 
-def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
+def _keep(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
     """Write that the hosts answered, and what."""
     update_rows(
         connection,
@@ -152,7 +152,7 @@ def _keep(connection: Connection, looks: Sequence[_Look]) -> None:
     keep_reports(connection, {look.host.id: look.report for look in looks})
 
 
-def _trouble(look: _Look) -> str | None:
+def _trouble(look: _AcceptedPoll) -> str | None:
     if look.double_of is not None:
         return in_words(look.host.name, look.double_of.host)
     return trouble(look.host, look.report)
@@ -160,8 +160,8 @@ def _trouble(look: _Look) -> str | None:
 
 def _compare(
     connection: Connection,
-    look: _Look,
-    known: Mapping[UUID, Known],
+    look: _AcceptedPoll,
+    known: Mapping[UUID, LedgerAssignment],
     pools: Mapping[str, Sharing],
     *,
     now: datetime,

@@ -17,7 +17,7 @@ from registry.db.ids import uuid7
 from registry.db.schema import assignments, hosts, leftovers, strangers
 from registry.ledger.shared_disks import in_use
 from registry.lifecycle import AssignmentState
-from registry.reconciliation import STRANGE, Difference, Known, whose, whose_volume
+from registry.reconciliation import STRANGE, Difference, LedgerAssignment, whose, whose_volume
 from registry.records.hosts import DomainReport, Host, HostReport
 
 _VOLUME: Final = re.compile(
@@ -56,7 +56,7 @@ def unknown_marks(report: HostReport, live: Container[UUID], *, speaks: bool = T
 def find_unaccounted(
     report: HostReport,
     live: Container[UUID],
-    known: Mapping[UUID, Known],
+    known: Mapping[UUID, LedgerAssignment],
     *,
     shared_pool: str | None = None,
     speaks: bool = True,
@@ -104,9 +104,11 @@ def find_unaccounted(
     )
 
 
-def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UUID, Known]:
+def known_assignments(
+    connection: Connection, keys: Collection[UUID]
+) -> dict[UUID, LedgerAssignment]:
     """Return what is known of assignments; no entry: nothing."""
-    found: dict[UUID, Known] = {}
+    found: dict[UUID, LedgerAssignment] = {}
     used = in_use(connection, keys)
     younger = assignments.alias("younger")
     placed_anew = exists().where(
@@ -124,7 +126,7 @@ def known_assignments(connection: Connection, keys: Collection[UUID]) -> dict[UU
         ).join(hosts, hosts.c.id == assignments.c.host_id)
         for row in connection.execute(query.where(assignments.c.id.in_(some))):
             released = row.state == AssignmentState.RELEASED.value
-            found[row.id] = Known(
+            found[row.id] = LedgerAssignment(
                 released_at=row.released_at if released else None,
                 placed_anew=row.placed_anew,
                 shared_pool=row.shared_pool,

@@ -24,13 +24,13 @@ _HIDDEN: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _UrlOrigin:
     scheme: str
     host: str
     port: int
     path: str
 
-    def is_within(self, other: _Place) -> bool:
+    def is_within(self, other: _UrlOrigin) -> bool:
         folder = other.path if other.path.endswith("/") else other.path + "/"
         return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port) and (
             self.path == other.path or self.path.startswith(folder)
@@ -50,7 +50,7 @@ def check_image_url(url: str, prefixes: Collection[str]) -> str:
     )
 
 
-def _place(url: str) -> _Place:
+def _place(url: str) -> _UrlOrigin:
     if not _PLAIN.fullmatch(url):
         raise ImageUrlRefusedError(url, "a URL is 1 to 500 printable ASCII characters")
     try:
@@ -67,4 +67,4 @@ def _place(url: str) -> _Place:
     path = parts.path or "/"
     if _HIDDEN.search(path) or {".", ".."} & set(path.split("/")):
         raise ImageUrlRefusedError(url, "its path leads elsewhere than it says")
-    return _Place(parts.scheme, parts.hostname.rstrip("."), port or _PORTS[parts.scheme], path)
+    return _UrlOrigin(parts.scheme, parts.hostname.rstrip("."), port or _PORTS[parts.scheme], path)

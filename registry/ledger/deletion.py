@@ -14,7 +14,7 @@ from registry.db.locks import lock_vms
 from registry.db.schema import assignments, tenants, unreleased, vms
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
-from registry.ledger.release import Ending, held_by, write_endings
+from registry.ledger.release import AssignmentRelease, held_by, write_endings
 from registry.ledger.shared_disks import forget_kept
 from registry.lifecycle import (
     AssignmentEvent,
@@ -69,7 +69,7 @@ def delete_vms(
     for row in nowhere:
         changes[row.vm_id]["deleted_at"] = now
     free_addresses(connection, [row.vm_id for row in nowhere])
-    endings = [Ending(row, AssignmentEvent.DELETE_REQUESTED) for row in held]
+    endings = [AssignmentRelease(row, AssignmentEvent.DELETE_REQUESTED) for row in held]
     history += write_endings(connection, endings, now=now, actor=actor, changed=changes)
     record(connection, history)
     drop_power(connection, list(changes), now=now, actor=actor)

@@ -128,11 +128,11 @@ def recompute(
     A request of which nothing waits any more loses its reason for waiting, and
     begins anew to wait should one of its VMs be lost.
     """
-    found: list[_Found] = []
+    found: list[_RequestTally] = []
     for some in chunks(sorted(set(request_ids))):
         states = _locked(connection, some)
         found += [
-            _Found(
+            _RequestTally(
                 request=states[row.request_id],
                 happened=event or request_event(row),
                 wanted=row.wanted,
@@ -157,7 +157,7 @@ def recompute_placed(
     Without a look at all their VMs: some are placed, so all that is left to find out is
     whether others are not.
     """
-    found: list[_Found] = []
+    found: list[_RequestTally] = []
     for some in chunks(sorted(placed)):
         states = _locked(connection, some)
         lacking = which_lack_places(connection, some)
@@ -166,7 +166,7 @@ def recompute_placed(
             partly = key in lacking
             before = placed[key] if request.state == RequestState.PENDING.value else None
             found.append(
-                _Found(
+                _RequestTally(
                     request=request,
                     happened=RequestEvent.PART_PLACED if partly else RequestEvent.ALL_PLACED,
                     wanted=request.asked,
@@ -178,7 +178,7 @@ def recompute_placed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _RequestTally:
     """What became of a request, which is locked."""
 
     request: Row[Any]
@@ -209,7 +209,7 @@ def _locked(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[An
 
 def _write(
     connection: Connection,
-    found: Iterable[_Found],
+    found: Iterable[_RequestTally],
     *,
     now: datetime,
     actor: str,

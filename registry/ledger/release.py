@@ -92,7 +92,7 @@ _NAMED: Final = 3  #: causes in the reason of a request
 
 
 @dataclass(frozen=True)
-class Ending:
+class AssignmentRelease:
     """What ends one assignment."""
 
     row: Row[Any]  #: locked, with the columns of `HELD`
@@ -156,7 +156,7 @@ def held_by(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[
 
 def end(
     connection: Connection,
-    endings: Sequence[Ending],
+    endings: Sequence[AssignmentRelease],
     *,
     now: datetime,
     actor: str,
@@ -180,7 +180,7 @@ def end(
 
 def write_endings(
     connection: Connection,
-    endings: Sequence[Ending],
+    endings: Sequence[AssignmentRelease],
     *,
     now: datetime,
     actor: str,
@@ -243,7 +243,10 @@ def withdraw_reserved(
     event = AssignmentEvent.WITHDRAWN
     end(
         connection,
-        [Ending(row, event, f"{why[row.host_id]} and nobody had claimed it") for row in rows],
+        [
+            AssignmentRelease(row, event, f"{why[row.host_id]} and nobody had claimed it")
+            for row in rows
+        ],
         now=now,
         actor=actor,
         reason=", ".join(told[:_NAMED] + more),
@@ -286,7 +289,10 @@ def give_up_builds(
     reserved = AssignmentState.RESERVED.value
     end(
         connection,
-        [Ending(row, withdrawn if row.state == reserved else failed, reason) for row in rows],
+        [
+            AssignmentRelease(row, withdrawn if row.state == reserved else failed, reason)
+            for row in rows
+        ],
         now=now,
         actor=actor,
         reason=reason,
@@ -300,7 +306,7 @@ def clear_missing(
     """Have workers clear the places of missing VMs; proven absent, they are decided anew."""
     lost = "host {} lost it; what was on its disk is lost"
     event = AssignmentEvent.MISSING
-    endings = [Ending(row, event, lost.format(row.host_name)) for row in rows]
+    endings = [AssignmentRelease(row, event, lost.format(row.host_name)) for row in rows]
     end(connection, endings, now=now, actor=actor, is_error=True)
 
 
@@ -320,6 +326,6 @@ def release_all(
         else f"host {host_name} is off: its VMs start elsewhere with their disks, which are in"
         f" the shared pool {pool}"
     )
-    endings = [Ending(row, AssignmentEvent.FENCED, reason) for row in rows]
+    endings = [AssignmentRelease(row, AssignmentEvent.FENCED, reason) for row in rows]
     end(connection, endings, now=now, actor=actor, reason=reason)
     return len(rows)

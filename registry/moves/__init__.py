@@ -19,7 +19,6 @@ from registry.records.moves import (
 )
 from registry.records.rolls import (
     CommandEnd,
-    Driving,
     NewRoll,
     Roll,
     RollClaim,
@@ -27,13 +26,13 @@ from registry.records.rolls import (
     RollLimits,
     RollTarget,
     RollTurn,
+    StepReport,
 )
 
 __all__ = [
     "OPEN_MOVES",
     "STANDING_RULE",
     "CommandEnd",
-    "Driving",
     "Move",
     "MoveClaim",
     "MoveLimits",
@@ -58,4 +57,5 @@ __all__ = [
     "RollTurn",
     "RunningView",
     "RunningVm",
+    "StepReport",
 ]

@@ -20,7 +20,7 @@ from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
 
 
-class StandingPlans:
+class AutoPlans:
     """Plans of standing rules. When the last was asked for says when the next is due."""
 
     def __init__(self, database: Database) -> None:

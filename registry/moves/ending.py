@@ -17,7 +17,7 @@ from registry.db.claims import MOVES
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.schema import assignments, hosts, moves, tenants, vms
 from registry.ledger.host_backoff import avoid
-from registry.ledger.release import Ending, end, held_by
+from registry.ledger.release import AssignmentRelease, end, held_by
 from registry.lifecycle import AssignmentEvent, AssignmentState, MoveEvent, MoveState
 from registry.requests.rules import lock_groups_of
 
@@ -64,9 +64,13 @@ def arrived(connection: Connection, move: Row[Any], *, now: datetime, actor: str
     """Make the arriving assignment the place of the VM, and have the old one cleared."""
     ends = {row.id: row for row in held_by(connection, _either(move))}
     if move.from_id in ends:  # else its host was fenced meanwhile, and what it had is released
-        left = Ending(ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}")
+        left = AssignmentRelease(
+            ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}"
+        )
         end(connection, [left], now=now, actor=actor)
-    came = Ending(ends[move.to_id], AssignmentEvent.ARRIVED, f"from host {move.from_host}")
+    came = AssignmentRelease(
+        ends[move.to_id], AssignmentEvent.ARRIVED, f"from host {move.from_host}"
+    )
     end(connection, [came], now=now, actor=actor, activated_at=now)
 
 
@@ -83,7 +87,7 @@ def not_arrived(
         return  # its host was fenced
     untouched = move.state == MoveState.ASKED.value
     event = AssignmentEvent.WITHDRAWN if untouched else AssignmentEvent.NOT_ARRIVED
-    endings = [Ending(row, event, reason) for row in rows]
+    endings = [AssignmentRelease(row, event, reason) for row in rows]
     end(connection, endings, now=now, actor=actor, reason=reason)
 
 

@@ -40,7 +40,7 @@ from registry.lifecycle import (
 )
 from registry.moves.plans import ask
 from registry.records.moves import PlanKind
-from registry.records.rolls import Driving, RollHost
+from registry.records.rolls import RollHost, StepReport
 
 #: A host whose VMs did not all move is planned again, so often: VMs that are being built or
 #: switched cannot move for a while. The first time after so long, then after twice as long.
@@ -63,7 +63,7 @@ _ROWS: Final[Select[Any]] = (
 
 
 def drive(
-    connection: Connection, roll: Row[Any], told: Driving, *, now: datetime, actor: str
+    connection: Connection, roll: Row[Any], told: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
     """Take a step of a roll, which is locked; the event that it ends with, and why."""
     turn = present_turn(connection, roll.id)
@@ -126,7 +126,9 @@ def to_roll_host(row: Row[Any]) -> RollHost:
     )
 
 
-def _note(connection: Connection, turn: Sequence[Row[Any]], told: Driving, now: datetime) -> None:
+def _note(
+    connection: Connection, turn: Sequence[Row[Any]], told: StepReport, now: datetime
+) -> None:
     """Write what the driver did. What it tells twice is written once.
 
     A host may have got VMs since the driver heard that it is empty: somebody let it take them,

@@ -43,13 +43,13 @@ from registry.moves.plans import cancel
 from registry.moves.roll_steps import drive, present_turn, rows_of, to_roll_host, write_host
 from registry.moves.stored_plans import GOES_ON
 from registry.records.rolls import (
-    Driving,
     NewRoll,
     Roll,
     RollClaim,
     RollHost,
     RollTarget,
     RollTurn,
+    StepReport,
 )
 
 #: How long a driver may say nothing before another may take the roll over.
@@ -206,7 +206,7 @@ class Rolls:
             return made(connection, RollClaim(roll=_get(connection, id), token=token))
 
     @retried
-    def drive(self, id: UUID, token: UUID, told: Driving, *, actor: str) -> RollTurn:  # noqa: A002
+    def drive(self, id: UUID, token: UUID, told: StepReport, *, actor: str) -> RollTurn:  # noqa: A002
         """Take one step: write what the driver did, and do what follows from it.
 
         Raises

@@ -138,7 +138,7 @@ def _held(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, 
 
 
 def _obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
-    """Return why a VM cannot move, as `placement.rebalancing.model.Obstacle` names it."""
+    """Return why a VM cannot move, as `placement.rebalancing.model.RebalanceObstacle` names it."""
     wanted = row.may_move
     runs = row.observed == _RUNNING
     if moving:

@@ -226,7 +226,7 @@ class MissPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonitorSeen:
+class MonitorRecord:
     """A monitor as the register center heard of it last."""
 
     id: UUID

@@ -103,7 +103,7 @@ class CommandEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driving:
+class StepReport:
     """What the driver of a roll tells with each step."""
 
     begun: tuple[str, ...] = ()  #: hosts for which it begins the command right after

@@ -344,7 +344,7 @@ class CommittedRound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSummary:
+class RoundListEntry:
     """A round in a list."""
 
     number: int
@@ -439,7 +439,7 @@ class StoredDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundRecord(RoundSummary):
+class RoundRecord(RoundListEntry):
     """A round with its parameters and, while they are kept, all that a replay needs."""
 
     parameters: Mapping[str, Any]

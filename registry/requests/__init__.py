@@ -14,15 +14,15 @@ from registry.records.requests import (
     Waiting,
 )
 from registry.requests.batch import goes_together
-from registry.requests.new import MAX_PRIORITY, Asking, check_asked
+from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, check_asked
 from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
 
 __all__ = [
     "MAX_PRIORITY",
     "NO_RULES",
     "ZONE_LABEL",
-    "Asking",
     "Counts",
+    "CreateRequestCommand",
     "GuestAccess",
     "ImageWait",
     "MembershipRule",

@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import record
 from registry.catalogue.vm_types import get_vm_type, vm_type_id
-from registry.db.audit_context import Told, write_intents
+from registry.db.audit_context import AuditIntent, write_intents
 from registry.db.bulk import insert_rows
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
@@ -48,7 +48,7 @@ from registry.records.images import Image
 from registry.records.requests import Request
 from registry.requests.guest_access import NO_ACCESS, access_row
 from registry.requests.new import (
-    Asking,
+    CreateRequestCommand,
     check_hosts,
     history,
     new_request,
@@ -57,8 +57,8 @@ from registry.requests.new import (
     vm_rows,
 )
 from registry.requests.rules import NO_RULES, join_groups
-from registry.requests.vm_names import Names
-from registry.tenancy.quota_use import Allowance
+from registry.requests.vm_names import VmNames
+from registry.tenancy.quota_use import RemainingQuota
 from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id
 
@@ -69,28 +69,28 @@ LOCK_WAIT_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CallBatch:
     """What became of some calls, in place, and the audit's rows.
 
     A request that was made, or why it cannot be; None: nothing yet, it has to come alone.
     """
 
     made: Sequence[Request | RegistryError | None]
-    told: Sequence[Told]
+    told: Sequence[AuditIntent]
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """A request that can be made, and is not yet."""
 
-    asking: Asking
+    asking: CreateRequestCommand
     made: Request
     owner: UUID
     type_id: UUID
     image: Image | None
 
 
-def goes_together(asking: Asking) -> bool:
+def goes_together(asking: CreateRequestCommand) -> bool:
     """Tell whether a call takes no locks but what is locked for all together."""
     wanted = asking.asked
     return (
@@ -102,7 +102,7 @@ def goes_together(asking: Asking) -> bool:
     )
 
 
-def make_together(connection: Connection, askings: Sequence[Asking]) -> Group:
+def make_together(connection: Connection, askings: Sequence[CreateRequestCommand]) -> CallBatch:
     """Write all of these requests that can be accepted.
 
     Left to come alone are those that take other locks, and whose keys were used before.
@@ -111,7 +111,7 @@ def make_together(connection: Connection, askings: Sequence[Asking]) -> Group:
     keys = [each.idempotency for each in askings if each.idempotency is not None]
     claimed = claim_keys(connection, keys, now)
     unused = set(claimed)
-    wanted: dict[int, Asking] = {}
+    wanted: dict[int, CreateRequestCommand] = {}
     for at, each in enumerate(askings):
         if each.idempotency is not None:
             if each.idempotency not in unused:  # answered before, or by one before it here
@@ -123,12 +123,12 @@ def make_together(connection: Connection, askings: Sequence[Asking]) -> Group:
     of_places = dict(zip(wanted, made, strict=True))
     kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
     give_back(connection, [key for key in claimed if key not in kept])
-    return Group([of_places.get(at) for at in range(len(askings))], told)
+    return CallBatch([of_places.get(at) for at in range(len(askings))], told)
 
 
 def make(
-    connection: Connection, askings: Sequence[Asking], now: datetime
-) -> tuple[Sequence[Request | RegistryError], Sequence[Told]]:
+    connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
+) -> tuple[Sequence[Request | RegistryError], Sequence[AuditIntent]]:
     """Write those of some requests that can be made, whose keys are this transaction's."""
     judged = _judged(connection, askings, now)
     told = _write(connection, [each for each in judged if isinstance(each, _Draft)], now)
@@ -144,22 +144,22 @@ def _begin(connection: Connection) -> datetime:
 
 
 def _judged(
-    connection: Connection, askings: Sequence[Asking], now: datetime
+    connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
 ) -> Sequence[_Draft | RegistryError]:
     """Return the requests that can be made, in the order of their calls, or why one cannot."""
     owners = _ids(connection, _ASKERS, {each.asked.tenant for each in askings})
     types = _ids(connection, _TYPES, {each.asked.vm_type for each in askings})
-    allowance = Allowance(connection, set(owners.values()))
+    allowance = RemainingQuota(connection, set(owners.values()))
     named = [each.asked for each in askings if each.asked.name is not None]
     names = None  # who gives no name is given one that nobody has
     if named:
         given = {name for each in named for name in _names_of(each.name or "", each.count)}
-        names = Names(connection, set(owners.values()), sorted(given))
+        names = VmNames(connection, set(owners.values()), sorted(given))
     images = _Images(connection)
     any_draws = any(each.asked.reservation is not None for each in askings)
     draws = Draws(connection, now) if any_draws else None
 
-    def judge(asking: Asking) -> _Draft:
+    def judge(asking: CreateRequestCommand) -> _Draft:
         asked = asking.asked
         # Whoever was not found is looked for again, to be told what is the matter.
         owner = owners.get(asked.tenant) or asker_id(connection, asked.tenant)
@@ -198,7 +198,9 @@ def _ids(
     return {name: key for key, name in connection.execute(query, {"names": some})}
 
 
-def _write(connection: Connection, drafts: Sequence[_Draft], now: datetime) -> Sequence[Told]:
+def _write(
+    connection: Connection, drafts: Sequence[_Draft], now: datetime
+) -> Sequence[AuditIntent]:
     """Write drafts with their VMs, keys and history, and the audit's rows."""
     if not drafts:
         return ()
@@ -263,7 +265,7 @@ def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Ma
     return networks
 
 
-def _status_kept(asking: Asking) -> int | None:
+def _status_kept(asking: CreateRequestCommand) -> int | None:
     """Return how a call ends, where that is kept."""
     return asking.idempotency.status if asking.idempotency is not None else None
 
@@ -279,7 +281,7 @@ class _Images:
         self._connection = connection
         self._found: dict[tuple[str, str], Image] = {}
 
-    def of(self, asking: Asking) -> Image | None:
+    def of(self, asking: CreateRequestCommand) -> Image | None:
         """Return the image of a call, or raise what it would be told alone."""
         reference = asking.asked.image
         if reference is None:

@@ -25,7 +25,7 @@ _REQUESTS_AT_ONCE: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class ExpiryBatch:
     """VMs that end together: requests with all that is left of them, and parts of one more."""
 
     whole: frozenset[UUID]
@@ -75,7 +75,7 @@ def extend(
     )
 
 
-def expired(connection: Connection, now: datetime, at_once: int) -> Piece:
+def expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
     """Return some VMs that nobody deleted, of requests whose time is over."""
     left = vms.c.desired != VmDesired.DELETED.value
     wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
@@ -90,7 +90,7 @@ def expired(connection: Connection, now: datetime, at_once: int) -> Piece:
     rows = connection.execute(of_these).all()
     cut = {row.request_id for row in rows[at_once:]}
     found = rows[:at_once]
-    return Piece(
+    return ExpiryBatch(
         whole=frozenset(row.request_id for row in found) - cut,
         parts={row.id: row.request_id for row in found if row.request_id in cut},
     )
@@ -103,7 +103,9 @@ def _over(now: datetime) -> ColumnElement[bool]:
     )
 
 
-def expire(connection: Connection, piece: Piece, *, now: datetime, actor: str) -> tuple[UUID, ...]:
+def expire(
+    connection: Connection, piece: ExpiryBatch, *, now: datetime, actor: str
+) -> tuple[UUID, ...]:
     """Delete these VMs, if their requests' time is still over; return the requests that ended."""
     asked = {*piece.whole, *piece.parts.values()}
     lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))

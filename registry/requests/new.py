@@ -71,7 +71,7 @@ MAX_PRIORITY: Final = 100  #: and as far below 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestSpec:
     """What a tenant asks for, right as far as that can be told without the database."""
 
     tenant: str
@@ -94,7 +94,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Asking:
+class CreateRequestCommand:
     """One call that asks for VMs: what, who, and how the call is done once and told of.
 
     Parameters
@@ -107,7 +107,7 @@ class Asking:
         Gets its row of the audit where several are accepted together.
     """
 
-    asked: Asked
+    asked: RequestSpec
     actor: str
     over_quota: OverQuota = "refuse"
     idempotency: IdempotencyKey | None = None
@@ -134,7 +134,7 @@ def check_asked(
     priority: int = 0,
     spot: bool = False,
     reservation: UUID | None = None,
-) -> Asked:
+) -> RequestSpec:
     """Return what is asked, or raise `InvalidError`.
 
     After ``ttl_s`` the request ends by itself. Requests of one tenant go by ``priority``.
@@ -152,7 +152,7 @@ def check_asked(
         check_hosts_suffice(rules, hosts, count)
     if rules is not None or requires:
         check_together(NO_RULES if rules is None else rules, requires)
-    return Asked(
+    return RequestSpec(
         tenant=tenant,
         vm_type=vm_type,
         count=check_int("count", count, 1, MAX_COUNT),
@@ -174,7 +174,7 @@ def check_asked(
 
 
 def new_request(
-    asked: Asked, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
+    asked: RequestSpec, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
 ) -> Request:
     """Return a request as it is before anything happens to it."""
     key = uuid7()

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, false, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.db.audit_context import Told, note_committed
+from registry.db.audit_context import AuditIntent, note_committed
 from registry.db.bulk import among
 from registry.db.clock import db_now
 from registry.db.engine import ClashError, Database, HeldUpError, retried
@@ -37,7 +37,7 @@ from registry.records.tenancy import OverQuota
 from registry.requests.batch import make, make_together
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
 from registry.requests.guest_access import NOTHING, told_access
-from registry.requests.new import MAX_COUNT, Asking, check_asked
+from registry.requests.new import MAX_COUNT, CreateRequestCommand, check_asked
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
@@ -79,7 +79,7 @@ class Requests:
     ) -> Request:
         """Do what `accept` does, for what `check_asked` takes."""
         return self.accept(
-            Asking(
+            CreateRequestCommand(
                 asked=check_asked(**asked),
                 actor=actor,
                 over_quota=over_quota,
@@ -88,7 +88,7 @@ class Requests:
         )
 
     @retried
-    def accept(self, asking: Asking) -> Request:
+    def accept(self, asking: CreateRequestCommand) -> Request:
         """Insert a request and its VMs in one transaction, with its key.
 
         The first round that places it places at least ``min_count`` VMs at once.
@@ -104,7 +104,7 @@ class Requests:
         return accepted
 
     def accept_together(
-        self, askings: Sequence[Asking]
+        self, askings: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         """Accept what of this can be accepted in one transaction; else return why it cannot be.
 
@@ -120,7 +120,9 @@ class Requests:
             return [None] * len(askings)
 
     @retried
-    def _together(self, askings: Sequence[Asking]) -> Sequence[Request | RegistryError | None]:
+    def _together(
+        self, askings: Sequence[CreateRequestCommand]
+    ) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
             group = make_together(connection, askings)
         note_committed(group.told)
@@ -328,7 +330,9 @@ class Requests:
             return made(connection, _get(connection, id))
 
 
-def _accept(connection: Connection, asking: Asking) -> tuple[Request, Sequence[Told]]:
+def _accept(
+    connection: Connection, asking: CreateRequestCommand
+) -> tuple[Request, Sequence[AuditIntent]]:
     """Accept a request by itself: a group of one, which waits for its key and for every lock."""
     key = asking.idempotency
     now = claim_key(connection, key) if key is not None else db_now(connection)

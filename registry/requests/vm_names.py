@@ -26,13 +26,13 @@ def free_numbers(
     found: list[int] = []
     while len(found) < count:
         numbers = range(first, first + count - len(found))
-        taken = Names(connection, {owner}, [f"{stem}-{number}" for number in numbers])
+        taken = VmNames(connection, {owner}, [f"{stem}-{number}" for number in numbers])
         found += [number for number in numbers if taken.is_free(owner, f"{stem}-{number}")]
         first = numbers.stop
     return found
 
 
-class Names:
+class VmNames:
     """The names that tenants, who are locked, have given to what lives, as far as asked for."""
 
     def __init__(

@@ -19,15 +19,15 @@ from registry.records.rounds import (
     LatestRound,
     Lease,
     RoundCommit,
+    RoundListEntry,
     RoundRecord,
-    RoundSummary,
     StoredDecision,
 )
 from registry.rounds.cluster import last_round, read_cluster
 from registry.rounds.commit import commit_round
 from registry.rounds.known_hosts import KnownHosts
 
-_SUMMARY = tuple(RoundSummary.__dataclass_fields__)
+_SUMMARY = tuple(RoundListEntry.__dataclass_fields__)
 
 
 class Rounds:
@@ -100,14 +100,16 @@ class Rounds:
             **_decision(row),
         )
 
-    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RoundSummary]:
+    def list(
+        self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[RoundListEntry]:
         """Return a page, newest first."""
         query = select(rounds).order_by(rounds.c.number.desc()).limit(check_limit(limit) + 1)
         if cursor is not None:
             (before,) = decode_cursor(cursor, int)
             query = query.where(rounds.c.number < before)
         with self._database.read() as connection:
-            found = [RoundSummary(**_summary_fields(row)) for row in connection.execute(query)]
+            found = [RoundListEntry(**_summary_fields(row)) for row in connection.execute(query)]
         return page_of(found, limit, lambda summary: (summary.number,))
 
     def last(self) -> LatestRound | None:

@@ -34,7 +34,7 @@ from registry.db.schema import (
 from registry.errors import ClaimLostError
 from registry.images.on_hosts import image_on_host, lacks_image
 from registry.ledger.host_backoff import BUILD_AVOID_S, avoid
-from registry.ledger.release import BESIDE, Ending, end
+from registry.ledger.release import BESIDE, AssignmentRelease, end
 from registry.ledger.shared_disks import disk_name_of, forget_kept, is_needed
 from registry.lifecycle import (
     OUT_OF_REACH,
@@ -198,7 +198,7 @@ class Assignments:
         """
         with self._database.write() as connection:
             row = _ours(connection, claim, on_host=True)
-            failed = Ending(row, AssignmentEvent.FAILED, error)
+            failed = AssignmentRelease(row, AssignmentEvent.FAILED, error)
             again = transient and row.attempts + 1 < MAX_ATTEMPTS
             # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
             settled = row.state == AssignmentState.ACTIVE.value and row.observed in _BOOTED
@@ -237,7 +237,7 @@ class Assignments:
             reason = f"its build took longer than {build_timeout_s:g} s"
             these = SELECT.where(assignments.c.id.in_([row.id for row in found]))
             endings = [
-                Ending(row, AssignmentEvent.FAILED, reason)
+                AssignmentRelease(row, AssignmentEvent.FAILED, reason)
                 for row in connection.execute(these.order_by(assignments.c.id))
                 if is_overdue(row, build_timeout_s, now)
             ]
@@ -273,7 +273,7 @@ class Assignments:
         with self._database.write() as connection:
             row = _ours(connection, claim)
             now = db_now(connection)
-            endings = [Ending(row, AssignmentEvent.PROVEN_ABSENT)]
+            endings = [AssignmentRelease(row, AssignmentEvent.PROVEN_ABSENT)]
             end(connection, endings, now=now, actor=row.claim_owner)
 
     @retried
@@ -384,7 +384,7 @@ def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
 
 def _quarantine(
     connection: Connection,
-    endings: Sequence[Ending],
+    endings: Sequence[AssignmentRelease],
     *,
     now: datetime,
     actor: str,

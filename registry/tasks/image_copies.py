@@ -37,7 +37,7 @@ from registry.records.work import CopyClaim, CopyRemoval, Upload
 MAX_INTERRUPTIONS: Final = 5
 
 
-class ImageCopies:
+class ImageCopyTasks:
     """What workers do with copies of images."""
 
     def __init__(self, database: Database) -> None:

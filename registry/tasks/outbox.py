@@ -39,7 +39,7 @@ from registry.db.claims import (
     LEFTOVERS,
     MOVES,
     POWER,
-    Claims,
+    RowLease,
     is_claimed,
 )
 from registry.db.schema import (
@@ -104,7 +104,7 @@ _COMING: Final = (CopyState.ABSENT.value, CopyState.UPLOADING.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class _OutboxRead:
     """When a sweep looks, and where."""
 
     now: datetime
@@ -137,12 +137,12 @@ class _Kind:
     """Rows of one table that ask for one task."""
 
     task: str
-    claims: Claims
-    waiting: Callable[[_Look], Select[Any]]
+    claims: RowLease
+    waiting: Callable[[_OutboxRead], Select[Any]]
     states: Sequence[str] = ()  #: of rows that ask for it, where the table has others' too
     anywhere: bool = False  #: their hosts take no part
 
-    def send(self, connection: Connection, limit: int, look: _Look) -> list[Due]:
+    def send(self, connection: Connection, limit: int, look: _OutboxRead) -> list[Due]:
         """Return what nobody works on, and mark it as sent."""
         if self.anywhere and look.host_id is not None:
             return []
@@ -156,13 +156,13 @@ class _Kind:
         return self.claims.in_hand(connection, ours, now)
 
 
-def _fences(look: _Look) -> Select[Any]:
+def _fences(look: _OutboxRead) -> Select[Any]:
     query = select(host_fences).join(hosts, hosts.c.id == host_fences.c.host_id)
     down = and_(hosts.c.health == HostHealth.DOWN.value, hosts.c.admin != HostAdmin.RETIRED.value)
     return query.where(host_fences.c.state.in_(OPEN), down)
 
 
-def _power(look: _Look) -> Select[Any]:
+def _power(look: _OutboxRead) -> Select[Any]:
     # Looked up for each that is asked: a join may begin with the places of all.
     held = assignments.alias()
     its_place = (
@@ -184,23 +184,23 @@ def _power(look: _Look) -> Select[Any]:
     )
 
 
-def _removals(look: _Look) -> Select[Any]:
+def _removals(look: _OutboxRead) -> Select[Any]:
     return look.at(select(assignments), assignments).where(
         unreleased, assignments.c.state.in_(_REMOVING)
     )
 
 
-def _leftovers(look: _Look) -> Select[Any]:
+def _leftovers(look: _OutboxRead) -> Select[Any]:
     return look.at(select(leftovers), leftovers, or_returning=True, needs_pool=true())
 
 
-def _copies_that_go(look: _Look) -> Select[Any]:
+def _copies_that_go(look: _OutboxRead) -> Select[Any]:
     return look.at(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_GOING)
     )
 
 
-def _builds(look: _Look) -> Select[Any]:
+def _builds(look: _OutboxRead) -> Select[Any]:
     """Builds that have their image, and VMs that are active but were never seen since.
 
     Of these the resume is missing. As many of each host as it has room for: the others
@@ -257,7 +257,7 @@ def _not_seen_yet() -> CompoundSelect[Any]:
     return union_all(query.where(held.c.state.in_(_UNBUILT)), unseen)
 
 
-def _busy(look: _Look) -> Subquery:
+def _busy(look: _OutboxRead) -> Subquery:
     """Return how many builds of each host are in hand, or were sent just now."""
     in_hand = and_(
         assignments.c.state.in_(_BUILDING),
@@ -270,15 +270,15 @@ def _busy(look: _Look) -> Subquery:
     return query.group_by(assignments.c.host_id).subquery()
 
 
-def _moves(look: _Look) -> Select[Any]:
+def _moves(look: _OutboxRead) -> Select[Any]:
     return waiting_moves()
 
 
-def _imports(look: _Look) -> Select[Any]:
+def _imports(look: _OutboxRead) -> Select[Any]:
     return select(images).where(images.c.state == ImageState.IMPORTING.value)
 
 
-def _uploads(look: _Look) -> Select[Any]:
+def _uploads(look: _OutboxRead) -> Select[Any]:
     return look.at(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_COMING), is_not_held(image_copies.c.image_id)
     )
@@ -319,7 +319,7 @@ def due(
     answer again. With ``host_id``, of that host alone; else consoles that nobody uses any
     more end, too.
     """
-    look = _Look(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
+    look = _OutboxRead(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
     if host_id is None:
         forget_silent(connection, now=now)
     found: list[Due] = []

@@ -1,7 +1,7 @@
 """What tenants and groups may have at most, and how much of it they have.
 
 Asked is what every wanted VM amounts to by its type and overhead: that is compared with a
-quota when somebody asks for more (`Allowance`). Held is what unreleased assignments hold: a
+quota when somebody asks for more (`RemainingQuota`). Held is what unreleased assignments hold: a
 round compares that before it places more (`within_quotas`).
 """
 
@@ -209,8 +209,8 @@ def within_quotas(
 def check_quota(
     connection: Connection, tenant: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota
 ) -> None:
-    """Raise if so many more VMs of a type are above a quota; see `Allowance.check`."""
-    Allowance(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
+    """Raise if so many more VMs of a type are above a quota; see `RemainingQuota.check`."""
+    RemainingQuota(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
 
 
 def reserved(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
@@ -253,7 +253,7 @@ def over_quotas(
     return over, fits
 
 
-class Allowance:
+class RemainingQuota:
     """What quotas leave to some tenants, while one after another takes of it.
 
     To be made by every transaction that lets tenants want more VMs, before it writes them,

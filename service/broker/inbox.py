@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import Counter
 
 from service import ProcessMetrics
-from service.broker.messages import Known, NotOursError, envelope
+from service.broker.messages import AllowedMessages, ForeignMessageError, envelope
 
 log: Final = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Inbox:
 
     def __init__(
         self,
-        known: Sequence[Known],
+        known: Sequence[AllowedMessages],
         metrics: ProcessMetrics,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -70,7 +70,7 @@ class Inbox:
         """Return an envelope for Celery, which acknowledges it; None for a foreign message."""
         try:
             message = envelope(content, self._known[queue], now=datetime.now(UTC))
-        except NotOursError as error:
+        except ForeignMessageError as error:
             self.drop(error.reason, content)
             return None
         with self._lock:

@@ -31,7 +31,7 @@ _MAX_USE: Final = timedelta(days=1)
 Arguments = Callable[[list[Any]], bool]
 
 
-class NotOursError(RegistryError):
+class ForeignMessageError(RegistryError):
     """A message is not fuga's; `reason` is one of a few words."""
 
     def __init__(self, reason: str) -> None:
@@ -40,7 +40,7 @@ class NotOursError(RegistryError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AllowedMessages:
     """The allowed messages of one queue: its name, and the arguments of each task."""
 
     queue: str
@@ -70,19 +70,19 @@ def one_id(arguments: list[Any]) -> bool:
     return len(arguments) == 1 and is_id(arguments[0])
 
 
-def envelope(content: bytes, known: Known, *, now: datetime) -> dict[str, Any]:
+def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[str, Any]:
     """Return an envelope for Celery, built from the checked parts of a message.
 
     Raises
     ------
-    NotOursError
+    ForeignMessageError
         If it is not exactly as fuga's senders write it, or has expired.
     """
     if len(content) > MAX_BYTES:
-        raise NotOursError("too_long")
+        raise ForeignMessageError("too_long")
     found = _json(content, "not_json")
     if not isinstance(found, dict):
-        raise NotOursError("not_an_envelope")
+        raise ForeignMessageError("not_an_envelope")
     _require(found, _ENVELOPE, optional=_RESTORED, reason="envelope")
     headers, properties = found["headers"], found["properties"]
     _require(headers, _HEADERS, optional=_RESTORED, reason="headers")
@@ -91,9 +91,9 @@ def envelope(content: bytes, known: Known, *, now: datetime) -> dict[str, Any]:
     arguments = _arguments(found["body"])
     judge = known.tasks.get(headers["task"])
     if judge is None:
-        raise NotOursError("task")
+        raise ForeignMessageError("task")
     if not judge(arguments):
-        raise NotOursError("arguments")
+        raise ForeignMessageError("arguments")
     return _made_anew(
         headers["id"], headers["task"], arguments, _use(headers["expires"], now), known.queue
     )
@@ -103,18 +103,18 @@ def _json(content: bytes | str, reason: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise NotOursError(reason) from None
+        raise ForeignMessageError(reason) from None
 
 
 def _arguments(body: str) -> list[Any]:
     try:
         decoded = base64.b64decode(body, validate=True)
     except ValueError:  # characters outside of ASCII, too
-        raise NotOursError("body") from None
+        raise ForeignMessageError("body") from None
     match _json(decoded, "body"):
         case [list() as arguments, named, how] if named == {} and how == _EMBED:
             return arguments
-    raise NotOursError("body")
+    raise ForeignMessageError("body")
 
 
 def _use(expires: str | None, now: datetime) -> str | None:
@@ -123,14 +123,14 @@ def _use(expires: str | None, now: datetime) -> str | None:
     try:
         until = datetime.fromisoformat(expires)
         if until.tzinfo is None:
-            raise NotOursError("headers")
+            raise ForeignMessageError("headers")
         until = until.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise NotOursError("headers") from None
+        raise ForeignMessageError("headers") from None
     if until <= now:
-        raise NotOursError("expired")
+        raise ForeignMessageError("expired")
     if until > now + _MAX_USE:
-        raise NotOursError("headers")
+        raise ForeignMessageError("headers")
     return until.isoformat()
 
 
@@ -183,12 +183,12 @@ def _require(
 ) -> None:
     """Raise unless it has exactly these keys, and each value passes."""
     if not isinstance(found, dict):
-        raise NotOursError(reason)
+        raise ForeignMessageError(reason)
     keys = found.keys()
     if not (required.keys() <= keys <= required.keys() | optional.keys()):
-        raise NotOursError(reason)
+        raise ForeignMessageError(reason)
     if not all((required.get(key) or optional[key])(value) for key, value in found.items()):
-        raise NotOursError(reason)
+        raise ForeignMessageError(reason)
 
 
 def _exactly(wanted: object) -> Judge:

@@ -30,7 +30,7 @@ from service.broker.inbox import OPTION, Inbox, JudgedChannel
 from service.broker.messages import MAX_BYTES
 
 #: What `broker_transport` is set to where a worker reads Redis.
-TRANSPORT: Final = f"{__name__}:Transport"
+TRANSPORT: Final = f"{__name__}:RedisTransport"
 #: Messages that a queue may hold: what a worker looks at within two minutes.
 MOST_WAITING: Final = 20_000
 #: The queue is measured when so many have been taken from it.
@@ -67,7 +67,7 @@ class _TlsConnection(_ShortReplies, SSLConnection):
     pass
 
 
-class Channel(JudgedChannel, kombu_redis.Channel):
+class RedisChannel(JudgedChannel, kombu_redis.Channel):
     """Reads through the `Inbox`; sends as kombu does."""
 
     from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)  # type: ignore[assignment]  # one more
@@ -145,10 +145,10 @@ class Channel(JudgedChannel, kombu_redis.Channel):
                     self.inbox.drop("flood", f"{surplus} messages".encode())
 
 
-class Transport(kombu_redis.Transport):
-    """Kombu's Redis transport with our `Channel`."""
+class RedisTransport(kombu_redis.Transport):
+    """Kombu's Redis transport with our `RedisChannel`."""
 
-    Channel = Channel
+    Channel = RedisChannel
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Read in each turn of a worker's loop, and note the turn."""

@@ -20,7 +20,7 @@ _TRIES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class PairedDifference:
     """One measure of one variant beside the first, paired by seed."""
 
     mean: float
@@ -87,7 +87,7 @@ def unchanged(variant: str) -> str | None:
 
 def difference(
     base: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], path: str
-) -> Difference | None:
+) -> PairedDifference | None:
     """Return how a measure differs from that of the same seeds of another variant."""
     pairs = [
         (measure(base[seed], path), measure(other[seed], path)) for seed in base if seed in other
@@ -96,7 +96,7 @@ def difference(
     if not len(gaps):
         return None
     p = sign_flip_p(gaps) if len(gaps) > 1 else None
-    return Difference(mean=float(gaps.mean()), p=p, seeds=len(gaps))
+    return PairedDifference(mean=float(gaps.mean()), p=p, seeds=len(gaps))
 
 
 def sign_flip_p(gaps: FloatArray) -> float:
@@ -118,7 +118,7 @@ def sign_flip_p(gaps: FloatArray) -> float:
     return float((sums >= found - 1e-12 * max(1.0, math.fabs(found))).mean())
 
 
-def _document(found: Difference | None) -> dict[str, Any] | None:
+def _document(found: PairedDifference | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from simulation.experiments.jobs import Job, JobFiles
-from simulation.experiments.run import Progress, summary_in
+from simulation.experiments.run import RunProgress, summary_in
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RunFailedError, ended
 
@@ -81,14 +81,14 @@ class FleetStudy:
         self._broker_answers = True
         self._left: dict[str, str] = {}
         self._found: dict[str, dict[str, Any]] = {}
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, RunProgress] = {}
 
     def stop(self) -> None:
         """Let every run write what it has, and begin no other; told twice, do not wait for it."""
         self._leaving = self._stopping
         self._stopping = True
 
-    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+    def run(self, tell: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
         """Run everything; return the summaries in order of the specs, of runs that began.
 
         Raises

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from registry.db import checkpoint
 from simulation.errors import InputError
-from simulation.experiments.jobs import Failure, Job, JobFiles, locked
-from simulation.experiments.run import Progress, simulate, summary_in
+from simulation.experiments.jobs import Job, JobFailure, JobFiles, locked
+from simulation.experiments.run import RunProgress, simulate, summary_in
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RunFailedError, Study
 
@@ -45,7 +45,7 @@ def run_job(
     try:
         job = Job.of(text)
     except InputError as error:
-        files.tell_failure(name, Failure(message=str(error), bad_input=True, worker=worker))
+        files.tell_failure(name, JobFailure(message=str(error), bad_input=True, worker=worker))
         return None
     done = summary_in(files.run(name), job.digest)
     if done is not None and done["finished"]:
@@ -54,7 +54,7 @@ def run_job(
     study = Study([job.spec], files.folder, jobs=1, resume=True, as_csv=job.as_csv, work=work)
     told_at = 0.0
 
-    def tell(progress: Mapping[str, Progress]) -> None:
+    def tell(progress: Mapping[str, RunProgress]) -> None:
         nonlocal told_at
         if stop() or files.asked_to_stop():
             study.stop()
@@ -67,7 +67,7 @@ def run_job(
         return next(iter(study.run(tell)), None)
     except RunFailedError as error:
         files.tell_failure(
-            name, Failure(message=error.message, bad_input=error.bad_input, worker=worker)
+            name, JobFailure(message=error.message, bad_input=error.bad_input, worker=worker)
         )
         return None
 
@@ -78,7 +78,7 @@ def _under_lock(
     spec: RunSpec,
     folder: Path,
     *,
-    tell: Callable[[Progress], None],
+    tell: Callable[[RunProgress], None],
     **options: Any,
 ) -> dict[str, Any] | None:
     """Simulate in the process that holds the lock: if its worker is killed, it keeps both.
@@ -99,9 +99,9 @@ def _under_lock(
                 spec.trace.path, "this, or another file of the run, is not the same on a worker"
             )
 
-        def told(progress: Progress) -> None:
+        def told(progress: RunProgress) -> None:
             tell(progress)
             checkpoint("simulation.told")
 
-        tell(Progress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
+        tell(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
         return simulate(spec, folder, tell=told, **options)

@@ -27,7 +27,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 from service.version import engine_version
 from simulation.errors import InputError, SimulationError
-from simulation.experiments.run import Progress, replace_file
+from simulation.experiments.run import RunProgress, replace_file
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RUNS
 
@@ -97,7 +97,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class JobFailure:
     """Why a job cannot be done."""
 
     message: str
@@ -210,21 +210,21 @@ class JobFiles:
         """Tell whether `ask_to_stop` was called, or somebody made that file."""
         return (self._fleet / _STOP).exists()
 
-    def tell_progress(self, name: str, progress: Progress) -> None:
+    def tell_progress(self, name: str, progress: RunProgress) -> None:
         """Say how far a job is."""
         self._say(name, "progress", asdict(progress))
 
-    def progress(self, name: str) -> Progress | None:
+    def progress(self, name: str) -> RunProgress | None:
         """Return how far a job is, as far as anybody knows."""
-        return self._heard(name, "progress", Progress)
+        return self._heard(name, "progress", RunProgress)
 
-    def tell_failure(self, name: str, failure: Failure) -> None:
+    def tell_failure(self, name: str, failure: JobFailure) -> None:
         """Say that a job need not be tried again."""
         self._say(name, "failed", asdict(failure))
 
-    def failure(self, name: str) -> Failure | None:
+    def failure(self, name: str) -> JobFailure | None:
         """Return why a job failed, None if it did not."""
-        return self._heard(name, "failed", Failure)
+        return self._heard(name, "failed", JobFailure)
 
     def clear(self) -> None:
         """Leave what the same study on one machine would have left.

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from placement import PlacementError
-from simulation.checkpoint import CheckpointError, Kept, Limits, encode, read, seconds, whole
+from simulation.checkpoint import CheckpointError, Kept, ValueRange, encode, read, seconds, whole
 from simulation.experiments.specs import Inputs, RunSpec, open_inputs
-from simulation.metrics.recorder import Recorder
+from simulation.metrics.recorder import SeriesRecorder
 from simulation.metrics.summary import summary_of
 from simulation.metrics.tables import write_tables
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
-from simulation.slots.interning import Book
+from simulation.slots.interning import InternedNames
 from simulation.traces.chunks import Arrivals
 
 SUMMARY: Final = "summary.json"
@@ -32,7 +32,7 @@ _MISFITS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """How far a simulation is."""
 
     part: float  #: of the trace
@@ -43,12 +43,12 @@ class Progress:
 
 
 @dataclass(slots=True, kw_only=True)
-class _State:
+class _RunState:
     """All that a simulation is between two slots."""
 
     digest: str
     engine: Engine
-    recorder: Recorder
+    recorder: SeriesRecorder
     next_slot: int | None  #: None: nothing has arrived yet
     taken: int  #: requests taken from the trace
     seconds: float  #: of the wall clock, so far
@@ -74,7 +74,7 @@ class _State:
         self.engine.restore(kept["engine"])
         self.recorder.restore(kept["recorder"])
         if kept["next_slot"] is not None:
-            self.next_slot = whole(kept, "next_slot", Limits(-(2**62), 2**62))
+            self.next_slot = whole(kept, "next_slot", ValueRange(-(2**62), 2**62))
         self.taken, self.events = whole(kept, "taken"), whole(kept, "events")
         for name in ("seconds", "processor_s", "deciding_s"):
             setattr(self, name, seconds(kept, name))
@@ -87,7 +87,7 @@ def simulate(
     resume: bool = False,
     as_csv: bool = False,
     stop: Callable[[], bool] = lambda: False,
-    tell: Callable[[Progress], None] = lambda _: None,
+    tell: Callable[[RunProgress], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run a simulation, or what is left of it, and write its files to a folder.
 
@@ -130,12 +130,12 @@ def simulate(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class ObservedRun:
     """A simulation that wrote nothing."""
 
     finished: bool
     summary: Mapping[str, Any]
-    recorder: Recorder
+    recorder: SeriesRecorder
     engine: Engine
 
 
@@ -143,13 +143,13 @@ def watch(
     spec: RunSpec,
     *,
     stop: Callable[[], bool] = lambda: False,
-    tell: Callable[[Progress], None] = lambda _: None,
-) -> Watched:
+    tell: Callable[[RunProgress], None] = lambda _: None,
+) -> ObservedRun:
     """Run a simulation as `simulate` does, and write no files."""
     inputs = open_inputs(spec)
     state = _begin(spec, inputs, spec.digest())
     finished = _run(spec, inputs, state, stop, tell)
-    return Watched(
+    return ObservedRun(
         finished=finished,
         summary=_summary(spec, inputs, state, finished=finished),
         recorder=state.recorder,
@@ -157,21 +157,21 @@ def watch(
     )
 
 
-def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
+def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
     engine = Engine(
         Cluster.of(inputs.inventory, inputs.resources),
-        Book(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
+        InternedNames(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
         spec,
         inputs.inventory.events,
         inputs.hierarchies[1:],
     )
-    recorder = Recorder(
+    recorder = SeriesRecorder(
         inputs.resources,
         [host.host_class for host in inputs.inventory.hosts],
         ideal_every=spec.ideal_every,
         moving=spec.moving.measured,
     )
-    return _State(
+    return _RunState(
         digest=digest,
         engine=engine,
         recorder=recorder,
@@ -187,9 +187,9 @@ def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _State:
 def _run(
     spec: RunSpec,
     inputs: Inputs,
-    state: _State,
+    state: _RunState,
     stop: Callable[[], bool],
-    tell: Callable[[Progress], None],
+    tell: Callable[[RunProgress], None],
 ) -> bool:
     """Pass slot after slot; return whether the end was reached."""
     arrivals = Arrivals(inputs.trace, state.taken)
@@ -219,7 +219,7 @@ def _run(
             told = now
             running, waiting = int(engine.book.vms.sum()), int(engine.waiting.count.sum())
             part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
-            tell(Progress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
+            tell(RunProgress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
         if _over(spec, engine, arrivals, slot, placed):
             return True
         if stop():
@@ -239,7 +239,7 @@ def _over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: 
     return not placed and engine.running.last_slot is None and engine.next_event_s is None
 
 
-def _summary(spec: RunSpec, inputs: Inputs, state: _State, *, finished: bool) -> dict[str, Any]:
+def _summary(spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool) -> dict[str, Any]:
     return {
         "name": spec.name,
         "policy": spec.policy,
@@ -270,7 +270,7 @@ def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
     return found if found.get("digest") == digest else None
 
 
-def _restore(state: _State, folder: Path) -> None:
+def _restore(state: _RunState, folder: Path) -> None:
     """Go on from the checkpoint of the same simulation, if there is one.
 
     Raises

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement import FloatArray, IntArray, dominant_shares
-from simulation.experiments.run import Watched
+from simulation.experiments.run import ObservedRun
 from simulation.metrics.summary import waits_of
 
 #: Points of a line, tenants, and kinds of what waits: more is not read.
@@ -18,7 +18,7 @@ MOST_TENANTS: Final = 50
 MOST_WAITING: Final = 20
 
 
-def told(run: Watched) -> dict[str, Any]:
+def told(run: ObservedRun) -> dict[str, Any]:
     """Return the figures, lines over time, tenants, and what waits at the end.
 
     Times are in seconds from the beginning; shares and uses are parts of the pool.
@@ -42,7 +42,7 @@ def told(run: Watched) -> dict[str, Any]:
     }
 
 
-def _mean_so_far(run: Watched) -> float | None:
+def _mean_so_far(run: ObservedRun) -> float | None:
     """Return the mean wait of VMs that were placed, and so far of those that wait at the end.
 
     Where few are placed, and soon, the mean of these alone would look best.
@@ -53,7 +53,7 @@ def _mean_so_far(run: Watched) -> float | None:
     return float((waits_s * counts).sum() + waited_s.sum()) / vms if vms else None
 
 
-def _waited_so_far(run: Watched) -> tuple[FloatArray, IntArray]:
+def _waited_so_far(run: ObservedRun) -> tuple[FloatArray, IntArray]:
     """Return VM-seconds that each tenant's VMs wait at the end, (N,), and how many do, (N,)."""
     waiting, count = run.engine.waiting, len(run.engine.book.tenants)
     waited_s, vms = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -63,7 +63,7 @@ def _waited_so_far(run: Watched) -> tuple[FloatArray, IntArray]:
     return waited_s, vms
 
 
-def _tenants(run: Watched) -> list[dict[str, Any]]:
+def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
     book, recorder = run.engine.book, run.recorder
     pool = run.engine.cluster.offered().sum(axis=0)
     count = len(book.tenants)
@@ -90,7 +90,7 @@ def _tenants(run: Watched) -> list[dict[str, Any]]:
     return rows[:MOST_TENANTS]
 
 
-def _waiting(run: Watched) -> list[dict[str, Any]]:
+def _waiting(run: ObservedRun) -> list[dict[str, Any]]:
     """Return what waits at the end by tenant and size, the most VMs first."""
     waiting, book = run.engine.waiting, run.engine.book
     over_s = float(run.summary["to_s"])
@@ -122,7 +122,7 @@ def _waiting(run: Watched) -> list[dict[str, Any]]:
     return rows[:MOST_WAITING]
 
 
-def _lines(run: Watched) -> dict[str, Any]:
+def _lines(run: ObservedRun) -> dict[str, Any]:
     slots = run.recorder.slots
     parts = np.array_split(np.arange(len(slots)), min(len(slots), MOST_POINTS) or 1)
 

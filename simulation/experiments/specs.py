@@ -13,14 +13,14 @@ from typing import Any, Final
 from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.fleet import MEMORY
 from simulation.slots.moving.options import Moving
 from simulation.slots.moving.rolling import matching
 from simulation.topology.hierarchy import Since, read_hierarchy
 from simulation.topology.hosts import SimHost
-from simulation.topology.inventory import HostSpec, Inventory, read_inventory
+from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import BadRows
 from simulation.traces.formats import format_of, resources_in, source_of
@@ -47,7 +47,7 @@ class TraceSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec(Choice):
+class RunSpec(SimulatedPolicy):
     """One simulation: one policy, one seed, one length of slots."""
 
     name: str
@@ -102,7 +102,7 @@ class Inputs:
     """What a simulation reads, on one axis of resources."""
 
     trace: Trace
-    inventory: Inventory
+    inventory: HostInventory
     resources: tuple[str, ...]
     weights: Mapping[str, float]
     hierarchies: tuple[Since, ...]  #: groups, weights and quotas; the first from 0 on
@@ -163,7 +163,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     return Inputs(trace, inventory, resources, weights, hierarchies, faults)
 
 
-def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
+def _check_offered(asked: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
     missing = sorted(set(asked) - set(inventory.resources))
     if missing:
         raise InputError(
@@ -172,7 +172,7 @@ def _check_offered(asked: Sequence[str], inventory: Inventory, spec: RunSpec) ->
         )
 
 
-def _check_added(asked: Sequence[str], inventory: Inventory, spec: RunSpec) -> None:
+def _check_added(asked: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
     """Refuse to add hosts that lack what every VM takes: nothing would ever be placed there."""
     needed = [name for name in _OF_EVERY_VM if name in asked and name in inventory.resources]
     for told in spec.add_hosts:
@@ -201,7 +201,7 @@ def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
             raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
 
 
-def _check_moving(spec: RunSpec, inventory: Inventory) -> None:
+def _check_moving(spec: RunSpec, inventory: HostInventory) -> None:
     """Refuse hosts to roll through, and domains to keep spare for, that are not there."""
     labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
     moving = spec.moving

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from service.version import engine_version
 from simulation.errors import SimulationError
 from simulation.experiments.compare import comparison
-from simulation.experiments.run import SUMMARY, Progress, simulate
+from simulation.experiments.run import SUMMARY, RunProgress, simulate
 from simulation.experiments.specs import RunSpec
 
 RUNS: Final = "runs"
@@ -42,7 +42,7 @@ class RunFailedError(SimulationError):
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningJob:
     process: BaseProcess
     spec: RunSpec
 
@@ -54,7 +54,7 @@ class AnyStudy(Protocol):
         """Let every run write what it has, and begin no other."""
         ...
 
-    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+    def run(self, tell: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
         """Run everything; return the summaries in order of the specs, of runs that began."""
         ...
 
@@ -95,7 +95,7 @@ class Study:
         """Let every run write what it has, and begin no other."""
         self._stopping = True
 
-    def run(self, tell: Callable[[Mapping[str, Progress]], None]) -> list[dict[str, Any]]:
+    def run(self, tell: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
         """Run everything; return the summaries in order of the specs, of runs that began.
 
         Raises
@@ -105,8 +105,8 @@ class Study:
         """
         context = multiprocessing.get_context("spawn")
         todo = list(self._specs)
-        running: dict[Connection, _Running] = {}
-        progress: dict[str, Progress] = {}
+        running: dict[Connection, _RunningJob] = {}
+        progress: dict[str, RunProgress] = {}
         found: dict[str, dict[str, Any]] = {}
         failed: RunFailedError | None = None
         asked_to_stop = False
@@ -122,7 +122,7 @@ class Study:
                 )
                 process.start()
                 theirs.close()
-                running[ours] = _Running(process, spec)
+                running[ours] = _RunningJob(process, spec)
             if self._stopping and not asked_to_stop:
                 asked_to_stop = True
                 for connection in running:
@@ -134,7 +134,7 @@ class Study:
                     said = each.recv()
                 except EOFError:
                     said = _Failed(_end_of(run.process), bad_input=False)
-                if isinstance(said, Progress):
+                if isinstance(said, RunProgress):
                     progress[run.spec.name] = said
                     continue
                 if isinstance(said, _Failed):
@@ -170,9 +170,9 @@ def write_summary(
     return document
 
 
-def ended(last: Progress | None) -> Progress:
+def ended(last: RunProgress | None) -> RunProgress:
     """Return how far a run is that has ended."""
-    return Progress(
+    return RunProgress(
         part=1.0,
         slot=last.slot if last else 0,
         running=last.running if last else 0,

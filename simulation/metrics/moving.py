@@ -11,18 +11,18 @@ import numpy as np
 from placement import Allocation, IntArray, Snapshot
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.measures import Gauge
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 from placement.rebalancing.spare import spare
 from simulation.checkpoint import Kept
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, Passed
 from simulation.slots.moving.domains import domains_of
-from simulation.slots.moving.timetable import Outcome
+from simulation.slots.moving.timetable import MoveOutcome
 
 #: As rounds that keep spare ask.
 _AS_ROUNDS: Final = Search(tries=2, pairs=0, partly=False)
 _SPARE_UNITS: Final = 1_000_000
-_OUTCOMES: Final = tuple(Outcome)
+_OUTCOMES: Final = tuple(MoveOutcome)
 
 
 class MovesRecorder:
@@ -45,7 +45,7 @@ class MovesRecorder:
             self._plans[plan.what] = [a + b for a, b in zip(known, told, strict=True)]
         if passed.moves:
             self._keep(passed)
-        done = [each.move for each in passed.moves if each.outcome is Outcome.MOVED]
+        done = [each.move for each in passed.moves if each.outcome is MoveOutcome.MOVED]
         row: dict[str, float | None] = {
             "moves": float(len(done)),
             "moved_gib": sum(move.carried_mib for move in done) / 1024,
@@ -145,7 +145,7 @@ class MovesRecorder:
         movers = engine.movers
         by_why: Counter[str] = Counter()
         outcome = self.moves.column("outcome") if self.why else np.zeros(0)
-        moved = outcome == _OUTCOMES.index(Outcome.MOVED)
+        moved = outcome == _OUTCOMES.index(MoveOutcome.MOVED)
         for why, did in zip(self.why, moved.tolist(), strict=True):
             by_why[why] += did
         took = (self.moves.column("over_s") - self.moves.column("start_s"))[moved]
@@ -157,7 +157,7 @@ class MovesRecorder:
             "moved_gib": float(self.moves.column("mib")[moved].sum() / 1024),
             "move_seconds": float(took.sum()),
             "by_reason": dict(sorted(by_why.items())),
-            "outcomes": {each.value: self._outcomes[each.value] for each in Outcome},
+            "outcomes": {each.value: self._outcomes[each.value] for each in MoveOutcome},
             "plans": {
                 name: dict(zip(("plans", "moves", "gib", "gain", "seconds"), row, strict=True))
                 for name, row in sorted(self._plans.items())
@@ -184,7 +184,7 @@ class MovesRecorder:
         def whole(name: str) -> Any:
             return self.moves.column(name).astype(np.int64)
 
-        outcomes = pa.array([each.value for each in Outcome])
+        outcomes = pa.array([each.value for each in MoveOutcome])
         return {
             "request": whole("request"),
             "tenant": names.take(pa.array(whole("tenant"))),
@@ -198,12 +198,12 @@ class MovesRecorder:
         }
 
 
-def _without_vms(snapshot: Snapshot, engine: Engine) -> Running:
+def _without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
     """Return what a gauge reads of a cluster: it asks for no VM unless one moves."""
     cluster = engine.cluster
     hosts, resources = snapshot.capacity.shape
     nothing = np.zeros(0, dtype=np.int64)
-    return Running(
+    return RunningState(
         snapshot=snapshot,
         kind=nothing,
         host=nothing,

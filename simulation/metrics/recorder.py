@@ -21,13 +21,13 @@ from placement import (
     fair_distance,
     target_shares,
 )
-from simulation.checkpoint import Kept, Limits, array, whole
+from simulation.checkpoint import Kept, ValueRange, array, whole
 from simulation.metrics.moving import MovesRecorder
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, Passed, Round
 from simulation.slots.interning import GrowingRows
-from simulation.slots.running import Vms
-from simulation.slots.waiting import Waiting
+from simulation.slots.running import VmRows
+from simulation.slots.waiting import WaitingRows
 
 #: Tenants of largest share whose shares are kept of each slot.
 SHARES_KEPT = 50
@@ -37,7 +37,7 @@ PICTURES_KEPT = 120
 _KINDS_FOR_FRAGMENTS = 16
 
 
-class Recorder:
+class SeriesRecorder:
     """Keeps the time series of one simulation.
 
     Parameters
@@ -104,7 +104,7 @@ class Recorder:
         """Have recorded what was kept, and nothing else."""
         for name in ("slots", "shares", "placements", "pictures"):
             getattr(self, name).restore(kept[name])
-        self._picture_every = whole(kept, "picture_every", Limits(1, 2**62))
+        self._picture_every = whole(kept, "picture_every", ValueRange(1, 2**62))
         self._pictured = whole(kept, "pictured")
         tenants = array(kept, "tenants", "int", (None, 5))
         self.tenants = GrowingRows(5)
@@ -162,7 +162,7 @@ class Recorder:
             "oldest_wait_s": float(passed.start_s - waiting.since_s.min()) if len(waiting) else 0.0,
         }
 
-    def _ask(self, arrived: Waiting, kinds: int) -> None:
+    def _ask(self, arrived: WaitingRows, kinds: int) -> None:
         if kinds > len(self._asked_of_kind):
             more = kinds - len(self._asked_of_kind)
             self._asked_of_kind = np.concatenate([self._asked_of_kind, np.zeros(more, np.int64)])
@@ -257,7 +257,7 @@ class Recorder:
         pool = float(snapshot.pool[0])
         return {"placed_part": _part(placed, pool), "bound_part": _part(bound, pool)}
 
-    def _placed(self, start_s: float, placed: Vms, wait_s: FloatArray) -> None:
+    def _placed(self, start_s: float, placed: VmRows, wait_s: FloatArray) -> None:
         asked = placed.request >= 0
         if not asked.all():
             placed, wait_s = placed.where(asked), wait_s[asked]
@@ -282,13 +282,13 @@ class Recorder:
         return np.concatenate([self._waited_s, np.zeros(max(missing, 0))])
 
 
-def _count(of_tenant: IntArray, rows: Vms | Waiting) -> None:
+def _count(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
     """Add VMs to the numbers of their tenants, without those that ran at the beginning."""
     asked = rows.request >= 0
     np.add.at(of_tenant, rows.tenant[asked], rows.count[asked])
 
 
-def _vms(parts: Sequence[Waiting | Vms]) -> float:
+def _vms(parts: Sequence[WaitingRows | VmRows]) -> float:
     return float(sum(int(part.count.sum()) for part in parts))
 
 

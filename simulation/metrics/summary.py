@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.metrics.recorder import Recorder
+from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
 
 
-def summary_of(recorder: Recorder, engine: Engine) -> dict[str, Any]:
+def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
     """Return the summary, in JSON values; what nothing is known of is null.
 
     Times are in seconds; parts are within [0, 1]. Waits are of VMs that were
@@ -67,14 +67,14 @@ def summary_of(recorder: Recorder, engine: Engine) -> dict[str, Any]:
     }
 
 
-def waits_of(recorder: Recorder) -> tuple[FloatArray, FloatArray]:
+def waits_of(recorder: SeriesRecorder) -> tuple[FloatArray, FloatArray]:
     """Return how long VMs that were placed waited, sorted, and how many of each."""
     placements = recorder.placements
     waits = placements.column("start_s") - placements.column("arrival_s")
     return _sorted(waits, placements.column("count"))
 
 
-def completions_of(recorder: Recorder, over_s: float) -> tuple[FloatArray, FloatArray]:
+def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray, FloatArray]:
     """Return how long VMs that ended took from arrival to end, sorted, and how many of each."""
     placements = recorder.placements
     ends = placements.column("end_s")

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from simulation.metrics.recorder import Recorder
+from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
 
 
 def write_tables(
-    folder: Path, recorder: Recorder, engine: Engine, hosts: Sequence[str], *, as_csv: bool
+    folder: Path, recorder: SeriesRecorder, engine: Engine, hosts: Sequence[str], *, as_csv: bool
 ) -> None:
     """Write slots, shares, placements, hosts, tenants and moves of a simulation."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from registry.admin import HostChange, PastHost
+from registry.admin import HostTransition, PastHost
 
 
 class Called:
@@ -28,7 +28,7 @@ class Called:
         return name in self._seen
 
 
-class Names:
+class FileNames:
     """What tenants, their groups, groups of VMs and hosts are called in the files."""
 
     def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
@@ -49,7 +49,7 @@ class Names:
 
 
 def _is_retired(host: PastHost) -> bool:
-    return any(change == HostChange.RETIRED for _, change in host.changes)
+    return any(change == HostTransition.RETIRED for _, change in host.changes)
 
 
 def seconds(at: datetime, since: datetime) -> float:

@@ -19,15 +19,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from registry.admin import HostChange, Past, PastHost, PastRequest, PastTenant, PastVm
+from registry.admin import HostTransition, Past, PastHost, PastRequest, PastTenant, PastVm
 from registry.requests import MembershipRule, zone_of
 from simulation.errors import InputError
-from simulation.recordings.names import Names, seconds
+from simulation.recordings.names import FileNames, seconds
 from simulation.topology.hosts import Happening
 from simulation.traces.native import COLUMNS
 
 
-def tree_rows(past: Past, names: Names) -> Iterator[tuple[str, str, float, float]]:
+def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, float]]:
     """Yield where tenants of the trace, and groups above them, stand from when on.
 
     Of one who came later the first row says where it stood then: before, nobody asked.
@@ -45,7 +45,7 @@ def tree_rows(past: Past, names: Names) -> Iterator[tuple[str, str, float, float
         yield from rows.values()
 
 
-def quota_rows(past: Past, names: Names) -> Iterator[tuple[str, str, int | str, float]]:
+def quota_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, int | str, float]]:
     """Yield what tenants of the trace, and groups above them, could have from when on."""
     groups = _groups_above(past.tenants, names)
     for quota in past.quotas:
@@ -58,7 +58,7 @@ def quota_rows(past: Past, names: Names) -> Iterator[tuple[str, str, int | str, 
                 yield told, quota.resource, "" if limit is None else limit, at_s
 
 
-def _groups_above(tenants: Iterable[PastTenant], names: Names) -> frozenset[str]:
+def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[str]:
     """Return groups that tenants of the trace were ever part of."""
     above: dict[str, set[str]] = {
         tenant.name: {each.parent for each in tenant.standings if each.parent is not None}
@@ -72,7 +72,7 @@ def _groups_above(tenants: Iterable[PastTenant], names: Names) -> frozenset[str]
     return frozenset(found)
 
 
-def _told_name(name: str, names: Names, groups: frozenset[str]) -> str | None:
+def _told_name(name: str, names: FileNames, groups: frozenset[str]) -> str | None:
     """Return what a tenant or group is called in the files; None: it is not in them."""
     if name in groups:
         return names.groups.of(name)
@@ -83,15 +83,15 @@ _TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
 _TREE, _QUOTAS, _ZONES = "tree.csv", "quotas.csv", "zones.json"
 _COLUMNS: Final = tuple(name for name in COLUMNS if name != "vm_type")
 _HAPPENINGS: Final = {
-    HostChange.CLOSED: Happening.DRAIN,
-    HostChange.OPENED: Happening.RETURN,
-    HostChange.FENCED: Happening.FAIL,
-    HostChange.RETIRED: Happening.LEAVE,
+    HostTransition.CLOSED: Happening.DRAIN,
+    HostTransition.OPENED: Happening.RETURN,
+    HostTransition.FENCED: Happening.FAIL,
+    HostTransition.RETIRED: Happening.LEAVE,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecidedRounds:
     """How the rounds of a time were decided."""
 
     told_by: str  #: who says so
@@ -116,7 +116,7 @@ class Recording:
     vms_asked: int  #: later
     groups: int  #: of tenants
     quotas: int
-    decided: Decided
+    decided: DecidedRounds
 
     @property
     def trace(self) -> str:
@@ -173,14 +173,16 @@ def read_recording(folder: Path) -> Recording:
     path = folder / _WINDOW
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        return Recording(folder=folder, **{**told, "decided": Decided(**told["decided"])})
+        return Recording(folder=folder, **{**told, "decided": DecidedRounds(**told["decided"])})
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(str(path), f"no recording: {error!r}") from error
 
 
-def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = False) -> Recording:
+def record(
+    past: Past, folder: Path, decided: DecidedRounds, *, anonymous: bool = False
+) -> Recording:
     """Write a time of the register center to a folder, which appears once it is whole.
 
     Parameters
@@ -205,8 +207,8 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    names = Names(past.hosts, anonymous=anonymous)
-    slots = _Slots(past.since, decided.slot_length_s)
+    names = FileNames(past.hosts, anonymous=anonymous)
+    slots = _RecordedSlots(past.since, decided.slot_length_s)
     decided = _where_hosts_are(decided, past.hosts)
     counted: Counter[str] = Counter()
     with (partial / _TRACE).open("w", encoding="utf-8", newline="") as file:
@@ -243,7 +245,7 @@ def record(past: Past, folder: Path, decided: Decided, *, anonymous: bool = Fals
     return recording
 
 
-def _where_hosts_are(decided: Decided, hosts: Sequence[PastHost]) -> Decided:
+def _where_hosts_are(decided: DecidedRounds, hosts: Sequence[PastHost]) -> DecidedRounds:
     """Leave out policies of zones that no host is in."""
     known = {zone_of(host.labels) for host in hosts}
     zones = {zone: its for zone, its in decided.zone_policies.items() if zone in known}
@@ -257,7 +259,7 @@ def _kind(row: Mapping[str, Any]) -> str:
 
 
 def _rows(
-    request: PastRequest, past: Past, names: Names, slots: _Slots
+    request: PastRequest, past: Past, names: FileNames, slots: _RecordedSlots
 ) -> Iterator[dict[str, Any]]:
     """Return rows of the native format for VMs of a request."""
     there: defaultdict[str, list[PastVm]] = defaultdict(list)
@@ -308,7 +310,7 @@ def _was_given_up(vm: PastVm) -> bool:
 
 
 def _together(
-    vms: Sequence[PastVm], slots: _Slots, *, placed_alike: bool = True, whole: bool = False
+    vms: Sequence[PastVm], slots: _RecordedSlots, *, placed_alike: bool = True, whole: bool = False
 ) -> list[tuple[datetime | None, list[PastVm]]]:
     """Return VMs that were gone in one slot, each lot with the end of its last; None: not yet.
 
@@ -328,7 +330,7 @@ def _end(vms: Sequence[PastVm]) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slots:
+class _RecordedSlots:
     """Slots of the system that is recorded."""
 
     since: datetime
@@ -341,13 +343,13 @@ class _Slots:
         return math.ceil((at - self.since).total_seconds() / self.length_s)
 
 
-def _group(rule: MembershipRule | None, names: Names) -> str:
+def _group(rule: MembershipRule | None, names: FileNames) -> str:
     if rule is None:
         return ""
     return names.vm_groups.of(rule.group) + (":soft" if rule.soft else "")
 
 
-def _inventory(past: Past, names: Names) -> Mapping[str, Any]:
+def _inventory(past: Past, names: FileNames) -> Mapping[str, Any]:
     hosts, events = [], []
     for host in past.hosts:
         name = names.of_host[host.id]

@@ -79,7 +79,7 @@ def repeated(
     now, length = present.until, window.until - window.since
     asked, since, left_out = lately(window, most_vms)
     standing = list(present.requests)
-    drawing = _Drawing(lives, seed)
+    drawing = _LifetimeSampler(lives, seed)
     ends = drawing.ends(
         itertools.chain(((each, now) for each in standing), ((each, None) for each in asked)), now
     )
@@ -114,7 +114,7 @@ def _later(request: PastRequest, by: timedelta) -> PastRequest:
     )
 
 
-class _Drawing:
+class _LifetimeSampler:
     """Draws how long VMs live on."""
 
     def __init__(self, lives: Iterable[Life], seed: int) -> None:

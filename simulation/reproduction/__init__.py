@@ -1,7 +1,7 @@
 """Tables and figures of the papers, computed anew and judged beside what is printed."""
 
 from simulation.reproduction.catalog import EVERYTHING, ITEMS, items_named
-from simulation.reproduction.model import Item, Outcome, Setup, Verdict
+from simulation.reproduction.model import Item, ItemOutcome, Setup, Verdict
 from simulation.reproduction.running import (
     DOCUMENT,
     Finished,
@@ -16,7 +16,7 @@ __all__ = [
     "ITEMS",
     "Finished",
     "Item",
-    "Outcome",
+    "ItemOutcome",
     "Setup",
     "Verdict",
     "items_named",

@@ -23,7 +23,7 @@ from simulation.reproduction.drfh_day import (
     drfh_item,
     played_day,
 )
-from simulation.reproduction.model import Number, Outcome, Setup, Statement, Table
+from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
 from simulation.reproduction.playing import Listed, play
 from simulation.reproduction.workloads import RESOURCES
 from simulation.traces.chunks import Chunk
@@ -36,7 +36,7 @@ _NO_GAIN: Final = 0.05
 _SIGNIFICANT_GAIN: Final = 0.1
 
 
-def _fig7(setup: Setup) -> Outcome:
+def _fig7(setup: Setup) -> ItemOutcome:
     played = played_day(setup)
     drfh, slots = played[BEST], played[SLOTS]
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
@@ -53,7 +53,7 @@ def _fig7(setup: Setup) -> Outcome:
         took = np.sort(played[policy].took_s[both]) / 60
         minutes, part = reached(took, np.ones(len(took)))
         curves[policy] = thinned(minutes, 100 * part)
-    return Outcome(
+    return ItemOutcome(
         statements=(
             Statement(
                 says="jobs complete sooner under Best-Fit DRFH than under Slots",
@@ -112,11 +112,11 @@ def gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statement]:
     )
 
 
-def _fig8(setup: Setup) -> Outcome:
+def _fig8(setup: Setup) -> ItemOutcome:
     played, tenants = played_day(setup), day_of(setup).tenants
     drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
-    return Outcome(
+    return ItemOutcome(
         numbers=(
             Number(
                 what="users who complete all of their tasks under Best-Fit DRFH and not under "
@@ -150,7 +150,7 @@ def only_there(there: FloatArray, elsewhere: FloatArray) -> float:
     return float(((there >= 1) & (elsewhere < 1)).mean())
 
 
-def _fig9(setup: Setup) -> Outcome:
+def _fig9(setup: Setup) -> ItemOutcome:
     day = day_of(setup)
     shared = played_day(setup)[BEST].completed_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
@@ -163,7 +163,7 @@ def _fig9(setup: Setup) -> Outcome:
         setup.tell((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
     gain = float((shared - alone).mean())
-    return Outcome(
+    return ItemOutcome(
         numbers=(
             Number(
                 what="users who complete less in the shared cloud than on as many servers alone",

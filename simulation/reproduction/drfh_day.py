@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from placement import IntArray
-from simulation.reproduction.model import Item, Outcome, Paper, Setup
+from simulation.reproduction.model import Item, ItemOutcome, Paper, Setup
 from simulation.reproduction.playing import Listed, Played, play
 from simulation.reproduction.workloads import (
     DAY_S,
@@ -16,7 +16,7 @@ from simulation.reproduction.workloads import (
     google_trace,
     tenants_of,
 )
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 
 BEST, FIRST, SLOTS = "best_fit_drfh", "first_fit_drfh", "slots"
 POLICIES: Final = (BEST, FIRST, SLOTS)
@@ -61,10 +61,10 @@ def day_of(setup: Setup) -> Day:
     )
 
 
-def choice_of(policy: str, slot_s: float, seed: int) -> Choice:
+def choice_of(policy: str, slot_s: float, seed: int) -> SimulatedPolicy:
     """Return a policy with its parameters."""
     parameters = {"slots": _CHOSEN} if policy == SLOTS else {"patience": 0}
-    return Choice(
+    return SimulatedPolicy(
         policy=policy, parameters=parameters, budget_units=None, slot_length_s=slot_s, seed=seed
     )
 
@@ -88,6 +88,6 @@ def played_day(setup: Setup) -> dict[str, Played]:
     return setup.shared("drfh day", run)
 
 
-def drfh_item(name: str, place: str, shows: str, run: Callable[[Setup], Outcome]) -> Item:
+def drfh_item(name: str, place: str, shows: str, run: Callable[[Setup], ItemOutcome]) -> Item:
     """Return an item of this paper."""
     return Item(name=name, paper=Paper.DRFH, place=place, shows=shows, run=run, instead=INSTEAD)

@@ -9,7 +9,7 @@ import numpy as np
 from placement import DivisibleProblem, Division
 from placement.mechanisms.max_min.levels import shapes
 from simulation.reproduction.drawing import bars
-from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Table
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
 from simulation.reproduction.problems import a_problem, a_round, divided, placed, vms_of
 
 _RESOURCES: Final = ("cpu", "memory")
@@ -27,7 +27,7 @@ def _two_servers() -> DivisibleProblem:
     return a_problem(_RESOURCES, _SERVERS, _DEMANDS)
 
 
-def _fig1(setup: Setup) -> Outcome:
+def _fig1(setup: Setup) -> ItemOutcome:
     del setup  # small enough for every run
     pool = divided("drf", a_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
     snapshot = a_round(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
@@ -37,7 +37,7 @@ def _fig1(setup: Setup) -> Outcome:
         _exact("tasks of user 2 when all is one pool", 2, pool.totals[1]),
         _exact("tasks of user 1 that fit on the two servers, alone there", 2, fitting),
     )
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(_table(numbers),),
         draw=bars(
@@ -51,7 +51,7 @@ def _fig1(setup: Setup) -> Outcome:
     )
 
 
-def _fig2(setup: Setup) -> Outcome:
+def _fig2(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
     shape, unit = shapes(problem.demand, problem.pool)
@@ -66,7 +66,7 @@ def _fig2(setup: Setup) -> Outcome:
         _exact("CPU demand of user 2, normalised", 1, shape[1, 0], ""),
         _exact("memory demand of user 2, normalised", 1 / 5, shape[1, 1], ""),
     )
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(_table(numbers),),
         draw=bars(
@@ -80,7 +80,7 @@ def _fig2(setup: Setup) -> Outcome:
     )
 
 
-def _fig3(setup: Setup) -> Outcome:
+def _fig3(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
     division = divided("per_server_drf", problem)
@@ -94,7 +94,7 @@ def _fig3(setup: Setup) -> Outcome:
     )
 
 
-def _fig4(setup: Setup) -> Outcome:
+def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
     division = divided("drfh", problem)
@@ -126,10 +126,10 @@ def _two_users(
     numbers: tuple[Number, ...],
     title: str,
     reading: str,
-) -> Outcome:
+) -> ItemOutcome:
     use = np.einsum("nk,nr->nkr", division.tasks, problem.demand) / problem.capacity
     places = [f"server {k + 1}, {name}" for k in range(2) for name in _RESOURCES]
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(
             _table(numbers),

@@ -8,9 +8,9 @@ import numpy as np
 
 from placement import IntArray
 from simulation.reproduction.drawing import lines
-from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.playing import Listed, play, requests
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 
 #: A unit is the largest server's CPU or memory.
 _UNIT: Final = 10_000
@@ -70,10 +70,10 @@ def _trace(seed: int) -> Listed:
     return Listed(resources=("cpu", "memory"), parts=[requests(rows)])
 
 
-def _fig5(setup: Setup) -> Outcome:
+def _fig5(setup: Setup) -> ItemOutcome:
     slot_s = 5.0 if setup.quick else 2.0
     servers = _servers()
-    choice = Choice(
+    choice = SimulatedPolicy(
         policy="best_fit_drfh",
         parameters={"patience": 0},
         budget_units=None,
@@ -122,7 +122,7 @@ def _fig5(setup: Setup) -> Outcome:
         float(played.shares[user][late].mean() - played.shares[user][before].mean())
         for user in ("user 2", "user 3")
     ]
-    return Outcome(
+    return ItemOutcome(
         numbers=tuple(numbers),
         statements=(
             Statement(

@@ -20,7 +20,7 @@ from simulation.reproduction.drfh_day import (
     drfh_item,
     played_day,
 )
-from simulation.reproduction.model import Number, Outcome, Setup, Statement, Table
+from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
 from simulation.reproduction.playing import use_over_time
 from simulation.reproduction.problems import a_round, placed
 from simulation.reproduction.workloads import RESOURCES
@@ -38,7 +38,7 @@ _MUCH_MORE: Final = 1.25
 _NAMES: Final = ("CPU", "memory")
 
 
-def _table2(setup: Setup) -> Outcome:
+def _table2(setup: Setup) -> ItemOutcome:
     """Fill the empty cluster once, with more than it holds."""
     day = day_of(setup)
     chunks = day.trace.parts
@@ -65,7 +65,7 @@ def _table2(setup: Setup) -> Outcome:
         setup.tell((number + 1) / len(_TABLE_2))
     cpu = [float(each[0]) for each in found.values()]
     highest = max(found.values(), key=lambda each: float(each.sum()))
-    return Outcome(
+    return ItemOutcome(
         numbers=tuple(
             Number(
                 what=f"{name} in use with {slots} slots in the largest server",
@@ -136,14 +136,14 @@ def most_used_with(r: int, found: Mapping[int, FloatArray]) -> Statement:
     )
 
 
-def _fig6(setup: Setup) -> Outcome:
+def _fig6(setup: Setup) -> ItemOutcome:
     played = played_day(setup)
     # Where nobody waits, use tells what was asked for; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
     busy |= not busy.any()
     used = {policy: each.used[busy].mean(axis=0) for policy, each in played.items()}
     hours = {policy: each.start_s / 3600 for policy, each in played.items()}
-    return Outcome(
+    return ItemOutcome(
         statements=(
             Statement(
                 says="Best-Fit uses no less than First-Fit",

@@ -11,10 +11,10 @@ import numpy as np
 from placement import FloatArray
 from simulation.report.plots import Plot
 from simulation.reproduction.drawing import lines
-from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.playing import Listed, Played, play, requests
 from simulation.reproduction.repeated import half_width, is_above_zero, seeds
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 
 _RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
 #: The paper's eight hosts (section 5.1): cores, MiB of memory and GB of disk.
@@ -84,7 +84,7 @@ def _requests(seed: int) -> Listed:
 
 
 def _run(contender: _Contender, seed: int) -> Played:
-    choice = Choice(
+    choice = SimulatedPolicy(
         policy=contender.policy,
         parameters=contender.parameters,
         budget_units=None,
@@ -139,7 +139,7 @@ def deviation(shares: FloatArray, start_s: FloatArray) -> float:
     return float((np.abs(counted - mean) / mean).mean())
 
 
-def _fig5a(setup: Setup) -> Outcome:
+def _fig5a(setup: Setup) -> ItemOutcome:
     found = _experiment(setup)
     fuga, drfh = (found.deviations[name] for name in (_FUGA.name, "best_fit_drfh"))
     differences = [ours - theirs for ours, theirs in zip(fuga, drfh, strict=True)]
@@ -152,7 +152,7 @@ def _fig5a(setup: Setup) -> Outcome:
         )
     else:
         meaning = "beyond noise"
-    return Outcome(
+    return ItemOutcome(
         numbers=(
             Number.of_runs(
                 fuga,
@@ -173,7 +173,7 @@ def _fig5a(setup: Setup) -> Outcome:
     )
 
 
-def _fig5b(setup: Setup) -> Outcome:
+def _fig5b(setup: Setup) -> ItemOutcome:
     found = _experiment(setup)
     fuga = found.deviations[_FUGA.name]
     slots = {
@@ -181,7 +181,7 @@ def _fig5b(setup: Setup) -> Outcome:
         for number, each in _SLOTS.items()
         if each.name in found.deviations
     }
-    return Outcome(
+    return ItemOutcome(
         numbers=(
             Number.of_runs(
                 [

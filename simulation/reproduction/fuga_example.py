@@ -14,7 +14,7 @@ from placement.fuga.serving import Serving
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
 from placement.model.vm_kinds import vm_kinds
 from simulation.reproduction.drawing import bars
-from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.problems import a_round, placed
 
 _RESOURCES: Final = ("cpu", "memory", "disk")
@@ -87,7 +87,7 @@ def _utilities(game: Game) -> dict[tuple[str, str], tuple[float, float]]:
     return found
 
 
-def _fig2(setup: Setup) -> Outcome:
+def _fig2(setup: Setup) -> ItemOutcome:
     del setup
     snapshot, game = _snapshot(), _game()
     fair = fair_targets(snapshot)[:, None] * snapshot.demand / snapshot.pool
@@ -108,7 +108,7 @@ def _fig2(setup: Setup) -> Outcome:
         ),
     )
     share = 100 * held / snapshot.pool
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(
             Table(
@@ -129,7 +129,7 @@ def _fig2(setup: Setup) -> Outcome:
     )
 
 
-def _fig3(setup: Setup) -> Outcome:
+def _fig3(setup: Setup) -> ItemOutcome:
     del setup
     game, found = _game(), _utilities(_game())
     answers = {
@@ -142,7 +142,7 @@ def _fig3(setup: Setup) -> Outcome:
         2: next(letter for letter, row in _HOST_2.items() if list(row) == taken["1"]),
     }
     first, second = found["b", "e"]
-    return Outcome(
+    return ItemOutcome(
         numbers=(
             # Printed with two and three digits; the last is what they may be off by.
             _printed("utility of host 1 at (b, e)", -1.2, first, within=0.05),

@@ -14,8 +14,8 @@ from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import (
     Comparison,
     Item,
+    ItemOutcome,
     Number,
-    Outcome,
     Paper,
     Setup,
     Statement,
@@ -31,7 +31,7 @@ from simulation.reproduction.workloads import (
     google_hosts,
     google_trace,
 )
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 
 _FUGA, _FIRST = "fuga", "first_fit"
 _POLICIES: Final = (_FUGA, _FIRST)
@@ -95,7 +95,7 @@ def _allocated(setup: Setup, sizes: Sequence[int]) -> _Allocated:
     return _Allocated(parts=parts, bounds=bounds)
 
 
-def _fig6(setup: Setup) -> Outcome:
+def _fig6(setup: Setup) -> ItemOutcome:
     sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
     found = _allocated(setup, sizes.tolist())
     fuga = found.parts[_FUGA]
@@ -121,7 +121,7 @@ def _fig6(setup: Setup) -> Outcome:
         )
     )
     means = {policy: each.mean(axis=0) for policy, each in found.parts.items()}
-    return Outcome(
+    return ItemOutcome(
         numbers=tuple(numbers),
         statements=tuple(allocates_more(name, more[:, :, r]) for r, name in enumerate(_NAMES)),
         tables=(
@@ -179,7 +179,7 @@ def allocates_more(name: str, more: FloatArray) -> Statement:
     )
 
 
-def _fig7(setup: Setup) -> Outcome:
+def _fig7(setup: Setup) -> ItemOutcome:
     number, days, slot_s, lives = (30, 1.0, 3600.0, 2) if setup.quick else (300, 29.0, 21600.0, 40)
     hosts = google_hosts(number, setup.seed)
     trace = google_trace(
@@ -187,7 +187,7 @@ def _fig7(setup: Setup) -> Outcome:
     )
     played: dict[str, Played] = {}
     for done, policy in enumerate(_POLICIES):
-        choice = Choice(
+        choice = SimulatedPolicy(
             policy=policy,
             parameters=_FIG_7 if policy == _FUGA else {},
             slot_length_s=slot_s,
@@ -201,7 +201,7 @@ def _fig7(setup: Setup) -> Outcome:
         played[policy] = play(trace, hosts, choice, slots=slots, tell=tell)
     late = {policy: 100 * each.used[len(each.used) // 2 :] for policy, each in played.items()}
     fuga, first = late[_FUGA], late[_FIRST].mean(axis=0)
-    return Outcome(
+    return ItemOutcome(
         comparisons=(
             Comparison(
                 what="CPU in use of Google's own cluster",

@@ -8,7 +8,7 @@ import numpy as np
 
 from placement import FloatArray, TenantTree
 from simulation.reproduction.drawing import lines
-from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.problems import a_problem, divided
 
 _POOL: Final = (200.0, 200.0)  #: CPUs and GB
@@ -39,7 +39,7 @@ def _divided(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, list[float]]
     return division.totals / _POOL[0], division.details.get("weights", [])
 
 
-def _fig4(setup: Setup) -> Outcome:
+def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     stages = [_LEAVING[:stage] for stage in range(len(_LEAVING) + 1)]
     shares = {name: np.array([_divided(name, gone)[0] for gone in stages]) for name in _MECHANISMS}
@@ -80,7 +80,7 @@ def _fig4(setup: Setup) -> Outcome:
         ),
     )
     times = [stage * _STAGE_S for stage in range(len(stages) + 1)]
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         statements=(
             Statement(

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement import DivisibleProblem, TenantTree, mechanism_by_name
 from simulation.reproduction.drawing import lines
-from simulation.reproduction.model import Item, Number, Outcome, Paper, Setup, Statement, Table
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 
 #: Demands of jobs in turn, in cores and GiB.
 DEMANDS: Final = ((1.0, 4.0), (4.0, 2.0), (2.0, 8.0), (1.0, 1.0))
@@ -134,7 +134,7 @@ def _seconds(run: Callable[[], object]) -> float:
     return max(float(least), 1e-6)
 
 
-def _fig5(setup: Setup) -> Outcome:
+def _fig5(setup: Setup) -> ItemOutcome:
     jobs = _JOBS[:2] if setup.quick else _JOBS
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}
@@ -146,7 +146,7 @@ def _fig5(setup: Setup) -> Outcome:
     of_hdrf, of_mch = exponent(jobs, seconds[_HDRF]), exponent(many, with_many)
     ratios = [max(seconds[name]) / max(seconds[_MCH]) for name in _COLLAPSED]
     less = [slow / fast for slow, fast in zip(seconds[_HDRF], seconds[_MCH], strict=True)]
-    return Outcome(
+    return ItemOutcome(
         numbers=(
             Number(
                 what="MCH's time is that of H-DRF to the power of",

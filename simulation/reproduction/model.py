@@ -105,7 +105,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ItemOutcome:
     """What came of an item."""
 
     numbers: tuple[Number, ...] = ()
@@ -153,7 +153,7 @@ class Item:
     paper: Paper
     place: str  #: in the paper, as "Fig. 5"
     shows: str
-    run: Callable[[Setup], Outcome]
+    run: Callable[[Setup], ItemOutcome]
     instead: str = ""  #: what stands in for inputs that are not public
     is_timed: bool = False  #: measures this machine: no two runs are the same
 

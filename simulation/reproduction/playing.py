@@ -9,13 +9,13 @@ import numpy as np
 
 from placement import FloatArray, IntArray
 from simulation.reproduction.model import Table
-from simulation.slots.choice import Choice
+from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
-from simulation.slots.interning import Book
+from simulation.slots.interning import InternedNames
 from simulation.topology.hosts import SimHost
 from simulation.traces.chunks import Arrivals, Chunk
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Played:
 def play(
     trace: Listed,
     hosts: IntArray,
-    choice: Choice,
+    choice: SimulatedPolicy,
     *,
     slots: int,
     leaves: Mapping[int, str] | None = None,
@@ -82,7 +82,7 @@ def play(
     """
     engine = Engine(
         Cluster([SimHost(name=f"h{n:05}") for n in range(len(hosts))], hosts.copy()),
-        Book(trace.resources, {}),
+        InternedNames(trace.resources, {}),
         choice,
     )
     pool = hosts.sum(axis=0)
@@ -152,6 +152,6 @@ def requests(
         demand=np.array([row[3] for row in ordered], dtype=np.int64),
         count=np.array([row[4] for row in ordered], dtype=np.int64),
         min_count=np.ones(len(ordered), dtype=np.int64),
-        wishes=(Wishes(),) * len(ordered),
+        wishes=(ConstraintTable(),) * len(ordered),
         read=1.0,
     )

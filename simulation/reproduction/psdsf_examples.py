@@ -12,8 +12,8 @@ from placement.mechanisms.max_min.room import tasks_alone
 from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import (
     Item,
+    ItemOutcome,
     Number,
-    Outcome,
     Paper,
     Setup,
     Statement,
@@ -50,7 +50,7 @@ def four_classes() -> DivisibleProblem:
     )
 
 
-def _fig1(setup: Setup) -> Outcome:
+def _fig1(setup: Setup) -> ItemOutcome:
     del setup
     problem = a_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
@@ -60,7 +60,7 @@ def _fig1(setup: Setup) -> Outcome:
         for name, each in expected.items()
         for user, tasks in enumerate(each)
     )
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=tuple(_tasks_table(name, division) for name, division in found.items()),
         draw=bars(
@@ -80,7 +80,7 @@ def _four_users() -> tuple[DivisibleProblem, Division]:
     return problem, divided("psdsf", problem)
 
 
-def _fig2(setup: Setup) -> Outcome:
+def _fig2(setup: Setup) -> ItemOutcome:
     del setup
     _, division = _four_users()
     return _by_server(
@@ -92,7 +92,7 @@ def _fig2(setup: Setup) -> Outcome:
     )
 
 
-def _fig3(setup: Setup) -> Outcome:
+def _fig3(setup: Setup) -> ItemOutcome:
     del setup
     problem, division = _four_users()
     gamma = tasks_alone(problem)
@@ -112,7 +112,7 @@ def _fig3(setup: Setup) -> Outcome:
     )
     least = [shares[shares[:, k] > 0, k].min() for k in (0, 1)]
     on_least = [np.isclose(shares[division.tasks[:, k] > 0, k], least[k]).all() for k in (0, 1)]
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         statements=(
             Statement(
@@ -135,7 +135,7 @@ def _fig3(setup: Setup) -> Outcome:
     )
 
 
-def _fig4(setup: Setup) -> Outcome:
+def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = a_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
     division = divided("psdsf", problem)
@@ -143,7 +143,7 @@ def _fig4(setup: Setup) -> Outcome:
         _exact("rate of user 1", 1.5, division.totals[0], "of the unit"),
         _exact("rate of user 2", 1.0, division.totals[1], "of the unit"),
     )
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("rates", division),),
         draw=bars(
@@ -157,7 +157,7 @@ def _fig4(setup: Setup) -> Outcome:
     )
 
 
-def _table3(setup: Setup) -> Outcome:
+def _table3(setup: Setup) -> ItemOutcome:
     del setup
     problem = four_classes()
     gamma = tasks_alone(problem)
@@ -174,14 +174,14 @@ def _table3(setup: Setup) -> Outcome:
         "Users 1 and 2 leave classes C and D, where 3 and 4 are confined, to these.",
         within=1e-5,
     )
-    return Outcome(
+    return ItemOutcome(
         numbers=(*alone, *outcome.numbers),
         tables=(_rows_table("alone", "tasks_alone", gamma), *outcome.tables),
         draw=outcome.draw,
     )
 
 
-def _table4(setup: Setup) -> Outcome:
+def _table4(setup: Setup) -> ItemOutcome:
     del setup
     division = divided("tsf", four_classes())
     numbers = (
@@ -202,7 +202,7 @@ def _table4(setup: Setup) -> Outcome:
         _exact("tasks of user 4 on class C", 8.05, division.tasks[3, 2], within=0.01),
         _exact("tasks of user 4 on class D", 27.5, division.tasks[3, 3], within=0.01),
     )
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("tasks", division),),
         draw=bars(
@@ -228,7 +228,7 @@ def _by_server(
     reading: str,
     *,
     within: float = 1e-6,
-) -> Outcome:
+) -> ItemOutcome:
     numbers = tuple(
         _exact(
             f"tasks of user {i + 1} on {name}", expected[i][k], division.tasks[i, k], within=within
@@ -239,7 +239,7 @@ def _by_server(
     users: Mapping[str, Sequence[float]] = {
         f"user {i + 1}": division.tasks[i].tolist() for i in range(len(expected))
     }
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("tasks", division),),
         draw=bars(title, reading, servers, users, over="server (name)", unit="tasks (number)"),

@@ -13,8 +13,8 @@ from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import (
     Item,
+    ItemOutcome,
     Number,
-    Outcome,
     Paper,
     Setup,
     Statement,
@@ -32,7 +32,7 @@ _C, _D = 2, 3  #: places of the classes that the figure shows
 _RIVALS: Final = ("tsf", "cdrfh")
 
 
-def _fig6(setup: Setup) -> Outcome:
+def _fig6(setup: Setup) -> ItemOutcome:
     del setup
     times = np.arange(_SECONDS)
     away = (times > _AWAY_S) & (times < _BACK_S)
@@ -70,7 +70,7 @@ def _fig6(setup: Setup) -> Outcome:
         for second in times[settled].tolist()
     )
     both = {name: each[:, [_C, _D]].mean() for name, each in use.items()}
-    return Outcome(
+    return ItemOutcome(
         numbers=numbers,
         statements=(
             Statement(

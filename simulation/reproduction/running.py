@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from simulation.report.saving import save_plot
 from simulation.reproduction.document import document_of
-from simulation.reproduction.model import Item, Outcome, Setup, Table, Verdict
+from simulation.reproduction.model import Item, ItemOutcome, Setup, Table, Verdict
 
 VERDICT: Final = "verdict.json"
 SUMMARY: Final = "summary.json"
@@ -102,7 +102,7 @@ def summary_of(finished: Sequence[Finished], setup: Setup) -> dict[str, Any]:
     }
 
 
-def told_of(item: Item, outcome: Outcome, setup: Setup) -> dict[str, Any]:
+def told_of(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]:
     """Return an item and its outcome in JSON values."""
     verdict = outcome.verdict
     return {

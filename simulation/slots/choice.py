@@ -16,7 +16,7 @@ _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than an
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class SimulatedPolicy:
     """Which policy decides, and how it is told to run."""
 
     policy: str = "fuga"
@@ -40,10 +40,10 @@ class Choice:
         return parameters if self.moving.room is None else {"patience": 0, **parameters}
 
 
-class Decider:
+class SlotDecider:
     """Decides rounds as the control centre does: the policy, the check, the fallback."""
 
-    def __init__(self, choice: Choice, cluster: Cluster) -> None:
+    def __init__(self, choice: SimulatedPolicy, cluster: Cluster) -> None:
         self._choice, self._cluster = choice, cluster
         self.who: Deciding | None = None  #: on the hosts that are there now; None: to be found
         self.policy: Policy | None = None

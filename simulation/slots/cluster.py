@@ -10,7 +10,7 @@ import numpy as np
 from placement import BoolArray, IntArray
 from simulation.checkpoint import Kept, array
 from simulation.topology.hosts import Happening, SimHost
-from simulation.topology.inventory import Inventory
+from simulation.topology.inventory import HostInventory
 
 
 class Cluster:
@@ -42,7 +42,7 @@ class Cluster:
         self._read()
 
     @classmethod
-    def of(cls, inventory: Inventory, resources: Sequence[str]) -> Cluster:
+    def of(cls, inventory: HostInventory, resources: Sequence[str]) -> Cluster:
         """Return the cluster on an axis of resources; hosts that join later are not there yet."""
         rows = [[host.capacity.get(name, 0) for name in resources] for host in inventory.hosts]
         first: dict[str, Happening] = {}

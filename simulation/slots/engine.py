@@ -15,18 +15,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement import Allocation, FloatArray, IntArray, Snapshot
-from placement.constraints.patience import Patience
-from simulation.checkpoint import Kept, Limits, Sizes, whole
-from simulation.slots.choice import Choice, Decider
+from placement.constraints.patience import StarvationPatience
+from simulation.checkpoint import Kept, Sizes, ValueRange, whole
+from simulation.slots.choice import SimulatedPolicy, SlotDecider
 from simulation.slots.cluster import Cluster
 from simulation.slots.idle import LastIdle
-from simulation.slots.interning import Book
-from simulation.slots.moving.fleet import Fleet, fleet_of
-from simulation.slots.moving.movers import Movers, Planned
+from simulation.slots.interning import InternedNames
+from simulation.slots.moving.fleet import MovableVms, fleet_of
+from simulation.slots.moving.movers import Planned, SlotMover
 from simulation.slots.moving.timetable import Ended
 from simulation.slots.rules import HostRules
-from simulation.slots.running import Running, Vms
-from simulation.slots.waiting import NOBODY, Waiting
+from simulation.slots.running import RunningBuckets, VmRows
+from simulation.slots.waiting import NOBODY, WaitingRows
 from simulation.topology.hierarchy import Since
 from simulation.topology.hosts import HostEvent
 from simulation.traces.chunks import Chunk
@@ -40,7 +40,7 @@ class Round:
     allocation: Allocation
     fallback_reason: str | None
     tenants: IntArray  #: (N,) numbers of the snapshot's tenants
-    placed: Vms
+    placed: VmRows
     wait_s: FloatArray  #: (P,) how long each row of ``placed`` waited
 
 
@@ -50,12 +50,12 @@ class Passed:
 
     slot: int
     start_s: float
-    arrived: tuple[Waiting, ...]
-    ended: tuple[Vms, ...]
-    lost: tuple[Vms, ...]
-    given_up: Waiting
+    arrived: tuple[WaitingRows, ...]
+    ended: tuple[VmRows, ...]
+    lost: tuple[VmRows, ...]
+    given_up: WaitingRows
     round: Round | None  #: None: nothing waits, or nothing has changed
-    stood: Vms | None = None  #: VMs that ran at the beginning of the trace
+    stood: VmRows | None = None  #: VMs that ran at the beginning of the trace
     skipped: bool = False  #: neither the policy nor the fallback decided
     moves: tuple[Ended, ...] = ()  #: that were over, or came to nothing
     plans: tuple[Planned, ...] = ()  #: that were made after the round
@@ -84,25 +84,27 @@ class Engine:
     def __init__(
         self,
         cluster: Cluster,
-        book: Book,
-        choice: Choice,
+        book: InternedNames,
+        choice: SimulatedPolicy,
         events: Sequence[HostEvent] = (),
         hierarchies: Sequence[Since] = (),
     ) -> None:
         self.cluster, self.book, self.choice = cluster, book, choice
         self.waiting = NOBODY
-        self.running = Running(choice.slot_length_s)
+        self.running = RunningBuckets(choice.slot_length_s)
         self.rules = HostRules()
         self._events = list(events)
         self._hierarchies = list(hierarchies)
         self._requests = 0
         self._stood = 0
-        self.last_idle = LastIdle(Patience.of(choice.of_policy(choice.parameters)).patience)
-        self.decider = Decider(choice, cluster)
+        self.last_idle = LastIdle(
+            StarvationPatience.of(choice.of_policy(choice.parameters)).patience
+        )
+        self.decider = SlotDecider(choice, cluster)
         self._start_s = 0.0
-        self.movers: Movers | None = None
+        self.movers: SlotMover | None = None
         if choice.moving.is_asked:
-            self.movers = Movers(
+            self.movers = SlotMover(
                 self,
                 choice.moving,
                 began_at_s=choice.began_at_s,
@@ -130,8 +132,8 @@ class Engine:
 
     def restore(self, kept: Kept) -> None:
         """Stand as was kept; to be told to an engine that has just been made."""
-        events = whole(kept, "events_left", Limits(0, len(self._events) + 1))
-        hierarchies = whole(kept, "hierarchies_left", Limits(0, len(self._hierarchies) + 1))
+        events = whole(kept, "events_left", ValueRange(0, len(self._events) + 1))
+        hierarchies = whole(kept, "hierarchies_left", ValueRange(0, len(self._hierarchies) + 1))
         self._events = self._events[len(self._events) - events :]
         passed = self._hierarchies[: len(self._hierarchies) - hierarchies]
         for _, hierarchy in passed[-1:]:
@@ -145,7 +147,7 @@ class Engine:
             wishes=len(self.book.wishes),
             hosts=len(self.cluster.capacity),
         )
-        self.waiting = Waiting.of_kept(kept["waiting"], sizes)
+        self.waiting = WaitingRows.of_kept(kept["waiting"], sizes)
         self.running.restore(kept["running"], sizes)
         self.rules.restore(kept["rules"], sizes)
         self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
@@ -211,7 +213,7 @@ class Engine:
         round_ = self._commit(passed.slot, snapshot, tenants, allocation, reason)
         return replace(passed, round=round_)
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> MovableVms:
         """Return what runs and waits now, for whoever plans moves."""
         parts = self.running.parts()
         snapshot, tenants = self.snapshot(told_apart=True)
@@ -219,7 +221,7 @@ class Engine:
         return fleet_of(
             snapshot,
             tenants,
-            Vms.joined(parts) if parts else None,
+            VmRows.joined(parts) if parts else None,
             moving=Counter() if movers is None else movers.timetable.moving(),
             resting=Counter() if movers is None else movers.resting(self._start_s),
             arriving=() if movers is None else movers.timetable.arriving(),
@@ -271,18 +273,18 @@ class Engine:
             allowances=book.allowances(tenants),
         ), tenants
 
-    def _release(self, vms: Vms) -> None:
+    def _release(self, vms: VmRows) -> None:
         self.cluster.commit(vms.host, -vms.count[:, None] * self.book.demand[vms.kind])
         self.book.hold(vms.tenant, vms.kind, -vms.count)
         self.rules.count(vms, self.book.wishes.values, sign=-1)
 
-    def _befall(self, start_s: float, ended: list[Vms]) -> list[Vms]:
+    def _befall(self, start_s: float, ended: list[VmRows]) -> list[VmRows]:
         """Let happen what befalls hosts up to the start of the slot; return the VMs lost.
 
         VMs that ended in this slot, but after their host failed, are taken out of
         ``ended``: they were lost.
         """
-        lost: list[Vms] = []
+        lost: list[VmRows] = []
         while self._events and self._events[0].at_s <= start_s:
             event = self._events.pop(0)
             self.decider.hosts_changed()
@@ -307,11 +309,11 @@ class Engine:
                 lost.append(vms_there)
         return lost
 
-    def _wait_again(self, vms: Vms, at_s: float) -> None:
+    def _wait_again(self, vms: VmRows, at_s: float) -> None:
         """Let VMs wait for another host, for what is left of their lives."""
         order = np.argsort(vms.request, kind="stable")
         vms = vms.where(order)
-        again = Waiting(
+        again = WaitingRows(
             request=vms.request,
             tenant=vms.tenant,
             kind=vms.kind,
@@ -326,7 +328,7 @@ class Engine:
         )
         self.waiting = self.waiting.with_more(again)
 
-    def _stand(self, slot: int, chunks: Sequence[Chunk]) -> tuple[Vms | None, Sequence[Chunk]]:
+    def _stand(self, slot: int, chunks: Sequence[Chunk]) -> tuple[VmRows | None, Sequence[Chunk]]:
         """Take up VMs that run already; return them, and the requests that arrive.
 
         They stay where they are, whether there is room for them or not. Those whose
@@ -335,7 +337,7 @@ class Engine:
         """
         if not any(chunk.on_host for chunk in chunks):
             return None, chunks
-        found: list[Vms] = []
+        found: list[VmRows] = []
         others: list[Chunk] = []
         for chunk in chunks:
             hosts = np.array(self.cluster.numbers(chunk.on_host), dtype=np.int64)
@@ -344,7 +346,7 @@ class Engine:
             if not len(stands):
                 continue
             part, book = chunk.where(stands), self.book
-            vms = Vms(
+            vms = VmRows(
                 request=-1 - self._stood - np.arange(len(part)),
                 tenant=book.tenants_of(part.tenant),
                 kind=book.kinds_of(part.demand),
@@ -360,11 +362,11 @@ class Engine:
             self.rules.count(vms, book.wishes.values, sign=1)
             self.running.add(vms, slot)
             found.append(vms)
-        return (Vms.joined(found) if found else None), [each for each in others if len(each)]
+        return (VmRows.joined(found) if found else None), [each for each in others if len(each)]
 
-    def _arrive(self, chunk: Chunk) -> Waiting:
+    def _arrive(self, chunk: Chunk) -> WaitingRows:
         book, count = self.book, chunk.count
-        arrived = Waiting(
+        arrived = WaitingRows(
             request=np.arange(self._requests, self._requests + len(chunk)),
             tenant=book.tenants_of(chunk.tenant),
             kind=book.kinds_of(chunk.demand),
@@ -382,7 +384,7 @@ class Engine:
         self.waiting = self.waiting.with_more(arrived)
         return arrived
 
-    def _give_up(self, start_s: float) -> Waiting:
+    def _give_up(self, start_s: float) -> WaitingRows:
         waited_s = start_s - self.waiting.since_s
         over = waited_s > self.waiting.wait_at_most_s
         if self.choice.wait_at_most_s is not None:
@@ -404,7 +406,7 @@ class Engine:
         start_s = slot * self.choice.slot_length_s
         waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
         self.last_idle.note(snapshot, waiting.request, allocation)
-        placed = Vms(
+        placed = VmRows(
             request=waiting.request[rows],
             tenant=waiting.tenant[rows],
             kind=waiting.kind[rows],

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement import Allocation, Allowance, IntArray, Snapshot, TenantTree
+from placement import Allocation, IntArray, QuotaHeadroom, Snapshot, TenantTree
 from placement.constraints.patience import waiting_levels
 from placement.model.constraints import Constraints
 from simulation.checkpoint import Kept, array
@@ -84,7 +84,7 @@ def _seen_of(kept: Kept, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray
         resources=resources,
         tree=None if tree is None else TenantTree.of_document(tree),
         constraints=None if rules is None else Constraints.of_document(rules),
-        allowances=tuple(map(Allowance.of_document, kept["allowances"])),
+        allowances=tuple(map(QuotaHeadroom.of_document, kept["allowances"])),
         **arrays,
     )
     return snapshot, array(kept, "requests", "int", (None,))

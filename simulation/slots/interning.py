@@ -7,11 +7,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from placement import Allowance, FloatArray, IntArray, TenantTree
+from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from simulation.checkpoint import Kept, MisfitError, array, texts
 from simulation.errors import InputError
 from simulation.topology.hierarchy import Hierarchy
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -61,7 +61,7 @@ class GrowingRows:
         self._used = max(self._used, length)
 
 
-class Book:
+class InternedNames:
     """Who asks, for what, and under which wishes; and what each tenant holds."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Book:
         self.resources = resources
         self._hierarchy = hierarchy or Hierarchy()
         self.tenants: Numbered[str] = Numbered()
-        self.wishes: Numbered[Wishes] = Numbered()
+        self.wishes: Numbered[ConstraintTable] = Numbered()
         self._kinds: Numbered[tuple[int, ...]] = Numbered()
         self._demand = GrowingRows(len(resources))
         self._held = GrowingRows(len(resources) + 1)  # the last column counts VMs
@@ -154,7 +154,7 @@ class Book:
             return None
         return self._hierarchy.tree(self._names(tenants), self.weight[tenants])
 
-    def allowances(self, tenants: IntArray) -> tuple[Allowance, ...]:
+    def allowances(self, tenants: IntArray) -> tuple[QuotaHeadroom, ...]:
         """Return what quotas leave to some tenants."""
         if not self._hierarchy.quotas:
             return ()
@@ -180,7 +180,7 @@ class Book:
         kinds = array(kept, "kinds", "int", (None, len(self.resources)))
         self.tenants, self.wishes, self._kinds = Numbered(), Numbered(), Numbered()
         self.tenants.numbers(tenants)
-        self.wishes.numbers(Wishes.of_document(each) for each in kept["wishes"])
+        self.wishes.numbers(ConstraintTable.of_document(each) for each in kept["wishes"])
         self._kinds.numbers(tuple(row) for row in kinds.tolist())
         if (len(self._kinds), len(self.wishes)) != (len(kinds), len(kept["wishes"])):
             raise MisfitError("a kind of VM or a wish is there twice")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import BoolArray, IntArray
-from simulation.checkpoint import Kept, Limits, Sizes, array
+from simulation.checkpoint import Kept, Sizes, ValueRange, array
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -64,7 +64,7 @@ class Rows:
         found = {}
         for name in (each.name for each in fields(cls)):
             like = "float" if _dtype_of(name) is np.float64 else "int"
-            within = Limits(0, high[name]) if name in high else None
+            within = ValueRange(0, high[name]) if name in high else None
             found[name] = array(kept, name, like, (rows,), within)
         return cls(**found)
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement import BoolArray, IntArray
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
 from registry.requests import allows, zone_of
 from simulation.checkpoint import Kept, MisfitError, Sizes
 from simulation.slots.cluster import Cluster
-from simulation.slots.running import Vms
-from simulation.slots.waiting import Waiting
+from simulation.slots.running import VmRows
+from simulation.slots.waiting import WaitingRows
 from simulation.topology.hosts import SimHost
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 
 #: A group of a tenant's: (tenant, name, whether it keeps apart, whether that is hard).
 GroupKey = tuple[int, str, bool, bool]
@@ -52,13 +52,13 @@ class HostRules:
         self._places = _Places()
         self._known: tuple[object, HostClasses, BoolArray] | None = None
 
-    def arrived(self, tenants: Sequence[int], wishes: Sequence[Wishes]) -> None:
+    def arrived(self, tenants: Sequence[int], wishes: Sequence[ConstraintTable]) -> None:
         """Make the groups that new requests name."""
         for tenant, wish in zip(tenants, wishes, strict=True):
             for key in group_keys(tenant, wish):
                 self._places.of_group.setdefault(key, Counter())
 
-    def count(self, vms: Vms, wishes: Sequence[Wishes], *, sign: int) -> None:
+    def count(self, vms: VmRows, wishes: Sequence[ConstraintTable], *, sign: int) -> None:
         """Count VMs that were placed (sign 1), or have gone (sign -1)."""
         ruled = np.array([wish.is_ruled for wish in wishes], dtype=np.bool_)
         if not ruled.any():
@@ -100,9 +100,9 @@ class HostRules:
 
     def open_to(
         self,
-        waiting: Waiting,
+        waiting: WaitingRows,
         cluster: Cluster,
-        wishes: Sequence[Wishes],
+        wishes: Sequence[ConstraintTable],
         told_apart_by: IntArray | None = None,
     ) -> Open:
         """Return what the round sees of hosts and rules.
@@ -126,7 +126,11 @@ class HostRules:
         )
 
     def _constraints(
-        self, waiting: Waiting, cluster: Cluster, wishes: Sequence[Wishes], classes: HostClasses
+        self,
+        waiting: WaitingRows,
+        cluster: Cluster,
+        wishes: Sequence[ConstraintTable],
+        classes: HostClasses,
     ) -> Constraints | None:
         bound = np.array(
             [wish.is_ruled or bool(wish.rules.prefers) for wish in wishes], dtype=np.bool_
@@ -146,7 +150,7 @@ class HostRules:
                 spreads.append(self._spread(row, waiting, cluster, wish, zones))
         constraints = Constraints(
             groups=tuple(
-                Group(
+                AffinityGroup(
                     apart=key[2],
                     hard=key[3],
                     requests=tuple(members[key]),
@@ -162,7 +166,12 @@ class HostRules:
         return constraints or None
 
     def _spread(
-        self, row: int, waiting: Waiting, cluster: Cluster, wish: Wishes, zones: Sequence[str]
+        self,
+        row: int,
+        waiting: WaitingRows,
+        cluster: Cluster,
+        wish: ConstraintTable,
+        zones: Sequence[str],
     ) -> Spread:
         its_own = {zone_of(host.labels) for host in cluster.hosts if may_use(wish, host)}
         placed: Counter[str | None] = Counter()
@@ -176,7 +185,7 @@ class HostRules:
         )
 
 
-def group_keys(tenant: int, wish: Wishes) -> list[GroupKey]:
+def group_keys(tenant: int, wish: ConstraintTable) -> list[GroupKey]:
     """Return the groups that VMs of a tenant with these wishes are in."""
     return [(tenant, rule.group, apart, not rule.soft) for apart, rule in wish.memberships]
 
@@ -201,6 +210,6 @@ def _zones(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
 
 
-def may_use(wishes: Wishes, host: SimHost) -> bool:
+def may_use(wishes: ConstraintTable, host: SimHost) -> bool:
     """Return whether a request may use a host, as the register center says."""
     return allows(wishes.rules, wishes.requires, wishes.hosts, host=host.name, labels=host.labels)

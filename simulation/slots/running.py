@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import BoolArray, FloatArray, IntArray
-from simulation.checkpoint import Kept, Limits, MisfitError, Sizes, array
+from simulation.checkpoint import Kept, MisfitError, Sizes, ValueRange, array
 from simulation.slots.rows import Rows
 
 #: Parts of a slot: more are joined before one is sought in them.
@@ -17,14 +17,14 @@ _MOST_PARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Vms(Rows):
+class VmRows(Rows):
     """Rows of VMs that are alike: one request's on one host, with one end."""
 
     host: IntArray
     end_s: FloatArray  #: inf: never
 
 
-class Running:
+class RunningBuckets:
     """VMs in buckets by the slot at whose start they have ended.
 
     Adding and taking costs what is added and taken, however many run.
@@ -32,10 +32,10 @@ class Running:
 
     def __init__(self, slot_length_s: float) -> None:
         self._length_s = slot_length_s
-        self._buckets: dict[int, list[Vms]] = {}
-        self._endless: list[Vms] = []
+        self._buckets: dict[int, list[VmRows]] = {}
+        self._endless: list[VmRows] = []
 
-    def add(self, vms: Vms, slot: int) -> None:
+    def add(self, vms: VmRows, slot: int) -> None:
         """Let VMs run from the start of a slot; a life of nothing ends with the slot."""
         ends = np.isfinite(vms.end_s)
         if not ends.all():
@@ -51,18 +51,18 @@ class Running:
             bucket = self._buckets.setdefault(int(slots[start]), [])
             bucket.append(vms.where(order[start:stop]))
 
-    def ended(self, slot: int) -> list[Vms]:
+    def ended(self, slot: int) -> list[VmRows]:
         """Take out what ends in the interval before the start of a slot."""
         return self._buckets.pop(slot, [])
 
-    def lost(self, host: int, at_s: float) -> Vms | None:
+    def lost(self, host: int, at_s: float) -> VmRows | None:
         """Take out the VMs that run on a host at a time."""
-        found: list[Vms] = []
+        found: list[VmRows] = []
         first = math.floor(at_s / self._length_s)
         for slot in sorted(slot for slot in self._buckets if slot > first):
             self._buckets[slot] = _without(self._buckets[slot], host, at_s, found)
         self._endless = _without(self._endless, host, at_s, found)
-        return Vms.joined(found) if found else None
+        return VmRows.joined(found) if found else None
 
     def there(self, request: int, end_s: float, host: int) -> int:
         """Return how many VMs of a request with one end run on a host."""
@@ -76,7 +76,7 @@ class Running:
         """Let one VM run on another host; False: no such VM runs."""
         for parts in self._ending(end_s):
             if len(parts) > _MOST_PARTS:
-                parts[:] = [Vms.joined(parts)]
+                parts[:] = [VmRows.joined(parts)]
             for place, part in enumerate(parts):
                 rows = _same(part, request, end_s, host)
                 if rows.any():
@@ -93,7 +93,7 @@ class Running:
                     return True
         return False
 
-    def _ending(self, end_s: float) -> list[list[Vms]]:
+    def _ending(self, end_s: float) -> list[list[VmRows]]:
         """Return the parts among which VMs with one end are."""
         if not math.isfinite(end_s):
             return [self._endless]
@@ -101,7 +101,7 @@ class Running:
         # A life of nothing ends with the slot after the one that placed it.
         return [self._buckets[slot] for slot in (first, first + 1) if slot in self._buckets]
 
-    def parts(self) -> list[Vms]:
+    def parts(self) -> list[VmRows]:
         """Return everything that runs, for whoever counts."""
         return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
             *self._endless
@@ -114,14 +114,14 @@ class Running:
         return {
             "slots": np.array(slots, dtype=np.int64),
             "lengths": np.array([len(part) for part in parts], dtype=np.int64),
-            "vms": None if not parts else Vms.joined(parts).columns(),
+            "vms": None if not parts else VmRows.joined(parts).columns(),
         }
 
     def restore(self, kept: Kept, sizes: Sizes) -> None:
         """Run what was kept, and nothing else."""
-        lengths = array(kept, "lengths", "int", (None,), Limits(0, 2**48))
+        lengths = array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
         slots = array(kept, "slots", "int", (None,))
-        vms = None if kept["vms"] is None else Vms.of_kept(kept["vms"], sizes)
+        vms = None if kept["vms"] is None else VmRows.of_kept(kept["vms"], sizes)
         total = 0 if vms is None else len(vms)
         misfit = (vms is None) != (len(lengths) == 0) or total != int(lengths.sum())
         if misfit or len(slots) > len(lengths):
@@ -143,12 +143,12 @@ class Running:
         return max(self._buckets, default=None)
 
 
-def _same(part: Vms, request: int, end_s: float, host: int) -> BoolArray:
+def _same(part: VmRows, request: int, end_s: float, host: int) -> BoolArray:
     same: BoolArray = (part.request == request) & (part.host == host) & (part.end_s == end_s)
     return same
 
 
-def _without(parts: list[Vms], host: int, at_s: float, found: list[Vms]) -> list[Vms]:
+def _without(parts: list[VmRows], host: int, at_s: float, found: list[VmRows]) -> list[VmRows]:
     rest = []
     for part in parts:
         hit = (part.host == host) & (part.end_s > at_s)

@@ -12,7 +12,7 @@ from simulation.slots.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Waiting(Rows):
+class WaitingRows(Rows):
     """Requests with VMs to place, ``count``; lost VMs of a request are rows of their own."""
 
     min_count: IntArray  #: at least that many at once, while nothing of it was ever placed
@@ -22,9 +22,9 @@ class Waiting(Rows):
     lifetime_s: FloatArray  #: of its VMs, or what is left of it; inf: they never end
     wait_at_most_s: FloatArray  #: then its tenant gives up what waits; inf: never
 
-    def with_more(self, more: Waiting) -> Waiting:
+    def with_more(self, more: WaitingRows) -> WaitingRows:
         """Return these rows and others, in order of their requests."""
-        both = Waiting.joined([self, more])
+        both = WaitingRows.joined([self, more])
         if len(self) and len(more) and more.request[0] < self.request[-1]:
             return both.where(np.argsort(both.request, kind="stable").astype(np.int64))
         return both
@@ -34,7 +34,7 @@ class Waiting(Rows):
         least: IntArray = np.clip(self.min_count, 1, np.maximum(self.count, 1))
         return least
 
-    def after(self, given: IntArray) -> Waiting:
+    def after(self, given: IntArray) -> WaitingRows:
         """Return what waits after a slot placed so many VMs of each row: one slot older."""
         count = self.count - given
         left = replace(
@@ -46,4 +46,4 @@ class Waiting(Rows):
         return left.where(count > 0)
 
 
-NOBODY: Final = Waiting.none()
+NOBODY: Final = WaitingRows.none()

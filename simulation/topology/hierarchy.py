@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from placement import Allowance, FloatArray, IntArray, TenantTree
+from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from registry.catalogue import VMS
 from simulation.errors import InputError
 from simulation.traces.rows import table_of
@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class SimulatedQuota:
     """The most that a tenant, or all tenants below a group, may hold of one thing."""
 
     owner: str
@@ -37,7 +37,7 @@ class Hierarchy:
     order: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)  #: of groups and tenants with one
     weights: Mapping[str, float] = field(default_factory=dict)  #: of those who have another than 1
-    quotas: tuple[Quota, ...] = ()
+    quotas: tuple[SimulatedQuota, ...] = ()
 
     def above(self, name: str) -> Iterator[str]:
         """Yield the groups above a tenant or group, the nearest first."""
@@ -77,7 +77,7 @@ class Hierarchy:
 
     def allowances(
         self, tenants: Sequence[str], resources: Sequence[str], held: IntArray, vms: IntArray
-    ) -> tuple[Allowance, ...]:
+    ) -> tuple[QuotaHeadroom, ...]:
         """Return what quotas leave to tenants that hold ``held``, (N, R), in ``vms``, (N,).
 
         A quota of nobody who is there limits nobody.
@@ -94,7 +94,9 @@ class Hierarchy:
                 resource = None if quota.resource == VMS else resources.index(quota.resource)
                 taken = vms if resource is None else held[:, resource]
                 room = max(0, quota.limit - int(taken[its_tenants].sum()))
-                found.append(Allowance(tenants=tuple(its_tenants), resource=resource, room=room))
+                found.append(
+                    QuotaHeadroom(tenants=tuple(its_tenants), resource=resource, room=room)
+                )
         return tuple(found)
 
 
@@ -136,7 +138,7 @@ def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[Since, ...]:
             parents={name: row.parent for name, row in rows.items() if row and row.parent},
             weights={name: row.weight for name, row in rows.items() if row},
             quotas=tuple(
-                Quota(owner=owner, resource=resource, limit=limit)
+                SimulatedQuota(owner=owner, resource=resource, limit=limit)
                 for (owner, resource), limit in quota.items()
                 if limit is not None
             ),
@@ -147,16 +149,16 @@ def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[Since, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TreePosition:
     """Where a tenant or group stands in the tree."""
 
     parent: str
     weight: float
 
 
-def _read_tree(path: str) -> Mapping[str, Mapping[float, _Place]]:
+def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
     """Return the places of each name by the time from which on it has them."""
-    places: dict[str, dict[float, _Place]] = {}
+    places: dict[str, dict[float, _TreePosition]] = {}
     parents: dict[str, int] = {}
     for line, row in table_of(path, ("name", "parent")):
         name, where = row["name"], f"{path}:{line}"
@@ -167,7 +169,7 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _Place]]:
             raise InputError(where, f"name: {name!r} stands twice")
         if its and at_s < max(its):
             raise InputError(where, f"at_s: {name!r} has a later row above")
-        its[at_s] = _Place(row["parent"], _weight(row.get("weight"), where))
+        its[at_s] = _TreePosition(row["parent"], _weight(row.get("weight"), where))
         if row["parent"]:
             parents.setdefault(row["parent"], line)
     for parent, line in parents.items():

@@ -43,7 +43,7 @@ class HostSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class HostInventory:
     """Hosts in order of name, and events in order of time."""
 
     hosts: tuple[HostSpec, ...]
@@ -54,11 +54,11 @@ class Inventory:
         """All that some host offers."""
         return in_order({name for host in self.hosts for name in host.capacity})
 
-    def joined(self, more: Inventory) -> Inventory:
+    def joined(self, more: HostInventory) -> HostInventory:
         """Return this inventory and more hosts."""
         return checked([*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts")
 
-    def without(self, told: Sequence[str]) -> Inventory:
+    def without(self, told: Sequence[str]) -> HostInventory:
         """Return this inventory without hosts of these names, or patterns as ``rack3-*``."""
         gone: set[str] = set()
         for pattern in told:
@@ -73,16 +73,16 @@ class Inventory:
             f"--without-hosts {','.join(told)}",
         )
 
-    def named(self, prefix: str) -> Inventory:
+    def named(self, prefix: str) -> HostInventory:
         """Return the same hosts under other names, so that they may join others."""
-        return Inventory(
+        return HostInventory(
             hosts=tuple(replace(host, name=f"{prefix}-{host.name}") for host in self.hosts),
             events=tuple(replace(each, host=f"{prefix}-{each.host}") for each in self.events),
         )
 
-    def in_thousandths(self) -> Inventory:
+    def in_thousandths(self) -> HostInventory:
         """Return the same hosts with cores counted in thousandths, as some traces ask for them."""
-        return Inventory(
+        return HostInventory(
             hosts=tuple(
                 replace(
                     host,
@@ -98,7 +98,7 @@ class Inventory:
         )
 
 
-def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) -> Inventory:
+def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) -> HostInventory:
     """Return hosts and events in order; `InputError` for what cannot be."""
     listed = sorted(hosts, key=lambda host: host.name)
     names = [host.name for host in listed]
@@ -119,10 +119,10 @@ def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) 
     for event in ordered:
         if event.host not in known:
             raise InputError(where, f"an event at {event.at_s:g} s names host {event.host!r}")
-    return Inventory(hosts=tuple(listed), events=tuple(ordered))
+    return HostInventory(hosts=tuple(listed), events=tuple(ordered))
 
 
-def read_inventory(told: str) -> Inventory:
+def read_inventory(told: str) -> HostInventory:
     """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``.
 
     ``azure:N`` are N of the machines that VMs of Azure's packing trace take parts of.
@@ -140,7 +140,7 @@ def read_inventory(told: str) -> Inventory:
     return _table_reader(path)(path)
 
 
-def _table_reader(path: Path) -> Callable[[Path], Inventory]:
+def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
     """Return what reads a table of its columns."""
     columns = columns_of(path)
     if set(columns) == {"machine_id", "cpu", "memory"}:
@@ -179,7 +179,7 @@ def short_host(told: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
     return int(count), capacity, labels
 
 
-def _short(told: str) -> Inventory:
+def _short(told: str) -> HostInventory:
     hosts: list[HostSpec] = []
     for place, part in enumerate(told.split(",")):
         count, capacity, labels = short_host(part)
@@ -189,7 +189,7 @@ def _short(told: str) -> Inventory:
     return checked(hosts, (), told)
 
 
-def _like_google(told: str) -> Inventory:
+def _like_google(told: str) -> HostInventory:
     number = told.removeprefix(PREFIX)
     if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
         raise InputError(told, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
@@ -221,7 +221,7 @@ def _alike(
     ]
 
 
-def _csv(path: Path) -> Inventory:
+def _csv(path: Path) -> HostInventory:
     hosts: list[HostSpec] = []
     events: list[HostEvent] = []
     for line, row, _ in rows_of(path):
@@ -251,7 +251,7 @@ def _csv(path: Path) -> Inventory:
     return checked(hosts, events, str(path))
 
 
-def _json(path: Path) -> Inventory:
+def _json(path: Path) -> HostInventory:
     """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
@@ -290,7 +290,7 @@ def _json(path: Path) -> Inventory:
     return checked(hosts, events, str(path))
 
 
-def _google_machines(path: Path) -> Inventory:
+def _google_machines(path: Path) -> HostInventory:
     hosts = []
     for line, row, _ in rows_of(path):
         if not isinstance(row, Mapping):
@@ -299,7 +299,7 @@ def _google_machines(path: Path) -> Inventory:
     return checked(hosts, (), str(path))
 
 
-def _google_events(path: Path) -> Inventory:
+def _google_events(path: Path) -> HostInventory:
     """Read a table of machine events: they join (0), leave (1) and join again."""
     names = ("time_us", "machine_id", "event", "platform", "cpus", "memory")
     hosts: dict[str, HostSpec] = {}
@@ -329,7 +329,7 @@ def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
     return HostSpec(name=f"m{machine}", host_class=_shape(capacity), labels=(), capacity=capacity)
 
 
-def _alibaba_nodes(path: Path) -> Inventory:
+def _alibaba_nodes(path: Path) -> HostInventory:
     hosts = []
     for line, row, _ in rows_of(path):
         where = f"{path}:{line}"

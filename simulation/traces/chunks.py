@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -22,7 +22,7 @@ class Chunk:
     demand: IntArray  #: (n, R) one VM of each request
     count: IntArray  #: (n,)
     min_count: IntArray  #: (n,)
-    wishes: tuple[Wishes, ...]
+    wishes: tuple[ConstraintTable, ...]
     read: float  #: part of the trace, within [0, 1]
     on_host: tuple[str | None, ...] = ()  #: where VMs run already; (): none of them does
     #: (n,) after so long without a place VMs are given up; inf, or None for all: never

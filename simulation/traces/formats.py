@@ -35,7 +35,7 @@ _AZURE_VMTABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class TraceFormat:
     """A published format: how it is known, and how its rows become native ones."""
 
     name: str
@@ -195,46 +195,46 @@ def _up(amount: Any) -> int:
 
 
 FORMATS: Final = (
-    Format(
+    TraceFormat(
         name="azure-v1-batches",
         needs=frozenset({"arrival_s", "batch_id", "duration_max_s", "censored", "memory_gb"}),
         resources=("vcpus", "memory_mib"),
         convert=_azure_batches,
     ),
-    Format(
+    TraceFormat(
         name="huawei-east-1",
         needs=frozenset({"vm_id", "arrival_s", "lifetime_s", "vcpus", "memory_gb"}),
         resources=("vcpus", "memory_mib"),
         convert=_huawei,
     ),
-    Format(
+    TraceFormat(
         name="alibaba-gpu-2023",
         needs=frozenset({"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time"}),
         resources=("cpu_milli", "memory_mib", "gpu_milli"),
         convert=_alibaba_gpu,
     ),
-    Format(
+    TraceFormat(
         name="alibaba-dlrm-2025",
         needs=frozenset({"app_name", "cpu_request", "rdma_request", "creation_time"}),
         resources=("vcpus", "memory_mib", "disk_gib", "gpu", "rdma_percent"),
         convert=_alibaba_dlrm,
     ),
-    Format(
+    TraceFormat(
         name="azure-packing-2020",
         needs=azure_packing.NEEDS,
         resources=azure_packing.RESOURCES,
         convert=_native,
         read=azure_packing.packing_requests,
     ),
-    Format(name="native", needs=frozenset({"arrival_s"}), resources=(), convert=_native),
-    Format(
+    TraceFormat(name="native", needs=frozenset({"arrival_s"}), resources=(), convert=_native),
+    TraceFormat(
         name="azure-v1-vmtable",
         needs=frozenset(_AZURE_VMTABLE),
         resources=("vcpus", "memory_mib"),
         convert=_azure_vmtable,
         columns=_AZURE_VMTABLE,
     ),
-    Format(
+    TraceFormat(
         name="google-2011-tasks",
         needs=frozenset(google_tasks.COLUMNS),
         resources=("cpu_milli", "memory_mib"),
@@ -244,7 +244,7 @@ FORMATS: Final = (
 )
 
 
-def format_of(path: Path, name: str | None = None) -> Format:
+def format_of(path: Path, name: str | None = None) -> TraceFormat:
     """Return the format that a file is in, by its columns, or the one that is named.
 
     Raises
@@ -270,7 +270,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     )
 
 
-def _named(name: str) -> Format:
+def _named(name: str) -> TraceFormat:
     for each in FORMATS:
         if each.name == name:
             return each
@@ -278,7 +278,7 @@ def _named(name: str) -> Format:
     raise InputError(f"--format {name}", f"one of {known}")
 
 
-def source_of(path: Path, its: Format) -> Callable[[], Iterator[Row]]:
+def source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
     """Return what reads the file from its beginning, as native rows."""
     read = its.read
     if read is not None:
@@ -287,7 +287,7 @@ def source_of(path: Path, its: Format) -> Callable[[], Iterator[Row]]:
 
 
 def resources_in(
-    path: Path, its: Format, types: Mapping[str, Mapping[str, int]]
+    path: Path, its: TraceFormat, types: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, ...]:
     """Return the resources that the requests of a file ask for."""
     return its.resources or resources_of(columns_of(path), types)

@@ -16,7 +16,7 @@ from registry.requests import MembershipRule, Rules, check_rules
 from simulation.errors import InputError
 from simulation.traces.chunks import Chunk
 from simulation.traces.faults import BadRows, RowError
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 
 #: Columns that are no resources.
 COLUMNS: Final = (
@@ -41,7 +41,7 @@ _OF_WISHES: Final = COLUMNS[8:]
 CHUNK_ROWS: Final = 8192
 _MOST: Final = 2**40  #: of any quantity of one VM
 _MOST_VMS: Final = 1_000_000
-_NO_WISHES: Final = Wishes()
+_NO_WISHES: Final = ConstraintTable()
 
 #: A row as a reader gives it: its line, what its columns say or what is wrong with it, and
 #: the part of the file that is read with it.
@@ -89,7 +89,7 @@ class NativeTrace:
         """Read it from its beginning."""
         self.faults.count = 0
         self.faults.told.clear()
-        rows: list[_Asked] = []
+        rows: list[_RequestRow] = []
         last, read = -math.inf, 0.0
         for line, row, read in self.source():
             try:
@@ -113,10 +113,10 @@ class NativeTrace:
         if rows:
             yield self._chunk(rows, read)
 
-    def _asked(self, row: Mapping[str, Any] | RowError, line: int) -> _Asked:
+    def _asked(self, row: Mapping[str, Any] | RowError, line: int) -> _RequestRow:
         if isinstance(row, RowError):
             raise row
-        return _Asked(
+        return _RequestRow(
             arrival_s=_number(row, "arrival_s", least=0),
             lifetime_s=_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
@@ -148,7 +148,7 @@ class NativeTrace:
             for resource in self.resources
         )
 
-    def _chunk(self, rows: Sequence[_Asked], read: float) -> Chunk:
+    def _chunk(self, rows: Sequence[_RequestRow], read: float) -> Chunk:
         return Chunk(
             arrival_s=np.array([row.arrival_s for row in rows]),
             lifetime_s=np.array([row.lifetime_s for row in rows]),
@@ -163,25 +163,25 @@ class NativeTrace:
         )
 
 
-def _hosts_of(rows: Sequence[_Asked]) -> tuple[str | None, ...]:
+def _hosts_of(rows: Sequence[_RequestRow]) -> tuple[str | None, ...]:
     hosts = tuple(row.on_host for row in rows)
     return hosts if any(hosts) else ()
 
 
-def _patience_of(rows: Sequence[_Asked]) -> FloatArray | None:
+def _patience_of(rows: Sequence[_RequestRow]) -> FloatArray | None:
     patience = np.array([row.wait_at_most_s for row in rows])
     return patience if np.isfinite(patience).any() else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestRow:
     arrival_s: float
     lifetime_s: float
     tenant: str
     demand: tuple[int, ...]
     count: int
     min_count: int
-    wishes: Wishes
+    wishes: ConstraintTable
     on_host: str | None
     wait_at_most_s: float
 
@@ -250,7 +250,7 @@ def _member(found: Any) -> MembershipRule | None:
     return MembershipRule(group=name, soft=how == "soft")
 
 
-def _wishes(row: Mapping[str, Any], count: int) -> Wishes:
+def _wishes(row: Mapping[str, Any], count: int) -> ConstraintTable:
     said = [row.get(name) for name in _OF_WISHES]
     if all(each is None or each == "" for each in said):
         return _NO_WISHES
@@ -268,6 +268,6 @@ def _wishes(row: Mapping[str, Any], count: int) -> Wishes:
         )
     except InvalidError as error:
         raise RowError(str(error)) from None
-    return Wishes(
+    return ConstraintTable(
         requires=_words(row.get("requires")), hosts=_words(row.get("hosts")) or None, rules=rules
     )

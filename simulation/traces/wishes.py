@@ -10,7 +10,7 @@ from registry.requests import MembershipRule, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class ConstraintTable:
     """Labels, names and rules; equal ones of many requests are one."""
 
     requires: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Wishes:
         return asdict(self)
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> Wishes:
+    def of_document(cls, document: Mapping[str, Any]) -> ConstraintTable:
         """Read back what `document` returned."""
         said = dict(document["rules"])
         for name in ("anti_affinity", "affinity"):

@@ -17,7 +17,7 @@ _AGAIN_S = 0.5
 
 
 @dataclass(kw_only=True)
-class Caller:
+class TokenHolder:
     """Someone with a token."""
 
     name: str

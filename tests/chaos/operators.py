@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.calls import Caller
+from tests.chaos.calls import TokenHolder
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
 from tests.chaos.site import Site
@@ -38,7 +38,7 @@ _HABITS = (
 
 
 @dataclass(kw_only=True)
-class Operator(Caller):
+class Operator(TokenHolder):
     """Does one thing after another, and undoes it: hosts take VMs again, VMs run again."""
 
     stop: threading.Event

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 
 from tests.chaos import checker, healing
 from tests.chaos.consoles import Ears
-from tests.chaos.faults import Fault
+from tests.chaos.faults import ChaosFault
 from tests.chaos.findings import Finding
 from tests.chaos.operators import Moving
 from tests.chaos.record import Record
@@ -42,7 +42,7 @@ class Struck:
 
 
 @dataclass
-class Outcome:
+class ChaosOutcome:
     """What a run came to."""
 
     seed: int
@@ -68,10 +68,12 @@ class Outcome:
         return "\n".join(lines)
 
 
-def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Say) -> Outcome:
+def run(
+    site: Site, batches: Sequence[Sequence[type[ChaosFault]]], seed: int, say: Say
+) -> ChaosOutcome:
     """Strike a site with these faults, one batch after another, and look at what is left."""
     began = time.monotonic()
-    outcome = Outcome(seed)
+    outcome = ChaosOutcome(seed)
     record = Record(site.record_file)
     load = Load(site, record, seed)
     moving = Moving(site, record, seed)
@@ -120,8 +122,8 @@ def run(site: Site, batches: Sequence[Sequence[type[Fault]]], seed: int, say: Sa
 
 def _strike_all(
     site: Site,
-    batches: Sequence[Sequence[type[Fault]]],
-    outcome: Outcome,
+    batches: Sequence[Sequence[type[ChaosFault]]],
+    outcome: ChaosOutcome,
     record: Record,
     scrapes: Scrapes,
     say: Say,
@@ -153,7 +155,7 @@ def _strike_all(
         say(f"        healed in {heal_s:.1f} s")
 
 
-def _strike(number: int, fault: Fault, record: Record, scrapes: Scrapes) -> Struck:
+def _strike(number: int, fault: ChaosFault, record: Record, scrapes: Scrapes) -> Struck:
     shown = scrapes.mark()
     fault.until_shown = lambda told: scrapes.wait_until_shown(told, shown)
     record.write("strike", fault=number, kind=fault.kind)
@@ -177,7 +179,7 @@ def _line(struck: Struck, of: int) -> str:
 
 
 def _look(
-    site: Site, record: Record, outcome: Outcome, wait: Callable[[Site], list[str]]
+    site: Site, record: Record, outcome: ChaosOutcome, wait: Callable[[Site], list[str]]
 ) -> tuple[list[str], list[Finding]]:
     """Return what does not come to rest, and what the checker finds when all has.
 
@@ -204,7 +206,7 @@ def _last_event(site: Site) -> int:
     return number
 
 
-def _check(site: Site, record: Record, outcome: Outcome) -> list[Finding]:
+def _check(site: Site, record: Record, outcome: ChaosOutcome) -> list[Finding]:
     def sql(query: str) -> list[dict[str, object]]:
         with site.postgres.connect() as connection:
             return connection.cursor(row_factory=dict_row).execute(query.encode()).fetchall()

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from tests.chaos import guests
-from tests.chaos.calls import Caller
+from tests.chaos.calls import TokenHolder
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
 from tests.chaos.site import IMAGE, TENANTS, TYPES, Site
@@ -30,7 +30,7 @@ _LIVES_S = (0.5, 30.0)  #: of what is not kept; some are given back before they 
 
 
 @dataclass(kw_only=True)
-class Tenant(Caller):
+class Tenant(TokenHolder):
     """One tenant: holds some requests, asks for more, gives some back."""
 
     stop: threading.Event

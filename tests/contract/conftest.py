@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from hypervisor import (
-    DomainSeen,
     DomainSpec,
     HostConnection,
+    HostDomain,
     Mark,
     domain_name,
     seed_name,
@@ -82,7 +82,7 @@ class Ground:
         self.host.start_paused(spec.mark.vm_id)
         self.host.resume(spec.mark.vm_id)
 
-    def find(self, spec: DomainSpec) -> DomainSeen:
+    def find(self, spec: DomainSpec) -> HostDomain:
         seen = self.host.find(spec.mark.vm_id)
         assert seen is not None
         return seen

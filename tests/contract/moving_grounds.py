@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from hypervisor import (
-    DomainSeen,
     DomainSpec,
     DomainState,
     HostConnection,
+    HostDomain,
     HostEnd,
+    HostPairMigrator,
     MoveDone,
-    Mover,
     MoveSpec,
     seed_name,
     volume_name,
@@ -47,7 +47,7 @@ class Grounds:
     source: Ground
     destination: Ground
     ends: tuple[HostEnd, HostEnd]
-    movers: Callable[..., Mover | FakeMover]
+    movers: Callable[..., HostPairMigrator | FakeMover]
     fakes: FakeMovers | None = None
     lab: LabCluster | None = None
     made: list[MoveSpec] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Grounds:
             self.destination.host.put_volume(wanted.pool, wanted.seed_volume, b"seed" * 1024)
         return wanted
 
-    def mover(self) -> Mover | FakeMover:
+    def mover(self) -> HostPairMigrator | FakeMover:
         return self.movers(*self.ends, deadline_s=DEADLINE_S)
 
     def live(
@@ -139,7 +139,7 @@ class Grounds:
         at_source, at_destination = (None if seen is None else seen.state for seen in found)
         return at_source, at_destination
 
-    def seen(self, ground: Ground, spec: DomainSpec | MoveSpec) -> DomainSeen | None:
+    def seen(self, ground: Ground, spec: DomainSpec | MoveSpec) -> HostDomain | None:
         return ground.host.find(spec.mark.vm_id)
 
     def remove_arriving(self, wanted: MoveSpec) -> bool:
@@ -232,7 +232,7 @@ def real_grounds(lab: LabCluster) -> Iterator[Grounds]:
             Ground("qemu", first, one.domain_type, one.pool, one.base_volume),
             Ground("qemu", second, other.domain_type, other.pool, other.base_volume),
             (HostEnd(one.uri), HostEnd(other.uri)),
-            Mover,
+            HostPairMigrator,
             lab=lab,
         )
         yield made

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor import DomainState, MoveProgress, OperationFailedError
+from hypervisor import DomainState, MigrationProgress, OperationFailedError
 from tests.contract.moving_grounds import POOL_PATH, Grounds, grounds, real
 from tests.servers.lab_hosts import lab_cluster
 
@@ -33,7 +33,7 @@ def test_a_vm_that_is_off_is_at_the_destination_too_and_the_source_as_it_was(
 ) -> None:
     spec = grounds.off()
     wanted = grounds.arriving(spec)
-    told: list[MoveProgress] = []
+    told: list[MigrationProgress] = []
 
     done = grounds.cold(wanted, tell=told.append)
 
@@ -107,7 +107,7 @@ def test_what_a_teller_raises_ends_the_copy_and_what_came_of_it_is_removed(
     spec = grounds.off()
     wanted = grounds.arriving(spec)
 
-    def call_off(_: MoveProgress) -> None:
+    def call_off(_: MigrationProgress) -> None:
         raise CalledOffError
 
     with pytest.raises(CalledOffError):
@@ -127,7 +127,7 @@ def test_the_guest_finds_what_it_wrote(real: Grounds) -> None:
     real.order(real.source, spec, "echo kept | dd of=/dev/vda bs=1M seek=900 conv=fsync; sync")
     real.switch_off(spec)
     wanted = real.arriving(spec)
-    told: list[MoveProgress] = []
+    told: list[MigrationProgress] = []
 
     done = real.cold(wanted, tell=told.append)
 
@@ -196,7 +196,7 @@ def test_a_copy_keeps_to_its_bandwidth_and_ends_at_its_deadline(real: Grounds) -
         file.seek(0, 2)
         file.write(b"x" * (12 << 20))
     wanted = real.arriving(spec, bandwidth_mib_s=2)
-    told: list[MoveProgress] = []
+    told: list[MigrationProgress] = []
 
     with pytest.raises(OperationFailedError, match="called off"):
         real.cold(wanted, tell=told.append, deadline_s=2.0)

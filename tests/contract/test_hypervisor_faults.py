@@ -18,8 +18,8 @@ from hypervisor import (
     DomainState,
     HostConnection,
     HostEnd,
+    HostPairMigrator,
     HostUnreachableError,
-    Mover,
     MoveSpec,
 )
 from lab.cluster import LabHost
@@ -148,7 +148,7 @@ def test_a_machine_that_is_not_the_one_meant_is_asked_nothing(
                 act(vm_id)
     ends = [HostEnd(each, machine=another) for each in two_hosts.uris]
     with (
-        Mover(*ends, deadline_s=DEADLINE_S) as mover,
+        HostPairMigrator(*ends, deadline_s=DEADLINE_S) as mover,
         pytest.raises(HostUnreachableError, match=f"machine {own} answers"),
     ):
         mover.check(

@@ -14,7 +14,7 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from controller.embedded.lab_hosts import TEST, Lab
+from controller.embedded.lab_hosts import TEST, LabHosts
 from controller.embedded.lab_watch import LabWatch
 from hypervisor import HostConnection
 from lab import cluster, processes
@@ -72,7 +72,7 @@ def test_a_test_host_that_died_starts_again_at_its_uri(test_lab: Path) -> None:
 def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -> None:
     hosts = cluster.start_test_hosts(2, test_lab)
     said: list[str] = []
-    lab = Lab(driver=TEST, hosts=tuple(hosts))
+    lab = LabHosts(driver=TEST, hosts=tuple(hosts))
     watch = LabWatch(test_lab, lab, ["host-1", "host-2"], said.append)
     watch.look()
     pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import libvirt
 import pytest
 
-from hypervisor import DomainSpec, DomainState, HostConnection, Limits
+from hypervisor import DomainSpec, DomainState, HostConnection, VmLimits
 from hypervisor.child.driver import _start
 from hypervisor.xml.limits import SHARES_PER_VCPU
 from lab.cluster import LabHost
@@ -24,7 +24,7 @@ class Site:
     ground: Ground
     uri: str
 
-    def run(self, limits: Limits) -> DomainSpec:
+    def run(self, limits: VmLimits) -> DomainSpec:
         spec = replace(self.ground.spec(), limits=limits)
         self.ground.run(spec)
         return spec
@@ -61,7 +61,7 @@ def sends_by_limit() -> bool:
 
 @pytest.mark.qemu
 def test_qemu_throttles_the_disks_of_a_guest_together(real: Site) -> None:
-    spec = real.run(Limits(disk_iops=500, disk_mib_s=20))
+    spec = real.run(VmLimits(disk_iops=500, disk_mib_s=20))
 
     told = real.told("blkdeviotune", spec.mark.vm_id, "vda")
 
@@ -74,7 +74,7 @@ def test_qemu_throttles_the_disks_of_a_guest_together(real: Site) -> None:
 
 @pytest.mark.qemu
 def test_limits_stay_when_a_guest_is_switched_off_and_on(real: Site) -> None:
-    spec = real.run(Limits(disk_iops=500))
+    spec = real.run(VmLimits(disk_iops=500))
     real.ground.host.destroy(spec.mark.vm_id)
 
     real.ground.host.start_paused(spec.mark.vm_id)
@@ -84,7 +84,7 @@ def test_limits_stay_when_a_guest_is_switched_off_and_on(real: Site) -> None:
 
 @pytest.mark.qemu
 def test_a_guest_without_limits_has_none_but_its_share_of_processors(real: Site) -> None:
-    spec = real.run(Limits())
+    spec = real.run(VmLimits())
 
     assert real.told("blkdeviotune", spec.mark.vm_id, "vda")["total_iops_sec"] == "0"
     xml = ET.fromstring("\n".join(virsh(real.uri, "dumpxml", spec.mark.vm_id)))
@@ -96,7 +96,7 @@ def test_a_guest_without_limits_has_none_but_its_share_of_processors(real: Site)
 @pytest.mark.demanding  # of the kernel
 @pytest.mark.skipif(not sends_by_limit(), reason="this kernel has no sfq: no limits of cards")
 def test_the_host_bounds_what_a_guests_card_passes(real: Site) -> None:
-    spec = real.run(Limits(net_mbps=100))
+    spec = real.run(VmLimits(net_mbps=100))
 
     card = ET.fromstring("\n".join(virsh(real.uri, "dumpxml", spec.mark.vm_id)))
     target = card.find("devices/interface/target")
@@ -107,7 +107,7 @@ def test_the_host_bounds_what_a_guests_card_passes(real: Site) -> None:
 
 @pytest.mark.test_driver
 def test_libvirt_reads_the_limits_of_disks_and_card_as_they_were_meant(driver: Site) -> None:
-    spec = driver.run(Limits(disk_iops=500, disk_mib_s=20, net_mbps=100))
+    spec = driver.run(VmLimits(disk_iops=500, disk_mib_s=20, net_mbps=100))
 
     disk = driver.told("blkdeviotune", spec.mark.vm_id, "vda")
     card = driver.told("domiftune", spec.mark.vm_id, card_of(driver, spec))

@@ -15,7 +15,7 @@ from hypervisor import (
     HostEnd,
     HostSilentError,
     HypervisorError,
-    MoveProgress,
+    MigrationProgress,
     OperationFailedError,
     seed_name,
 )
@@ -37,7 +37,7 @@ class CalledOffError(Exception):
 def test_a_guest_that_moved_runs_at_the_destination_alone(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
-    told: list[MoveProgress] = []
+    told: list[MigrationProgress] = []
 
     done = grounds.live(wanted, tell=told.append)
 
@@ -93,7 +93,7 @@ def test_what_arrives_is_seen_with_its_own_mark_from_the_first_moment(grounds: G
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
     seen = []
 
-    def look(_: MoveProgress) -> None:
+    def look(_: MigrationProgress) -> None:
         if not seen:
             report = grounds.destination.host.report(grounds.destination.pool, deadline_s=10)
             seen.extend(each for each in report.domains if each.uuid == wanted.vm_id)
@@ -114,7 +114,7 @@ def test_what_a_teller_raises_aborts_the_move_and_is_raised(grounds: Grounds) ->
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
 
-    def call_off(_: MoveProgress) -> None:
+    def call_off(_: MigrationProgress) -> None:
         raise CalledOffError
 
     with pytest.raises(CalledOffError):
@@ -141,7 +141,7 @@ def test_what_arrives_is_removed_while_it_still_arrives(grounds: Grounds) -> Non
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
     removed = []
 
-    def remove(_: MoveProgress) -> None:
+    def remove(_: MigrationProgress) -> None:
         if not removed:
             removed.append(grounds.remove_arriving(wanted))
 
@@ -161,7 +161,7 @@ def test_what_the_source_is_told_while_a_guest_moves_is_refused_at_once(grounds:
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
     refused = []
 
-    def switch(_: MoveProgress) -> None:
+    def switch(_: MigrationProgress) -> None:
         if refused:
             return
         for ask in (
@@ -230,7 +230,7 @@ def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
 
-    def call_off(_: MoveProgress) -> None:
+    def call_off(_: MigrationProgress) -> None:
         raise CalledOffError
 
     with grounds.mover() as mover:
@@ -281,7 +281,7 @@ def test_a_move_whose_process_is_killed_is_cancelled(real: Grounds) -> None:
     wanted = real.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
     before = move_children()
 
-    def kill(_: MoveProgress) -> None:
+    def kill(_: MigrationProgress) -> None:
         for pid in move_children() - before:
             os.kill(pid, signal.SIGKILL)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor import DomainState, Guard, MoveObstacle, MoveRefusedError, MoveSpec
+from hypervisor import DomainState, Guard, MigrationObstacle, MigrationRefusedError, MoveSpec
 from tests.contract.moving_grounds import Grounds, fake_grounds, grounds, real
 from tests.servers.lab_hosts import lab_cluster
 
@@ -19,8 +19,8 @@ __all__ = ["grounds", "lab_cluster", "real"]
 RUNNING, STOPPED = DomainState.RUNNING, DomainState.STOPPED
 
 
-def refused(grounds: Grounds, wanted: MoveSpec) -> MoveObstacle:
-    with pytest.raises(MoveRefusedError) as refusal:
+def refused(grounds: Grounds, wanted: MoveSpec) -> MigrationObstacle:
+    with pytest.raises(MigrationRefusedError) as refusal:
         grounds.check(wanted)
     assert refusal.value.detail
     return refusal.value.obstacle
@@ -44,14 +44,14 @@ def test_what_can_move_passes_and_nothing_has_changed(grounds: Grounds) -> None:
 def test_a_vm_that_is_not_there(grounds: Grounds) -> None:
     wanted = grounds.arriving(grounds.source.spec())
 
-    assert refused(grounds, wanted) is MoveObstacle.ABSENT
+    assert refused(grounds, wanted) is MigrationObstacle.ABSENT
 
 
 def test_a_host_is_no_other_host(grounds: Grounds) -> None:
     wanted = grounds.arriving(grounds.off())
     grounds.ends = (grounds.ends[0], grounds.ends[0])
 
-    assert refused(grounds, wanted) is MoveObstacle.SAME_HOST
+    assert refused(grounds, wanted) is MigrationObstacle.SAME_HOST
 
 
 def test_a_domain_in_the_way(grounds: Grounds) -> None:
@@ -60,13 +60,13 @@ def test_a_domain_in_the_way(grounds: Grounds) -> None:
     grounds.cold(first)
 
     grounds.check(first)  # its own
-    assert refused(grounds, grounds.arriving(spec)) is MoveObstacle.NAME_TAKEN
+    assert refused(grounds, grounds.arriving(spec)) is MigrationObstacle.NAME_TAKEN
 
 
 def test_a_pool_that_is_not_there(grounds: Grounds) -> None:
     wanted = replace(grounds.arriving(grounds.off()), pool="no-such-pool")
 
-    assert refused(grounds, wanted) is MoveObstacle.POOL
+    assert refused(grounds, wanted) is MigrationObstacle.POOL
 
 
 @pytest.mark.parametrize("which", ["volume", "seed_volume"])
@@ -74,7 +74,7 @@ def test_a_volume_that_is_not_there(grounds: Grounds, which: str) -> None:
     wanted = grounds.arriving(grounds.running(seed=True))
     grounds.destination.host.delete_volume(wanted.pool, getattr(wanted, which))
 
-    assert refused(grounds, wanted) is MoveObstacle.VOLUME
+    assert refused(grounds, wanted) is MigrationObstacle.VOLUME
 
 
 def test_a_pool_that_is_not_shared(grounds: Grounds) -> None:
@@ -87,12 +87,12 @@ def test_a_pool_that_is_not_shared(grounds: Grounds) -> None:
         capacity_gib=1,
     )
 
-    assert refused(grounds, wanted) is MoveObstacle.POOL
-    with pytest.raises(MoveRefusedError):
+    assert refused(grounds, wanted) is MigrationObstacle.POOL
+    with pytest.raises(MigrationRefusedError):
         grounds.cold(wanted)
     grounds.source.host.start_paused(spec.mark.vm_id)
     grounds.source.host.resume(spec.mark.vm_id)
-    with pytest.raises(MoveRefusedError):
+    with pytest.raises(MigrationRefusedError):
         grounds.live(wanted)
     assert grounds.states(spec) == (RUNNING, None)
     probes = grounds.source.volumes() | grounds.destination.volumes()
@@ -111,8 +111,8 @@ def test_a_pool_without_enough_room(real: Grounds, tmp_path: Path) -> None:
     with _small_pool(real, tmp_path) as pool:
         wanted = replace(real.arriving(spec), pool=pool)
 
-        assert refused(real, wanted) in {MoveObstacle.POOL, MoveObstacle.BASE_VOLUME}
-        with pytest.raises(MoveRefusedError, match="MiB left"):
+        assert refused(real, wanted) in {MigrationObstacle.POOL, MigrationObstacle.BASE_VOLUME}
+        with pytest.raises(MigrationRefusedError, match="MiB left"):
             real.check(wanted)
 
 
@@ -140,7 +140,7 @@ def test_a_volume_of_another_size(real: Grounds) -> None:
         pool=wanted.pool, name=wanted.volume, base_volume="base.qcow2", capacity_gib=2
     )
 
-    assert refused(real, wanted) is MoveObstacle.VOLUME
+    assert refused(real, wanted) is MigrationObstacle.VOLUME
 
 
 @pytest.mark.qemu
@@ -152,7 +152,7 @@ def test_a_base_that_is_not_there(real: Grounds, runs: bool) -> None:
         real.destination.host.create_overlay(
             pool=wanted.pool, name=wanted.volume, base_volume=None, capacity_gib=1
         )
-        assert refused(real, wanted) is MoveObstacle.BASE_VOLUME
+        assert refused(real, wanted) is MigrationObstacle.BASE_VOLUME
         return
     assert real.lab is not None
     images = real.lab.hosts[1].images_dir
@@ -161,7 +161,7 @@ def test_a_base_that_is_not_there(real: Grounds, runs: bool) -> None:
     try:
         virsh(real, 2, "pool-refresh", "default")
 
-        assert refused(real, wanted) is MoveObstacle.BASE_VOLUME
+        assert refused(real, wanted) is MigrationObstacle.BASE_VOLUME
     finally:
         (images / "hidden").rename(images / "base.qcow2")
         virsh(real, 2, "pool-refresh", "default")
@@ -176,7 +176,7 @@ def test_a_network_that_is_not_there(real: Grounds, kind: str) -> None:
 
     real.check(replace(wanted, network=there, network_kind=kind))
     nowhere = replace(wanted, network="nowhere", network_kind=kind)
-    assert refused(real, nowhere) is MoveObstacle.NETWORK
+    assert refused(real, nowhere) is MigrationObstacle.NETWORK
 
 
 @pytest.mark.qemu
@@ -184,7 +184,7 @@ def test_a_network_that_is_not_active(real: Grounds) -> None:
     wanted = real.arriving(real.off())
     virsh(real, 2, "net-destroy", "default")
     try:
-        assert refused(real, wanted) is MoveObstacle.NETWORK
+        assert refused(real, wanted) is MigrationObstacle.NETWORK
     finally:
         virsh(real, 2, "net-start", "default")
 
@@ -201,7 +201,7 @@ def test_a_network_where_nothing_can_be_filtered(real: Grounds, tmp_path: Path) 
         guard = Guard(filtered=True, isolated=False, address="10.0.0.7")
         wanted = replace(real.arriving(real.off()), network="direct", guard=guard)
 
-        assert refused(real, wanted) is MoveObstacle.NETWORK
+        assert refused(real, wanted) is MigrationObstacle.NETWORK
         real.check(replace(wanted, guard=Guard(filtered=False, isolated=False)))
     finally:
         virsh(real, 2, "net-destroy", "direct")
@@ -214,7 +214,7 @@ def test_what_is_its_hosts_own(real: Grounds, tmp_path: Path) -> None:
     disk.write_bytes(b"\0" * 512)
     virsh(real, 1, "attach-disk", spec.name, str(disk), "vdc", "--config")
 
-    assert refused(real, real.arriving(spec)) is MoveObstacle.HOST_DEVICE
+    assert refused(real, real.arriving(spec)) is MigrationObstacle.HOST_DEVICE
 
 
 @pytest.mark.qemu
@@ -230,7 +230,7 @@ def test_a_processor_that_the_destination_lacks(real: Grounds, tmp_path: Path) -
     changed.write_text(f"{begin}{model}{feature}</cpu>{end}")
     virsh(real, 1, "define", str(changed))
 
-    assert refused(real, real.arriving(spec)) is MoveObstacle.CPU_MODEL
+    assert refused(real, real.arriving(spec)) is MigrationObstacle.CPU_MODEL
 
 
 @pytest.mark.qemu
@@ -238,7 +238,7 @@ def test_a_processor_that_the_destination_lacks(real: Grounds, tmp_path: Path) -
 def test_what_is_no_address(real: Grounds, address: str) -> None:
     wanted = replace(real.arriving(real.off()), address=address)
 
-    assert refused(real, wanted) is MoveObstacle.ADDRESS
+    assert refused(real, wanted) is MigrationObstacle.ADDRESS
 
 
 class TestMisbehavingFake:
@@ -248,9 +248,9 @@ class TestMisbehavingFake:
         grounds = fake_grounds()
         assert grounds.fakes is not None
         wanted = grounds.arriving(grounds.off())
-        grounds.fakes.refuse(MoveObstacle.CPU_MODEL)
+        grounds.fakes.refuse(MigrationObstacle.CPU_MODEL)
 
-        assert refused(grounds, wanted) is MoveObstacle.CPU_MODEL
+        assert refused(grounds, wanted) is MigrationObstacle.CPU_MODEL
         grounds.check(wanted)
 
     def test_hosts_in_memory_may_share_a_pool(self) -> None:

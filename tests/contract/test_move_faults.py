@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import cluster, move_faults
-from lab.move_faults import DEADLINE_S, FAULTS, MOMENTS, Experiment, Fault
+from lab.move_faults import DEADLINE_S, FAULTS, MOMENTS, Experiment, MoveFault
 from tests.servers.lab_hosts import guest_dir
 
 pytestmark = [pytest.mark.qemu, pytest.mark.slow]
@@ -60,7 +60,7 @@ def test_what_dies_leaves_the_guest_running_once(
 def test_what_does_not_answer_any_more_costs_a_bounded_time(
     experiment: Experiment, name: str
 ) -> None:
-    fault: Fault = BY_NAME[name]
+    fault: MoveFault = BY_NAME[name]
 
     trial = experiment.run(fault, 0.6)
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hypervisor import DomainState, MoveHangsError, MoveProgress, moving
+from hypervisor import DomainState, MigrationProgress, MoveHangsError, moving
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
 
@@ -39,7 +39,7 @@ _NBD_STARTTLS, _NBD_LIST, _NBD_ACK = 5, 3, 1
 
 
 @dataclass(frozen=True)
-class Listener:
+class MigrationPort:
     """A port on which a QEMU of the destination listens, and at which address."""
 
     address: str
@@ -59,7 +59,7 @@ def first_process(real: Grounds, number: int) -> str:
     return (real.lab.directory / "hosts" / str(number) / "pid").read_text().split()[0]
 
 
-def listeners(real: Grounds) -> set[Listener]:
+def listeners(real: Grounds) -> set[MigrationPort]:
     """What listens at the destination on the ports of moves."""
     found = set()
     for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
@@ -70,7 +70,7 @@ def listeners(real: Grounds) -> set[Listener]:
             if state == _LISTENS and int(port, 16) in PORTS:
                 words = [int(shown[at : at + 8], 16) for at in range(0, len(shown), 8)]
                 packed = struct.pack(f"={len(words)}I", *words)
-                found.add(Listener(socket.inet_ntop(family, packed), int(port, 16)))
+                found.add(MigrationPort(socket.inet_ntop(family, packed), int(port, 16)))
     return found
 
 
@@ -180,9 +180,9 @@ def test_a_stranger_finds_no_disk_and_no_memory_while_a_guest_moves(
     spec = real.running()
     wanted = real.arriving(spec, bandwidth_mib_s=STROLL_MIB_S)
     context = stranger(None if who == "nobody" else other_authority)
-    address, seen, heard = address_of(real), set[Listener](), list[bytes]()
+    address, seen, heard = address_of(real), set[MigrationPort](), list[bytes]()
 
-    def look(_: MoveProgress) -> None:
+    def look(_: MigrationProgress) -> None:
         if heard:
             return
         seen.update(listeners(real))
@@ -267,7 +267,7 @@ def test_a_guest_that_a_stranger_has_stand_still_runs_at_its_source_again(real: 
     with ExitStack() as stack:
         came = set[int]()
 
-        def come(progress: MoveProgress) -> None:
+        def come(progress: MigrationProgress) -> None:
             if progress.memory_total_bytes and not came:
                 came.update(each.port for each in listeners(real))
                 stack.enter_context(knocking(address, came))

@@ -12,7 +12,7 @@ import pytest
 
 from hypervisor import HostConnection, HostUnreachableError
 from lab import SCRIPTS
-from monitor.preflight import Target, look
+from monitor.preflight import PreflightTarget, look
 from registry.hosts import HostCredentials
 from tests.servers.lab_opened import (
     PATIENCE_S,
@@ -171,11 +171,11 @@ def test_a_hosts_network_is_cut_from_where_sys_is_another_namespaces(
 def test_a_host_is_looked_at_before_it_is_registered(
     lab: OpenedLab, store: HostCredentials
 ) -> None:
-    target = Target(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
-    other = Target(
+    target = PreflightTarget(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
+    other = PreflightTarget(
         name="h2", uri=lab.ssh_uri(1), credential="ssh", ssh_host_keys=(lab.host_key(1),)
     )
-    gone = Target(name="h3", uri="qemu+tls://127.0.0.1:1/system", credential="site")
+    gone = PreflightTarget(name="h3", uri="qemu+tls://127.0.0.1:1/system", credential="site")
 
     found = look(target, [replace(other, domain_type="qemu"), gone], store, deadline_s=PATIENCE_S)
 
@@ -202,7 +202,7 @@ def test_a_host_is_looked_at_before_it_is_registered(
 def test_what_cannot_be_looked_at_says_why(
     lab: OpenedLab, store: HostCredentials, changes: dict[str, str], fault: str
 ) -> None:
-    target = Target(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
+    target = PreflightTarget(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
 
     found = look(replace(target, **changes), [], store, deadline_s=PATIENCE_S)
 

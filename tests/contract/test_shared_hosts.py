@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor import HostReport, HostSilentError, HostUnreachableError, SharedHosts
+from hypervisor import HostPoll, HostSilentError, HostUnreachableError, SharedHosts
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.servers.lab_hosts import LabCluster
 from tests.servers.running import eventually
@@ -51,7 +51,7 @@ def processes() -> set[int]:
     return found
 
 
-def lasting(report: HostReport) -> HostReport:
+def lasting(report: HostPoll) -> HostPoll:
     """Return what is the same in two looks at a host."""
     domains = tuple(
         replace(each, cpu_time_ns=None, memory_used_mib=None) for each in report.domains

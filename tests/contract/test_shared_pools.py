@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hypervisor import DomainState, MoveObstacle, MoveRefusedError, MoveSpec, OperationFailedError
+from hypervisor import (
+    DomainState,
+    MigrationObstacle,
+    MigrationRefusedError,
+    MoveSpec,
+    OperationFailedError,
+)
 from hypervisor.model import IMAGE_PREFIX
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
@@ -153,9 +159,9 @@ def test_a_folder_of_the_same_name_is_no_shared_pool(
     virsh(uri, "pool-create-as", POOL, "dir", "--target", str(tmp_path_factory.mktemp("other")))
 
     for ask in (shared.check, shared.cold):
-        with pytest.raises(MoveRefusedError) as refusal:
+        with pytest.raises(MigrationRefusedError) as refusal:
             ask(wanted)
-        assert refusal.value.obstacle is MoveObstacle.POOL
+        assert refusal.value.obstacle is MigrationObstacle.POOL
 
 
 FOREIGN = """<domain type='qemu'><name>foreign</name><memory unit='MiB'>32</memory>

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hypervisor import DomainSpec, MoveObstacle, MoveRefusedError
+from hypervisor import DomainSpec, MigrationObstacle, MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
 from tests.contract.moving_grounds import POOL_PATH, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
@@ -84,9 +84,12 @@ def test_a_vm_that_ran_goes_with_the_files_of_its_snapshots(real: Grounds, what:
     with left_as_found(real):
         spec = real.running(seed=True)
         virsh(real, *RUNNING[what], vm=spec)
-        with pytest.raises(MoveRefusedError) as refusal:
+        with pytest.raises(MigrationRefusedError) as refusal:
             real.check(real.arriving(spec))
-        assert refusal.value.obstacle in {MoveObstacle.SNAPSHOTS, MoveObstacle.HOST_DEVICE}
+        assert refusal.value.obstacle in {
+            MigrationObstacle.SNAPSHOTS,
+            MigrationObstacle.HOST_DEVICE,
+        }
 
         assert removed(real, spec)
 
@@ -102,7 +105,7 @@ def test_a_vm_that_is_off_goes_with_the_files_of_its_snapshots(real: Grounds, wh
         if OFF[what]:
             wanted = real.arriving(spec)
             for move in (real.check, real.cold):
-                with pytest.raises(MoveRefusedError, match="virsh"):
+                with pytest.raises(MigrationRefusedError, match="virsh"):
                     move(wanted)
 
         assert removed(real, spec)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from hypervisor import HostConnection, HypervisorError
 from registry.hosts import HostIdentity
 from tests.contract.conftest import Ground
@@ -50,7 +50,7 @@ def said_to_both(uri: str, failing: Callable[[], object]) -> tuple[str, str]:
         failing()
     written = f"host {HOST}: {failed.value}"
     names = HostNames(lambda: Site(uri))
-    return Reader(None, names).text(written), Reader("a", names).text(written)
+    return Viewer(None, names).text(written), Viewer("a", names).text(written)
 
 
 @pytest.mark.parametrize("uri", UNREACHABLE)
@@ -85,7 +85,7 @@ def test_of_a_host_that_refuses(ground: Ground) -> None:
             failing()
         except HypervisorError as error:
             names = HostNames(lambda: Site(uri))
-            tenant = Reader("a", names).text(str(error))
+            tenant = Viewer("a", names).text(str(error))
             socket = parse_qs(urlsplit(uri).query).get("socket", ["/run/"])[0]
             told.append(tenant)
             assert socket not in tenant

@@ -28,7 +28,7 @@ from placement.catalog.plugins import POLICY_GROUP
 from placement.catalog.policies import POLICIES
 from registry import Registry, lifecycle
 from registry.db.schema import metadata
-from scripts.house import IMAGES, PICTURES, Plan, packages, picture_of, plans
+from scripts.house import IMAGES, PICTURES, PackagePicture, packages, picture_of, plans
 from scripts.walk import walks
 from tests.docs.markdown import ROOT, mentioned
 from tests.e2e.slots import run_slot
@@ -95,7 +95,9 @@ def test_the_page_shows_every_drawing(name: str) -> None:
 
 
 def test_rooms_that_know_one_another_are_refused() -> None:
-    circle = Plan({"a": 1, "b": 1, "c": 1}, frozenset({("a", "b"), ("b", "c"), ("c", "a")}))
+    circle = PackagePicture(
+        {"a": 1, "b": 1, "c": 1}, frozenset({("a", "b"), ("b", "c"), ("c", "a")})
+    )
 
     with pytest.raises(CycleError):
         _ = circle.drawn

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.properties.cases import FAMILIES, Case, draw, in_groups, with_a_lie
+from benchmarks.properties.cases import FAMILIES, PropertyCase, draw, in_groups, with_a_lie
 from benchmarks.properties.checks import PROPERTIES, VIOLATION
 from benchmarks.properties.document import (
     PARTS,
@@ -95,8 +95,8 @@ def test_a_case_is_read_as_it_was_written():
         rng = np.random.default_rng(number)
         for family in FAMILIES:
             case = with_a_lie(draw(rng, family), rng, family)
-            assert Case.read(str(case)) == case
-            assert Case.read(str(in_groups(case, rng))).groups
+            assert PropertyCase.read(str(case)) == case
+            assert PropertyCase.read(str(in_groups(case, rng))).groups
 
 
 @OF_PARTS

@@ -15,7 +15,7 @@ Answer = tuple[int, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedCall:
     method: str
     path: str
     query: Mapping[str, str]
@@ -28,14 +28,14 @@ class HttpApi:
     """Routes by method and path; a path without a route is a 404 problem."""
 
     url: str = ""
-    routes: dict[tuple[str, str], Callable[[Asked], Answer]] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    routes: dict[tuple[str, str], Callable[[RecordedCall], Answer]] = field(default_factory=dict)
+    asked: list[RecordedCall] = field(default_factory=list)
 
     def on(self, method: str, path: str, *answers: Any, status: int = 200) -> None:
         """Give these answers one after the other, the last for ever."""
         left = list(answers)
 
-        def answer(_asked: Asked) -> Answer:
+        def answer(_asked: RecordedCall) -> Answer:
             return status, left.pop(0) if len(left) > 1 else left[0]
 
         self.routes[method, path] = answer
@@ -43,21 +43,21 @@ class HttpApi:
     def on_list(self, path: str, *items: Any) -> None:
         """Answer a list's only page, filtered by name where that is asked for."""
 
-        def answer(asked: Asked) -> Answer:
+        def answer(asked: RecordedCall) -> Answer:
             name = asked.query.get("name")
             found = [it for it in items if name is None or it["name"] == name]
             return 200, {"items": found, "next": None}
 
         self.routes["GET", path] = answer
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: RecordedCall) -> Answer:
         self.asked.append(asked)
         route = self.routes.get((asked.method, asked.path))
         if route is None:
             return 404, problem(404, "not_found", f"no {asked.path}")
         return route(asked)
 
-    def calls(self, method: str, path: str) -> list[Asked]:
+    def calls(self, method: str, path: str) -> list[RecordedCall]:
         return [each for each in self.asked if (each.method, each.path) == (method, path)]
 
 
@@ -85,7 +85,7 @@ def http_api() -> Iterator[HttpApi]:
             as_bytes = self.headers.get("Content-Type") == "application/octet-stream"
             body = sent if as_bytes else json.loads(sent) if length else None
             status, answer = api.answer(
-                Asked(
+                RecordedCall(
                     self.command,
                     parts.path,
                     dict(parse_qsl(parts.query)),

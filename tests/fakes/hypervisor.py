@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 from hypervisor import (
     ConsoleExchange,
     ConsoleTail,
-    DomainSeen,
     DomainSpec,
     DomainState,
     Guard,
-    HostReport,
+    HostDomain,
+    HostPoll,
     HostUnreachableError,
+    HostVolume,
     Mark,
     MoveSpec,
     OperationFailedError,
-    VolumeSeen,
 )
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ PIECE = 1 << 12  #: of an upload: small, so that small files have several
 
 
 @dataclass
-class Fault:
+class OperationFault:
     """What happens at an operation, ``times`` times. ``after``: once its work was done."""
 
     error: Exception
@@ -61,9 +61,9 @@ class FakeHypervisor:
         self.hostname = "fakehost"
         self.machine_uuid: str | None = None
         self.vcpus, self.memory_mib, self.disk_gib = vcpus, memory_mib, disk_gib
-        self.domains: dict[str, DomainSeen] = {}
-        self.volumes: dict[str, VolumeSeen] = {
-            name: VolumeSeen(name=name, capacity_bytes=32 << 20, allocation_bytes=16 << 20)
+        self.domains: dict[str, HostDomain] = {}
+        self.volumes: dict[str, HostVolume] = {
+            name: HostVolume(name=name, capacity_bytes=32 << 20, allocation_bytes=16 << 20)
             for name in base_volumes
         }
         self.users: dict[str, str] = {}  #: domains that are not fuga's, by the volume they use
@@ -84,7 +84,7 @@ class FakeHypervisor:
         self._heard = b""  #: of a line that has not ended
         self._runs = 0  #: that ever began here
         self._volume_of: dict[str, tuple[str, str]] = {}  #: domain uuid: pool, volume
-        self._faults: dict[str, list[Fault]] = defaultdict(list)
+        self._faults: dict[str, list[OperationFault]] = defaultdict(list)
         self._before: dict[str, Callable[[], None]] = {}
         self._lock = threading.RLock()
 
@@ -95,7 +95,7 @@ class FakeHypervisor:
     ) -> None:
         """Make an operation fail, by default with the host's refusal; ``after`` doing it."""
         error = error or OperationFailedError(op, "told to fail", 1)
-        self._faults[op].append(Fault(error, after, times))
+        self._faults[op].append(OperationFault(error, after, times))
 
     def hang_at(self, op: str, *, times: int = 1, after: bool = False) -> None:
         """Let a deadline pass at an operation; ``after``: the host did it all the same."""
@@ -115,11 +115,11 @@ class FakeHypervisor:
             "memory_mib": 512,
             "mark": None,
         }
-        self.domains[uuid] = DomainSeen(uuid=uuid, name=name, **{**defaults, **fields})
+        self.domains[uuid] = HostDomain(uuid=uuid, name=name, **{**defaults, **fields})
 
-    def half_volume(self, name: str) -> VolumeSeen:
+    def half_volume(self, name: str) -> HostVolume:
         """What an upload leaves that nobody ended."""
-        return VolumeSeen(name=name, capacity_bytes=PIECE // 2, allocation_bytes=PIECE // 2)
+        return HostVolume(name=name, capacity_bytes=PIECE // 2, allocation_bytes=PIECE // 2)
 
     def power_cycle(self) -> None:
         """The host went off and came back: what ran is off."""
@@ -132,7 +132,7 @@ class FakeHypervisor:
         """The disk of a domain."""
         return self._volume_of.get(vm_id, ("", None))[1]
 
-    def receive(self, spec: MoveSpec, seen: DomainSeen, defined: DomainSpec | None) -> None:
+    def receive(self, spec: MoveSpec, seen: HostDomain, defined: DomainSpec | None) -> None:
         """Have what arrives, paused. ``seen`` and ``defined`` are how the source has it."""
         self._check_pool("live_move", spec.pool)
         for volume in filter(None, (spec.volume, spec.seed_volume)):
@@ -155,7 +155,7 @@ class FakeHypervisor:
         self._take_over(spec, defined)
         self.moving.add(spec.vm_id)
 
-    def define_arriving(self, spec: MoveSpec, seen: DomainSeen, defined: DomainSpec | None) -> None:
+    def define_arriving(self, spec: MoveSpec, seen: HostDomain, defined: DomainSpec | None) -> None:
         """Have what arrives, off."""
         self.domains[spec.vm_id] = replace(
             seen, mark=spec.mark, state=DomainState.STOPPED, run=None
@@ -197,10 +197,10 @@ class FakeHypervisor:
 
     # --- HostConnection -----------------------------------------------------------
 
-    def report(self, pool: str, *, deadline_s: float | None = None) -> HostReport:
+    def report(self, pool: str, *, deadline_s: float | None = None) -> HostPoll:
         return self._do("report", pool, lambda: self._report(pool))
 
-    def find(self, vm_id: str, *, deadline_s: float | None = None) -> DomainSeen | None:
+    def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
         return self._do("find", vm_id, lambda: self.domains.get(vm_id))
 
     def create_overlay(
@@ -370,7 +370,7 @@ class FakeHypervisor:
                 raise fault.error
             return result
 
-    def _next_fault(self, op: str) -> Fault | None:
+    def _next_fault(self, op: str) -> OperationFault | None:
         faults = self._faults[op]
         while faults and faults[0].times == 0:
             faults.pop(0)
@@ -383,7 +383,7 @@ class FakeHypervisor:
         if pool != self.pool:
             raise OperationFailedError(op, f"no storage pool with matching name '{pool}'", 49)
 
-    def _report(self, pool: str) -> HostReport:
+    def _report(self, pool: str) -> HostPoll:
         self._check_pool("report", pool)
         used = sum(volume.allocation_bytes for volume in self.volumes.values())
         if self.pool_silent_s is not None:
@@ -396,8 +396,8 @@ class FakeHypervisor:
             )
         return self._answered(used)
 
-    def _answered(self, used: int) -> HostReport:
-        return HostReport(
+    def _answered(self, used: int) -> HostPoll:
+        return HostPoll(
             hostname=self.hostname,
             machine_uuid=self.machine_uuid,
             vcpus=self.vcpus,
@@ -410,7 +410,7 @@ class FakeHypervisor:
             volumes=tuple(self.volumes[name] for name in sorted(self.volumes)),
         )
 
-    def _with_disk(self, seen: DomainSeen) -> DomainSeen:
+    def _with_disk(self, seen: HostDomain) -> HostDomain:
         _, name = self._volume_of.get(seen.uuid, ("", ""))
         volume = self.volumes.get(name)
         return seen if volume is None else replace(seen, disk_gib=volume.capacity_bytes // GIB)
@@ -427,7 +427,7 @@ class FakeHypervisor:
             )
         if self.pool_full:
             raise OperationFailedError("create_overlay", "No space left on device", 38)
-        self.volumes[name] = VolumeSeen(
+        self.volumes[name] = HostVolume(
             name=name, capacity_bytes=capacity_gib * GIB, allocation_bytes=200704
         )
 
@@ -436,7 +436,7 @@ class FakeHypervisor:
         if self.pool_full:
             raise OperationFailedError("put_volume", "No space left on device", 38)
         size = len(content)
-        self.volumes[name] = VolumeSeen(name=name, capacity_bytes=size, allocation_bytes=size)
+        self.volumes[name] = HostVolume(name=name, capacity_bytes=size, allocation_bytes=size)
         self.contents[name] = content
 
     def _define(self, spec: DomainSpec) -> None:
@@ -447,7 +447,7 @@ class FakeHypervisor:
             return
         if any(other.name == spec.name for other in self.domains.values()):
             raise OperationFailedError("define", f"domain '{spec.name}' already exists", 9)
-        self.domains[spec.mark.vm_id] = DomainSeen(
+        self.domains[spec.mark.vm_id] = HostDomain(
             uuid=spec.mark.vm_id,
             name=spec.name,
             state=DomainState.STOPPED,
@@ -458,7 +458,7 @@ class FakeHypervisor:
         self.specs[spec.mark.vm_id] = spec
         self._volume_of[spec.mark.vm_id] = (spec.pool, spec.volume)
 
-    def _expect(self, op: str, vm_id: str) -> DomainSeen:
+    def _expect(self, op: str, vm_id: str) -> HostDomain:
         if vm_id not in self.domains:
             raise OperationFailedError(op, f"no domain {vm_id}", 42)
         return self.domains[vm_id]
@@ -538,7 +538,7 @@ class FakeHypervisor:
         del self.domains[vm_id]
 
     def _write(self, name: str, size_bytes: int) -> None:
-        self.volumes[name] = VolumeSeen(
+        self.volumes[name] = HostVolume(
             name=name, capacity_bytes=size_bytes, allocation_bytes=size_bytes
         )
 

@@ -13,10 +13,10 @@ from hypervisor import (
     HostSilentError,
     HostUnreachableError,
     HypervisorError,
+    MigrationObstacle,
+    MigrationProgress,
+    MigrationRefusedError,
     MoveDone,
-    MoveObstacle,
-    MoveProgress,
-    MoveRefusedError,
     MoveSpec,
     OperationFailedError,
 )
@@ -61,7 +61,7 @@ class FakeMovers:
     log: list[tuple[str, str]] = field(default_factory=list)
     specs: list[MoveSpec] = field(default_factory=list)
     _faults: list[MoveFault] = field(default_factory=list)
-    _obstacles: list[tuple[MoveObstacle, str]] = field(default_factory=list)
+    _obstacles: list[tuple[MigrationObstacle, str]] = field(default_factory=list)
 
     def __call__(
         self, source: HostEnd, destination: HostEnd, *, deadline_s: float = 10.0
@@ -78,11 +78,11 @@ class FakeMovers:
         """Let the process of the next move be killed for its silence."""
         self.fail(breaks, HostSilentError("fake", "live move: no answer within 15.0 s"))
 
-    def refuse(self, obstacle: MoveObstacle, detail: str = "told to refuse") -> None:
+    def refuse(self, obstacle: MigrationObstacle, detail: str = "told to refuse") -> None:
         """Let the next check find an obstacle."""
         self._obstacles.append((obstacle, detail))
 
-    def next_obstacle(self) -> tuple[MoveObstacle, str] | None:
+    def next_obstacle(self) -> tuple[MigrationObstacle, str] | None:
         return self._obstacles.pop(0) if self._obstacles else None
 
     def next_fault(self) -> MoveFault | None:
@@ -114,10 +114,10 @@ class FakeMover:
         self._begin("check", spec)
         found = self._movers.next_obstacle() or self._obstacle(spec)
         if found is not None:
-            raise MoveRefusedError(*found)
+            raise MigrationRefusedError(*found)
 
     def live(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         self._begin("live", spec)
         fault = self._movers.next_fault()
@@ -147,7 +147,7 @@ class FakeMover:
         )
 
     def cold(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MoveProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         self._begin("cold", spec)
         fault = self._movers.next_fault()
@@ -180,7 +180,7 @@ class FakeMover:
         spec: MoveSpec,
         fault: MoveFault | None,
         deadline_s: float,
-        tell: Callable[[MoveProgress], None],
+        tell: Callable[[MigrationProgress], None],
     ) -> int:
         name = self._source.volume_of(spec.vm_id) or ""
         disk = self._source.volumes.get(name)
@@ -199,29 +199,29 @@ class FakeMover:
 
     def _prove_shared(self, spec: MoveSpec) -> None:
         if self._source.volumes is not self._destination.volumes:
-            raise MoveRefusedError(MoveObstacle.POOL, f"pool {spec.pool} is not shared")
+            raise MigrationRefusedError(MigrationObstacle.POOL, f"pool {spec.pool} is not shared")
 
-    def _obstacle(self, spec: MoveSpec) -> tuple[MoveObstacle, str] | None:
+    def _obstacle(self, spec: MoveSpec) -> tuple[MigrationObstacle, str] | None:
         """What a real host would find, of what hosts in memory have."""
         here, there = self._source, self._destination
         seen, taken = here.domains.get(spec.vm_id), there.domains.get(spec.vm_id)
         if here is there:
-            return MoveObstacle.SAME_HOST, here.hostname
+            return MigrationObstacle.SAME_HOST, here.hostname
         if seen is None:
-            return MoveObstacle.ABSENT, f"no domain {spec.vm_id}"
+            return MigrationObstacle.ABSENT, f"no domain {spec.vm_id}"
         others = {each.name for each in there.domains.values() if each.uuid != spec.vm_id}
         if seen.name in others or (
             taken is not None and (taken.mark != spec.mark or taken.run is not None)
         ):
-            return MoveObstacle.NAME_TAKEN, seen.name
+            return MigrationObstacle.NAME_TAKEN, seen.name
         if spec.pool != there.pool or there.pool_full:
-            return MoveObstacle.POOL, spec.pool
+            return MigrationObstacle.POOL, spec.pool
         needed = [] if seen.state is DomainState.STOPPED and spec.copy_disk else [spec.volume]
         for volume in filter(None, [*needed, spec.seed_volume]):
             if volume not in there.volumes:
-                return MoveObstacle.VOLUME, volume
+                return MigrationObstacle.VOLUME, volume
         if not spec.copy_disk and here.volumes is not there.volumes:
-            return MoveObstacle.POOL, f"pool {spec.pool} is not shared"
+            return MigrationObstacle.POOL, f"pool {spec.pool} is not shared"
         return None
 
     def _begin(self, op: str, spec: MoveSpec) -> None:
@@ -280,10 +280,10 @@ def _break_while_copying(fault: MoveFault | None, deadline_s: float, op: str = "
         raise OperationFailedError(op, "it was called off", 78)
 
 
-def _progress(step: int, *, disk_bytes: int = 0) -> MoveProgress:
+def _progress(step: int, *, disk_bytes: int = 0) -> MigrationProgress:
     memory_bytes = 0 if disk_bytes else MEMORY_BYTES
     left = STEPS - step
-    return MoveProgress(
+    return MigrationProgress(
         elapsed_ms=250 * step,
         memory_total_bytes=memory_bytes,
         memory_remaining_bytes=memory_bytes * left // STEPS,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from placement import Allocation, Budget, Reason, Snapshot, check_allocation, policy_by_name
-from placement.model.constraints import Constraints, Group
+from placement.model.constraints import AffinityGroup, Constraints
 from tests.builders import a_snapshot
 
 SEEDS = range(12)
@@ -27,7 +27,7 @@ def the_round() -> Snapshot:
         count=[60, 4, 4, 3],
         min_count=[1, 1, 4, 1],
     )
-    apart = Group(apart=True, hard=True, requests=(3,), hosts=(0,))
+    apart = AffinityGroup(apart=True, hard=True, requests=(3,), hosts=(0,))
     return dataclasses.replace(snapshot, constraints=Constraints(groups=(apart,)))
 
 

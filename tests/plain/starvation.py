@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from placement import Snapshot
-from placement.constraints.patience import Patience, starving
+from placement.constraints.patience import StarvationPatience, starving
 
 
-def plain_holding(snapshot: Snapshot, patience: Patience) -> list[tuple[int, int]]:
+def plain_holding(snapshot: Snapshot, patience: StarvationPatience) -> list[tuple[int, int]]:
     """For snapshots without gangs and waits of the first level."""
     requests, fair = starving(snapshot, patience.patience)
     hosts = range(len(snapshot.capacity))

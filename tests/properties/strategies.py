@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from placement import (
     POLICIES,
     Allocation,
-    Allowance,
     Budget,
     Policy,
+    QuotaHeadroom,
     Snapshot,
     policy_by_name,
 )
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from tests.builders import a_snapshot
 
 #: Amounts of a tidy cluster, and of one counted in bytes.
@@ -178,7 +178,9 @@ def constrained_snapshots(draw: st.DrawFn, **options: Any) -> Snapshot:
         if new:
             taken.update(new)
             held = tuple(sorted(draw(some_hosts))) if some_hosts is not None else ()
-            groups.append(Group(apart=apart, hard=hard, requests=tuple(sorted(new)), hosts=held))
+            groups.append(
+                AffinityGroup(apart=apart, hard=hard, requests=tuple(sorted(new)), hosts=held)
+            )
     zones = draw(st.integers(1, 3))
     # No request is both kept together and spread: the register refuses it.
     spreads = [
@@ -193,7 +195,7 @@ def constrained_snapshots(draw: st.DrawFn, **options: Any) -> Snapshot:
     classes = st.lists(st.integers(0, snapshot.eligible.shape[1] - 1), unique=True)
     tenants = range(len(snapshot.weight))
     allowances = [
-        Allowance(
+        QuotaHeadroom(
             tenants=tuple(sorted(draw(st.sets(st.sampled_from(tenants), min_size=1)))),
             resource=draw(st.sampled_from([None, 0])),
             room=draw(st.integers(0, 6)),

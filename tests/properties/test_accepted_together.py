@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from registry import AnsweredBeforeError, QuotaExceededError, QuotaExcess, Registry, RegistryError
 from registry.audit import AuditedCall, IdempotencyKey, kept_record
-from registry.requests import Asking, MembershipRule, Request, Rules, check_asked
+from registry.requests import CreateRequestCommand, MembershipRule, Request, Rules, check_asked
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, add_group, add_tenant, add_vm_type
 
@@ -85,7 +85,7 @@ def a_call(draw: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-def an_asking(call: dict[str, Any], world: str) -> Asking:
+def an_asking(call: dict[str, Any], world: str) -> CreateRequestCommand:
     """Return a call as it comes to the register center."""
     tenant = f"{world}-{call['tenant']}"
     audited_call = None
@@ -101,7 +101,7 @@ def an_asking(call: dict[str, Any], world: str) -> Asking:
     key = None
     if call["key"] is not None:
         key = IdempotencyKey(scope=tenant, key=call["key"], fingerprint=call["fingerprint"])
-    return Asking(
+    return CreateRequestCommand(
         asked=check_asked(tenant=tenant, **call["asked"]),
         actor=f"tenant:{tenant}",
         idempotency=key,
@@ -109,7 +109,7 @@ def an_asking(call: dict[str, Any], world: str) -> Asking:
     )
 
 
-def alone(registry: Registry, asking: Asking) -> Request | str:
+def alone(registry: Registry, asking: CreateRequestCommand) -> Request | str:
     """Accept a call by itself; return what came of it."""
     try:
         return registry.requests.accept(asking)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from controller.control_center.policy_child import answer, decide
 from controller.rounds.inputs import RoundInputs
-from controller.rounds.policy_process import Decision
-from controller.rounds.snapshots import Names
+from controller.rounds.policy_process import PolicyAnswer
+from controller.rounds.snapshots import SnapshotNames
 from placement import Snapshot
 from tests.claims import (
     StoredRound,
@@ -72,7 +72,7 @@ def contended_rounds(draw: st.DrawFn) -> RoundInputs:
 
 
 def inputs_of(snapshot: Snapshot, alpha: float, seed: int) -> RoundInputs:
-    names = Names(
+    names = SnapshotNames(
         hosts=tuple((str(h), f"host-{h}") for h in range(len(snapshot.capacity))),
         tenants=tuple((str(n), f"tenant-{n}") for n in range(len(snapshot.weight))),
         requests=tuple((str(q), f"req-{q}", "type") for q in range(len(snapshot.count))),
@@ -89,7 +89,7 @@ def inputs_of(snapshot: Snapshot, alpha: float, seed: int) -> RoundInputs:
 
 def decided(inputs: RoundInputs) -> StoredRound:
     decision = answer("decide", inputs.encode())
-    assert isinstance(decision, Decision), decision
+    assert isinstance(decision, PolicyAnswer), decision
     return StoredRound(json.loads(zlib.decompress(inputs.encode())), decision.document)
 
 

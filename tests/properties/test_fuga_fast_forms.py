@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.placement.clusters import half_filled_round
 from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets
-from placement.fuga.combinations.reading import Reader
+from placement.fuga.combinations.reading import CombinationReader
 from placement.fuga.combinations.tables import Tables
 from placement.fuga.combinations.top import top_combinations
 from placement.fuga.exchange import exchange_unfair
@@ -136,7 +136,9 @@ def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, p
     most = np.where(asked.any(axis=1), np.minimum(alone, limits), 0)
     table = tables.table(np.where(alone > 0, limits, 1), np.maximum(alone, 1), Budget())
     rng, budget = np.random.default_rng(seed), Budget(units)
-    reader = Reader(tables, table, free=free, room=room, most=most, rng=rng, budget=budget)
+    reader = CombinationReader(
+        tables, table, free=free, room=room, most=most, rng=rng, budget=budget
+    )
     # Without a kind there is nothing to read.
     found, cut = reader.best(eta, pool) if most.any() else ([], False)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, Reason, check_allocation
-from placement.constraints.patience import PATIENCE, Patience, fair_shares
+from placement.constraints.patience import PATIENCE, StarvationPatience, fair_shares
 from placement.constraints.starvation import closed_to_others, hold_back
 from placement.fairness.shares import dominant_shares
 from tests.plain.starvation import plain_holding
@@ -24,7 +24,7 @@ def waiting(**kwargs):
 
 @given(snapshot=waiting(), part=PARTS)
 def test_few_hosts_are_held_each_for_one_who_starves_and_may_use_it(snapshot, part):
-    rows = hold_back(snapshot, Patience(held_part=part))
+    rows = hold_back(snapshot, StarvationPatience(held_part=part))
     hosts = [host for _, host in rows]
     open_to = snapshot.eligible[:, snapshot.host_class]
     below = dominant_shares(snapshot.held, snapshot.pool) < fair_shares(snapshot)
@@ -44,7 +44,7 @@ def test_few_hosts_are_held_each_for_one_who_starves_and_may_use_it(snapshot, pa
     part=PARTS,
 )
 def test_hosts_looked_at_once_for_each_kind_are_those_looked_at_for_each_vm(snapshot, part):
-    patience = Patience(patience=5, held_part=part)  # all that wait long are of one level
+    patience = StarvationPatience(patience=5, held_part=part)  # all that wait long are of one level
     snapshot = dataclasses.replace(snapshot, age=np.minimum(snapshot.age, 12))
 
     assert list(hold_back(snapshot, patience)) == plain_holding(snapshot, patience)
@@ -52,14 +52,14 @@ def test_hosts_looked_at_once_for_each_kind_are_those_looked_at_for_each_vm(snap
 
 @given(snapshot=waiting(), part=PARTS)
 def test_the_same_snapshot_holds_the_same_hosts(snapshot, part):
-    patience = Patience(held_part=part)
+    patience = StarvationPatience(held_part=part)
 
     assert hold_back(snapshot, patience) == hold_back(snapshot, patience)
 
 
 @given(snapshot=waiting(), part=PARTS)
 def test_a_held_host_is_open_to_nobody_who_could_not_use_it_before(snapshot, part):
-    rows = hold_back(snapshot, Patience(held_part=part))
+    rows = hold_back(snapshot, StarvationPatience(held_part=part))
 
     closed = closed_to_others(snapshot, rows)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
-from placement.fuga.combinations.answers import KEPT, Answers, Questions
+from placement.fuga.combinations.answers import KEPT, CombinationCache, Questions
 from placement.model.vm_kinds import vms_that_fit
 from tests.properties.strategies import snapshots
 
@@ -54,7 +54,7 @@ def test_a_question_is_the_same_beside_other_kinds_and_in_any_order(room, most, 
     if 0 in room[ranking] or not most.any():
         return
     alone = np.flatnonzero(most)
-    kept, found = Answers(), []
+    kept, found = CombinationCache(), []
     for kinds in (np.arange(5), order, alone):
         questions = Questions(DEMAND[kinds], np.array(ranking), 3, room, Budget(), kept=kept)
         found.append(
@@ -69,7 +69,7 @@ def test_a_question_is_the_same_beside_other_kinds_and_in_any_order(room, most, 
 
 
 def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
-    kept, budget = Answers(most=10_000), Budget()
+    kept, budget = CombinationCache(most=10_000), Budget()
     for kinds in (2, 40):
         demand = np.array([[1 + kind, 1, 1] for kind in range(kinds)])
         questions = Questions(
@@ -86,7 +86,7 @@ def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
 
 
 def test_an_answer_that_a_budget_cut_is_asked_for_again():
-    room, kept = np.array([16, 48, 100]), Answers()
+    room, kept = np.array([16, 48, 100]), CombinationCache()
     fits = np.array([int(vms_that_fit(room[None], each)[0]) for each in DEMAND])
     asked = {"free": room, "room": room, "fits": fits, "most": fits, "pool": 8}
 
@@ -102,7 +102,7 @@ def test_an_answer_that_a_budget_cut_is_asked_for_again():
 
 
 def test_every_budget_is_cut_where_it_is_with_nothing_kept():
-    room, kept = np.array([16, 48, 100]), Answers()
+    room, kept = np.array([16, 48, 100]), CombinationCache()
     fits = np.array([int(vms_that_fit(room[None], each)[0]) for each in DEMAND])
 
     def answer(units, known):
@@ -115,5 +115,5 @@ def test_every_budget_is_cut_where_it_is_with_nothing_kept():
     *_, spent = answer(None, kept)
 
     for units in range(spent + 2):
-        assert answer(units, kept) == answer(units, Answers())
+        assert answer(units, kept) == answer(units, CombinationCache())
     assert len(kept) == 1

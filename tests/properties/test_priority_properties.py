@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import Allowance, Reason, check_allocation, decide, policy_by_name
+from placement import QuotaHeadroom, Reason, check_allocation, decide, policy_by_name
 from placement.model.arrays import IntArray
 from placement.model.reasons import hosts_open_to, still_needed
 from placement.model.snapshot import Allocation, Snapshot
@@ -25,7 +25,7 @@ def with_priorities(draw: st.DrawFn) -> Snapshot:
     priority = drawn.choice([-10, 0, 10], len(snapshot.count))
     allowances = ()
     if draw(st.booleans()):
-        allowances = (Allowance(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
+        allowances = (QuotaHeadroom(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
     return dataclasses.replace(
         snapshot,
         priority=priority,

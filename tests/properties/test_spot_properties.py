@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import Allowance, Reason, check_allocation, decide, policy_by_name
+from placement import QuotaHeadroom, Reason, check_allocation, decide, policy_by_name
 from placement.model.snapshot import Allocation, Snapshot, Spot
-from placement.rebalancing.freed import KeepingFreed
+from placement.rebalancing.freed import FreedHostsPolicy
 from tests.builders import a_snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
 from tests.properties.subjects import about, contains
@@ -31,7 +31,7 @@ def with_spot(draw: st.DrawFn) -> Snapshot:
             running.append((host, draw(st.integers(0, len(snapshot.weight) - 1)), amounts))
     allowances = ()
     if draw(st.booleans()):
-        allowances = (Allowance(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
+        allowances = (QuotaHeadroom(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
     return dataclasses.replace(
         snapshot,
         free=free,
@@ -48,7 +48,7 @@ def with_spot(draw: st.DrawFn) -> Snapshot:
 
 def decided(snapshot: Snapshot, name: str, seed: int) -> Allocation:
     rows = () if snapshot.spot is None else snapshot.spot.kept
-    policy = KeepingFreed(policy_by_name(name, {}), (), [(q, h) for q, h, _ in rows])
+    policy = FreedHostsPolicy(policy_by_name(name, {}), (), [(q, h) for q, h, _ in rows])
     return decide(snapshot, policy, seed=seed, budget_units=None)
 
 
@@ -206,7 +206,7 @@ def test_who_finds_its_only_host_kept_for_another_is_told_that_there_is_no_room(
     snapshot = a_snapshot(
         capacity=[(4, 99, 99)], free=[(1, 90, 90)], demand=[(2, 1, 1), (2, 1, 1)], count=[1, 1]
     )
-    policy = KeepingFreed(policy_by_name("best_fit_drfh", {}), (), [(0, 0)])
+    policy = FreedHostsPolicy(policy_by_name("best_fit_drfh", {}), (), [(0, 0)])
 
     allocation = decide(snapshot, policy, seed=0, budget_units=None)
 

@@ -24,7 +24,7 @@ _OUTPUT_S: Final = 1.0
 
 
 @dataclass(slots=True)
-class _Running:
+class _HostCommand:
     process: subprocess.Popen[bytes]
     reader: threading.Thread
     until: float
@@ -54,7 +54,7 @@ class CommandsOnHosts:
         self._tell = tell
         self._grace_s = grace_s
         self._now = now
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _HostCommand] = {}
         self._not_begun: dict[str, str] = {}
 
     @property
@@ -83,7 +83,7 @@ class CommandsOnHosts:
             target=self._read, args=(host, process.stdout, last), daemon=True, name=f"of-{host}"
         )
         reader.start()
-        self._running[host] = _Running(process, reader, self._now() + self._within_s, last)
+        self._running[host] = _HostCommand(process, reader, self._now() + self._within_s, last)
 
     def ended(self) -> dict[str, str | None]:
         """Return the hosts for which it ended since the last call, each with its error or None."""
@@ -103,7 +103,7 @@ class CommandsOnHosts:
         for each in self._running.values():
             self._signal(each, why)
 
-    def _end_in_time(self, each: _Running) -> None:
+    def _end_in_time(self, each: _HostCommand) -> None:
         now = self._now()
         if each.killed_at is None:
             if now > each.until:
@@ -111,7 +111,7 @@ class CommandsOnHosts:
         elif now > each.killed_at + self._grace_s:
             _kill(each.process, signal.SIGKILL)
 
-    def _signal(self, each: _Running, why: str) -> None:
+    def _signal(self, each: _HostCommand, why: str) -> None:
         if each.killed_at is None:
             each.killed_at, each.why = self._now(), why
             _kill(each.process, signal.SIGTERM)
@@ -129,7 +129,7 @@ def _kill(process: subprocess.Popen[bytes], signum: int) -> None:
         os.killpg(process.pid, signum)
 
 
-def _error(each: _Running) -> str | None:
+def _error(each: _HostCommand) -> str | None:
     status = each.process.returncode
     if status == 0 and each.why is None:
         return None

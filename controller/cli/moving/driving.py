@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from controller.cli.moving.commands_on_hosts import CommandsOnHosts
-from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.session.waiting_for_plans import going_on
 from controller.terminal.bars import a_bar
 from controller.terminal.output import echo, text
@@ -46,7 +46,7 @@ class Screen(Protocol):
         ...
 
 
-class Driver:
+class RollRunner:
     """Takes one step after the other until the roll goes no further.
 
     The first Ctrl-C lets nothing more begin and waits for hosts at work; the second ends their
@@ -103,7 +103,7 @@ class Driver:
         }
         try:
             return self._api.put(self._path, told)
-        except ProblemError as problem:
+        except ApiProblemError as problem:
             status = problem.http_status
             if status < _SERVERS_FAULT and status != _TOO_MANY:
                 self._commands.end("another drives the roll")
@@ -143,7 +143,7 @@ class Driver:
                 plan = self._api.get(f"plans/{plan_id}")
                 asked = plan["state"] == "asked"
                 what = "the control centre plans the moves" if asked else going_on(self._api)
-            except (ApiUnreachableError, ProblemError):
+            except (ApiUnreachableError, ApiProblemError):
                 continue  # the next step tells, if that lasts
             self._screen.moves(plan["ended"], plan["moves"], what)
 
@@ -190,10 +190,10 @@ def screen(*, quiet: bool) -> Iterator[Screen]:
         with _bar() as shown:
             yield shown
     else:
-        yield _Lines(only_output=quiet)
+        yield _StepLines(only_output=quiet)
 
 
-class _Lines:
+class _StepLines:
     def __init__(self, *, only_output: bool) -> None:
         self._only_output = only_output
         self._last: tuple[int, int] | None = None
@@ -234,4 +234,4 @@ def _bar() -> Iterator[Screen]:
 def drive(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
     """Drive a roll from this terminal until it goes no further."""
     with screen(quiet=quiet) as shown:
-        return Driver(api, claim, argv, shown).run()
+        return RollRunner(api, claim, argv, shown).run()

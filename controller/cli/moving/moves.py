@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host, complete_vm
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import find_target, is_part_of_id
@@ -247,7 +247,7 @@ def _find_move(api: Client, typed: str) -> Json:
     else:
         try:
             return api.get(f"moves/{whole}")
-        except ProblemError as problem:
+        except ApiProblemError as problem:
             if problem.http_status != _NOT_FOUND:
                 raise
     vm = _find_vm(api, typed)

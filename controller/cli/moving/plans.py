@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.name_lookup import find_request, is_part_of_id
 from controller.session.session import Session, listing, with_session
@@ -377,7 +377,7 @@ def _name_of(session: Session, vm: str) -> str:
     """Return the name of a VM that a plan of an earlier version has by its id alone."""
     try:
         return str(session.api.get(f"vms/{vm}")["name"])
-    except ProblemError as problem:
+    except ApiProblemError as problem:
         if problem.http_status != _NOT_FOUND:
             raise
         return vm  # it was deleted long ago

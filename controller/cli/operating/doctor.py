@@ -24,7 +24,7 @@ from controller.cli.operating.doctor_hosts import (
     move_findings,
     openness,
 )
-from controller.cli.operating.doctor_register import Finding, login_findings, register_findings
+from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import paused
@@ -101,7 +101,7 @@ def doctor(
         *_policies(settings),
         *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
-        *(Finding(*each) for each in encryption(settings, session.connection.urls, os.environ)),
+        *(CheckResult(*each) for each in encryption(settings, session.connection.urls, os.environ)),
         *_state(settings.state_dir),
         *_extras(),
         *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),
@@ -172,7 +172,7 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
             yield {"setting": name, "of": whose, "value": said(name, value) or "-", "from": source}
 
 
-def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
+def _misspelt(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Find variables that are nearly settings: a mistyped setting has no effect."""
     from service.settings_names import known_names  # noqa: PLC0415
 
@@ -180,38 +180,38 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
     for name in (each[5:].lower() for each in environ if each.startswith("FUGA_")):
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
         if name not in names and near:
-            yield Finding(
+            yield CheckResult(
                 "settings", False, f"environment: {name} is not a setting; did you mean {near[0]}?"
             )
 
 
-def _policies(settings: ControllerSettings) -> Iterator[Finding]:
+def _policies(settings: ControllerSettings) -> Iterator[CheckResult]:
     from controller.policies import check_policies  # noqa: PLC0415
     from registry import SettingsError  # noqa: PLC0415
 
     try:
         check_policies(settings)
     except SettingsError as error:
-        yield Finding("policies", False, f"{error}; neither API nor control centre starts")
+        yield CheckResult("policies", False, f"{error}; neither API nor control centre starts")
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[CheckResult]:
     try:
         need_hosts("what reaches hosts (`fuga monitor`, `fuga worker`) on this machine")
     except MissingExtraError as error:
-        yield Finding("packages", True, str(error), note=True)
+        yield CheckResult("packages", True, str(error), note=True)
 
 
-def _state(folder: Path) -> Iterator[Finding]:
+def _state(folder: Path) -> Iterator[CheckResult]:
     path = folder / FILE_NAME
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
         return
     if mode & 0o077:
-        yield Finding("credentials", False, f"others may read {path}: chmod 600 {path}")
+        yield CheckResult("credentials", False, f"others may read {path}: chmod 600 {path}")
     else:
-        yield Finding("credentials", True, f"{path} is readable by its owner alone")
+        yield CheckResult("credentials", True, f"{path} is readable by its owner alone")
 
 
 def _lab_uris() -> tuple[str, ...]:
@@ -233,27 +233,27 @@ def trouble_of(host: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _liveness(session: Session) -> Iterator[Finding]:
+def _liveness(session: Session) -> Iterator[CheckResult]:
     """Report as `fuga status` does: who leads, and what is late."""
     try:
         found = session.api.get("status")
     except ApiError:  # an older API, or none: another finding reports that
         return
     if sentence := clock_sentence(found):
-        yield Finding("clock", False, sentence)
+        yield CheckResult("clock", False, sentence)
     if sentence := release_sentence(found):
-        yield Finding("release", False, sentence)
+        yield CheckResult("release", False, sentence)
     elif found.get("release"):
-        yield Finding("release", True, f"all processes run {found['release']}")
+        yield CheckResult("release", True, f"all processes run {found['release']}")
     for sentence in found.get("disks", ()):
-        yield Finding("disks", False, sentence)
+        yield CheckResult("disks", False, sentence)
     for late in found["late"]:
-        yield Finding(_DONE_BY[late["what"]], False, late_sentence(late))
+        yield CheckResult(_DONE_BY[late["what"]], False, late_sentence(late))
     if found["well"] and found["leader"]:
-        yield Finding("processes", True, well_sentence(found))
+        yield CheckResult("processes", True, well_sentence(found))
 
 
-def _logins(session: Session, settings: ControllerSettings) -> Iterator[Finding]:
+def _logins(session: Session, settings: ControllerSettings) -> Iterator[CheckResult]:
     try:
         provider = session.api.get("login")["provider"]
         tenants = list(session.api.items("tenants"))
@@ -268,21 +268,21 @@ def _of_workers() -> Any:
     return load_as(settings_classes()["worker"])
 
 
-def _hosts(session: Session, on_failure: OnFailure) -> Iterator[Finding]:
+def _hosts(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
     try:
         url = session.api.url
         hosts = list(session.api.items("hosts"))
     except (ApiError, CliError) as error:
-        yield Finding("API", False, str(error).replace("\n", " "))
+        yield CheckResult("API", False, str(error).replace("\n", " "))
         return
     token = "a token" if session.connection.token else "no token"
-    yield Finding("API", True, f"{url} answers, with {token}")
+    yield CheckResult("API", True, f"{url} answers, with {token}")
     for host in hosts:
         if trouble := trouble_of(host):
-            yield Finding(f"host {host['name']}", False, trouble)
+            yield CheckResult(f"host {host['name']}", False, trouble)
         if host.get("can_filter") is False:
             why = "its libvirt has no network filters (nwfilter): no VM is created there"
-            yield Finding(f"host {host['name']}", False, why)
+            yield CheckResult(f"host {host['name']}", False, why)
     yield from openness(hosts, _lab_uris())
     yield from confinement(hosts)
     yield from failure_findings(hosts, on_failure)
@@ -291,7 +291,7 @@ def _hosts(session: Session, on_failure: OnFailure) -> Iterator[Finding]:
     yield from guest_findings(workers, hosts, networks, _lab_uris())
     yield from move_findings(workers, hosts, list(session.api.items("vm-types")))
     if told := paused(session):
-        yield Finding("slot loop", False, told)
+        yield CheckResult("slot loop", False, told)
     yield from _liveness(session)
     well = sum(each["health"] == "up" for each in hosts)
-    yield Finding("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")
+    yield CheckResult("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")

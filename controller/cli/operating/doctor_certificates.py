@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.client.errors import ApiError
 from controller.session.session import Session
 from controller.terminal.errors import CliError
@@ -28,7 +28,7 @@ _OF_MOVES: Final = "replace QEMU's for moves (/etc/pki/qemu) with it, whose end 
 _WITHIN_S: Final = 30.0
 
 
-def credential_findings(store: HostCredentials, now: datetime) -> Iterator[Finding]:
+def credential_findings(store: HostCredentials, now: datetime) -> Iterator[CheckResult]:
     """Check the host credentials that lie on this machine."""
     from registry import HostCredentialError  # noqa: PLC0415 - slow; `--help` needs none
     from service.certificates import CERTIFICATES_LAST  # noqa: PLC0415
@@ -37,24 +37,24 @@ def credential_findings(store: HostCredentials, now: datetime) -> Iterator[Findi
         about = f"credential {name}"
         openings = store.openings(name)
         if not openings:
-            yield Finding(about, False, "its folder holds no files for TLS or SSH")
+            yield CheckResult(about, False, "its folder holds no files for TLS or SSH")
         for opening in openings:
             try:
                 store.check(name, opening)
                 ends_at = store.end_of_validity(name) if opening == "tls" else None
             except HostCredentialError as error:
-                yield Finding(about, False, f"{opening}: {error.reason}")
+                yield CheckResult(about, False, f"{opening}: {error.reason}")
                 continue
             if ends_at is None:
-                yield Finding(about, True, f"{opening}: valid")
+                yield CheckResult(about, True, f"{opening}: valid")
             else:
                 well = ends_at - now > CERTIFICATES_LAST
-                yield Finding(about, well, f"{opening}: a certificate ends at {clock(ends_at)}")
+                yield CheckResult(about, well, f"{opening}: a certificate ends at {clock(ends_at)}")
 
 
 def certificate_findings(
     session: Session, settings: ControllerSettings, now: datetime
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Check when certificates end: of the settings' files, of their servers, and of hosts."""
     from service.certificates import ends_by_settings, ends_of_servers  # noqa: PLC0415
 
@@ -65,13 +65,17 @@ def certificate_findings(
     yield from _hosts(session, settings, now)
 
 
-def _finding(found: CertificateEnd, now: datetime) -> Finding:
+def _finding(found: CertificateEnd, now: datetime) -> CheckResult:
     about = f"certificate of {found.of}"
     if found.ends_at is None:
         # A server that does not answer is another finding's.
         is_file = Path(found.at).is_absolute()
-        return Finding(about, not is_file, f"not read at {found.at}: {found.problem}", note=True)
-    return Finding(about, not found.ends_soon(now), f"{found.at}: ends at {clock(found.ends_at)}")
+        return CheckResult(
+            about, not is_file, f"not read at {found.at}: {found.problem}", note=True
+        )
+    return CheckResult(
+        about, not found.ends_soon(now), f"{found.at}: ends at {clock(found.ends_at)}"
+    )
 
 
 def _apis(session: Session) -> Iterator[TlsServer]:
@@ -84,7 +88,7 @@ def _apis(session: Session) -> Iterator[TlsServer]:
             yield TlsServer(of="API (as served)", host=parts.hostname, port=port)
 
 
-def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Iterator[Finding]:
+def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Iterator[CheckResult]:
     from service.certificates import ends_of_servers, server_of_host  # noqa: PLC0415
 
     try:
@@ -110,13 +114,13 @@ def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Ite
     lasting = [each.ends_at for each in read if each.ends_at and not each.ends_soon(now)]
     if lasting:
         count = f"{len(lasting)} of {len(found)} hosts"
-        yield Finding(
+        yield CheckResult(
             "certificates of hosts", True, f"{count}: the first ends at {clock(min(lasting))}"
         )
     unread = [each.of.removeprefix("host ") for each in found if each.ends_at is None]
     if unread:
         named = ", ".join(unread[:_NAMED]) + (" …" if len(unread) > _NAMED else "")
-        yield Finding(
+        yield CheckResult(
             "certificates of hosts",
             True,
             f"not read from this machine of {len(unread)} hosts: {named}. Monitors read them, too"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.operating.encryption import is_local
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -41,7 +41,7 @@ def guest_findings(
     lab_uris: Collection[str] = (),
     *,
     resolve: Resolve | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Judge whether `FUGA_HOST_NETWORKS` has the addresses of hosts and of their gateways."""
     judged = [
         host
@@ -59,7 +59,7 @@ def guest_findings(
 
 def _of_hosts(
     hosts: Sequence[Mapping[str, Any]], closed: Sequence[Any], resolve: Resolve
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     found = addresses_of([str(host.get("uri", "")) for host in hosts], resolve)
     # Emulated guests are those of a lab: no tenant's work is on them.
     well = all(host["domain_type"] != _KVM for host in hosts)
@@ -78,7 +78,7 @@ def _of_hosts(
             addresses.update(outside)
     if open_hosts:
         wanted = ",".join([*map(str, closed), *map(str, _suggested(addresses))])
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             well,
             f"guests reach what listens on {_some(open_hosts)}: FUGA_HOST_NETWORKS"
@@ -86,7 +86,7 @@ def _of_hosts(
             note=True,
         )
     if unknown:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             well or bool(closed),
             f"no address is known here of {_some(unknown)}: check that FUGA_HOST_NETWORKS of"
@@ -94,14 +94,16 @@ def _of_hosts(
             note=True,
         )
     if not open_hosts and not unknown:
-        yield Finding(_ABOUT, True, f"addresses of {len(hosts)} hosts are closed to guests")
+        yield CheckResult(_ABOUT, True, f"addresses of {len(hosts)} hosts are closed to guests")
 
 
-def _of_networks(networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]) -> Iterator[Finding]:
+def _of_networks(
+    networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]
+) -> Iterator[CheckResult]:
     outside, within = [], []
     unfiltered = [each["name"] for each in networks if not each.get("filtered", True)]
     if unfiltered:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             True,
             f"guests of networks without filters ({_some(unfiltered)}) reach what listens on their"
@@ -121,7 +123,7 @@ def _of_networks(networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]) -
         if whole and not network.get("isolated") and any(whole.subnet_of(each) for each in ipv4):
             within.append(f"{network['name']} ({cidr})")
     if len(outside) > 1:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             True,
             f"gateways of networks {_some(outside)} are not in FUGA_HOST_NETWORKS: guests of other"
@@ -129,7 +131,7 @@ def _of_networks(networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]) -
             note=True,
         )
     if within:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             False,
             f"FUGA_HOST_NETWORKS contains networks of guests: {_some(within)}; these guests do not"

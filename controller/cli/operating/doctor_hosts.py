@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.operating.encryption import is_local
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def move_findings(
     settings: MoveSettings,
     hosts: Sequence[Mapping[str, Any]],
     vm_types: Sequence[Mapping[str, Any]],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Judge the settings of moves by the hosts and VM types that there are."""
     if settings.moves_at_once < settings.moves_per_host:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             False,
             f"FUGA_MOVES_AT_ONCE ({settings.moves_at_once}) is below FUGA_MOVES_PER_HOST"
@@ -51,14 +51,14 @@ def move_findings(
     ]
     if len(able) < 2:
         return
-    yield Finding(
+    yield CheckResult(
         _ABOUT,
         True,
         f"{len(able)} hosts exchange VMs, if they reach each other by name or `migration_host`"
         f" on ports {settings.move_ports[0]} to {settings.move_ports[1]}",
     )
     if not settings.move_encrypt:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             False,
             "memory and disks cross the network unencrypted (FUGA_MOVE_ENCRYPT): whoever reaches"
@@ -68,7 +68,9 @@ def move_findings(
         )
 
 
-def _too_slow(settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _too_slow(
+    settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]
+) -> Iterator[CheckResult]:
     """Find VM types whose memory alone takes longer than a move may take."""
     rate = settings.move_bandwidth_mib_s
     if rate is None:
@@ -76,7 +78,7 @@ def _too_slow(settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]) -> 
     most = int(rate * settings.move_deadline_s)
     large = [each["name"] for each in vm_types if each["resources"].get("memory_mib", 0) > most]
     if large:
-        yield Finding(
+        yield CheckResult(
             _ABOUT,
             False,
             f"at {rate} MiB/s (FUGA_MOVE_BANDWIDTH_MIB_S) {most} MiB move within"
@@ -90,7 +92,7 @@ _NAMED: Final = 5
 
 def failure_findings(
     hosts: Sequence[Mapping[str, Any]], by_default: OnFailure
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Find hosts whose VMs are to be placed elsewhere, and wait: their disks are there alone."""
     # Slow; `--help` needs none of it.
     from registry.hosts import OnFailure, shared_pool_of, wanted_of  # noqa: PLC0415
@@ -105,7 +107,7 @@ def failure_findings(
     if not waits:
         return
     more = f" and {len(waits) - _NAMED} more" if len(waits) > _NAMED else ""
-    yield Finding(
+    yield CheckResult(
         "failures",
         False,
         f"on_failure=replace moves nothing from {', '.join(waits[:_NAMED])}{more}: without a shared"
@@ -120,12 +122,12 @@ _UNSEEN: Final = (
 )
 
 
-def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Judge what keeps guests from their hosts and from one another, where a host has told."""
     told = [host for host in hosts if host.get("security_model") and host["admin"] != "retired"]
     for host in told:
         if host["security_model"] == "none":
-            yield Finding(
+            yield CheckResult(
                 f"host {host['name']}",
                 # Emulated guests are those of a lab: no tenant's work is on them.
                 host["domain_type"] != "kvm",
@@ -133,7 +135,7 @@ def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
                 note=True,
             )
         if host.get("shares_kept") is False:
-            yield Finding(
+            yield CheckResult(
                 f"host {host['name']}",
                 True,
                 "processor time is not shared by vCPUs: no cgroup",
@@ -142,12 +144,12 @@ def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     models = Counter(str(host["security_model"]) for host in told)
     shown = ", ".join(f"{model} on {count}" for model, count in sorted(models.items()))
     if told:
-        yield Finding("confinement", True, f"security models of hosts: {shown}; {_UNSEEN}")
+        yield CheckResult("confinement", True, f"security models of hosts: {shown}; {_UNSEEN}")
 
 
 def openness(
     hosts: Sequence[Mapping[str, Any]], lab_uris: Collection[str] = ()
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Judge whether others reach a host's libvirt; what `fuga up` started is of this machine."""
     from registry.hosts import OPEN_DANGER, is_open  # noqa: PLC0415 - slow; `--help` needs none
 
@@ -157,8 +159,8 @@ def openness(
             continue
         about = f"host {host['name']}"
         if is_local(urlsplit(uri).hostname) or uri in lab_uris:
-            yield Finding(about, True, "plain TCP, which does not leave this machine")
+            yield CheckResult(about, True, "plain TCP, which does not leave this machine")
         else:
-            yield Finding(
+            yield CheckResult(
                 about, False, f"plain TCP: {OPEN_DANGER}; let its libvirtd listen by TLS or SSH"
             )

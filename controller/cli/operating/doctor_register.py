@@ -23,7 +23,7 @@ def login_findings(
     rules: Sequence[OidcRule],
     provider: Mapping[str, Any] | None,
     tenants: Sequence[Mapping[str, Any]],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Look at the provider as the API sees it, and at the rules by which it lets people in.
 
     Parameters
@@ -37,23 +37,23 @@ def login_findings(
     """
     if provider is not None:
         if provider["problem"]:
-            yield Finding("logins", False, f"{provider['issuer']}: {provider['problem']}")
+            yield CheckResult("logins", False, f"{provider['issuer']}: {provider['problem']}")
         else:
-            yield Finding("logins", True, f"people log in at {provider['issuer']}")
+            yield CheckResult("logins", True, f"people log in at {provider['issuer']}")
         if not rules:
-            yield Finding("logins", False, "no oidc_rules are set: the provider lets nobody in")
+            yield CheckResult("logins", False, "no oidc_rules are set: the provider lets nobody in")
     is_group = {each["name"]: each["is_group"] for each in tenants}
     for number, rule in enumerate(rules, start=1):
         about = f"rule {number} of oidc_rules"
         if rule.tenant is not None and rule.tenant not in is_group:
             why = f"there is no tenant {rule.tenant}: whoever it fits is refused"
-            yield Finding("logins", False, f"{about}: {why}")
+            yield CheckResult("logins", False, f"{about}: {why}")
         elif rule.tenant is not None and is_group[rule.tenant]:
             why = f"{rule.tenant} is a group, which has no logins: name a tenant"
-            yield Finding("logins", False, f"{about}: {why}")
+            yield CheckResult("logins", False, f"{about}: {why}")
         if rule.claim in _CHANGEABLE:
             why = f"users may change {rule.claim} at many providers, or get one that was another's"
-            yield Finding(
+            yield CheckResult(
                 "logins", False, f"{about}: {why}. Take a claim of groups or roles, or sub"
             )
 
@@ -65,7 +65,7 @@ _MOST_LOOKED_AT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check."""
 
     about: str
@@ -92,14 +92,14 @@ class Finding:
 
 def register_findings(
     settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Check the database, and the images if this machine can see them."""
     from registry import Registry, RegistryError  # noqa: PLC0415 - slow; `--help` needs none
 
     url = settings.resolved_database_url()
     file = settings.state_dir / "fuga.db"
     if settings.database_url is None and not file.exists():
-        yield Finding(
+        yield CheckResult(
             "database", False, f"{file} does not exist; run `fuga up` or `fuga db upgrade`"
         )
         return
@@ -112,10 +112,10 @@ def register_findings(
         finally:
             registry.close()
     except RegistryError as error:
-        yield Finding("database", False, str(error))
+        yield CheckResult("database", False, str(error))
         return
     except Exception as error:  # any driver's error; the URL may hold a password: not printed
-        yield Finding("database", False, f"cannot be read: {type(error).__name__}")
+        yield CheckResult("database", False, f"cannot be read: {type(error).__name__}")
         return
     yield from found
 
@@ -127,19 +127,19 @@ def _looked_at(
     hashes: bool,
     repair: bool,
     history: bool,
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     if repair:
         for freed in registry.networks.free_stray_addresses(actor=_ACTOR):
-            yield Finding("addresses", True, f"freed: {freed}")
+            yield CheckResult("addresses", True, f"freed: {freed}")
     yield from _without_quota(registry)
     wrong = registry.check(history=history)
     for message in wrong:
-        yield Finding("database", False, message)
+        yield CheckResult("database", False, message)
     if not wrong:
         of = "the states of existing and ended items" if history else "the states of existing items"
-        yield Finding("database", True, f"the ledger's sums, addresses and {of} agree")
+        yield CheckResult("database", True, f"the ledger's sums, addresses and {of} agree")
     for kind, name in registry.named_like_words():
-        yield Finding(
+        yield CheckResult(
             "names",
             False,
             f"{kind} {name!r} is called like a word of commands, which take it for the word: use"
@@ -151,7 +151,7 @@ def _looked_at(
     yield from _images(registry, settings, hashes=hashes, repair=repair)
 
 
-def _connections(registry: Registry) -> Iterator[Finding]:
+def _connections(registry: Registry) -> Iterator[CheckResult]:
     """Compare the connections that processes keep with those that the server allows."""
     found = registry.connections()
     if found is None:
@@ -161,18 +161,18 @@ def _connections(registry: Registry) -> Iterator[Finding]:
         f" the server allows {found.given}"
     )
     if found.kept > found.given:
-        yield Finding("database", False, f"{told}: raise max_connections of PostgreSQL")
+        yield CheckResult("database", False, f"{told}: raise max_connections of PostgreSQL")
     else:
-        yield Finding("database", True, told)
+        yield CheckResult("database", True, told)
 
 
-def _roles(registry: Registry) -> Iterator[Finding]:
+def _roles(registry: Registry) -> Iterator[CheckResult]:
     """Report processes that may change tables, and what the role of this command lacks."""
     found = registry.database_roles()
     if found is None:
         return
     if found.lacking:
-        yield Finding(
+        yield CheckResult(
             "database",
             False,
             f"the role of FUGA_DATABASE_URL lacks privileges ({_some(list(found.lacking))}): run"
@@ -181,7 +181,7 @@ def _roles(registry: Registry) -> Iterator[Finding]:
     mighty = [f"{name}, a superuser" for name in found.superusers]
     mighty += [f"{name}, which owns the tables" for name in found.owners]
     if mighty:
-        yield Finding(
+        yield CheckResult(
             "database",
             True,
             f"processes log in as {_some(mighty)}: a role that writes rows alone (fuga_run of"
@@ -189,10 +189,12 @@ def _roles(registry: Registry) -> Iterator[Finding]:
             note=True,
         )
     elif not found.lacking:
-        yield Finding("database", True, f"{_some(list(found.others))} writes rows and no tables")
+        yield CheckResult(
+            "database", True, f"{_some(list(found.others))} writes rows and no tables"
+        )
 
 
-def _tokens(registry: Registry) -> Iterator[Finding]:
+def _tokens(registry: Registry) -> Iterator[CheckResult]:
     """Report operators' tokens that expire soon, and those that never do."""
     living = registry.tokens.living_operators()
     now = registry.now()
@@ -209,11 +211,11 @@ def _tokens(registry: Registry) -> Iterator[Finding]:
         if token.expires_at is None and not token.name.startswith(OF_FUGA_UP)
     ]
     if soon:
-        yield Finding(
+        yield CheckResult(
             "tokens", False, f"expire soon: {_some(soon)}; renew with `fuga token renew NAME`"
         )
     if endless:
-        yield Finding(
+        yield CheckResult(
             "tokens", True, f"operators' tokens that never expire: {_some(endless)}", note=True
         )
 
@@ -223,7 +225,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _signatures(registry: Registry, keys: int) -> Finding:
+def _signatures(registry: Registry, keys: int) -> CheckResult:
     unsigned = [
         image.reference
         for image in registry.images.list(limit=_MOST_LOOKED_AT).items
@@ -231,12 +233,12 @@ def _signatures(registry: Registry, keys: int) -> Finding:
     ]
     older = f"; older unsigned images: {_some(unsigned)}" if unsigned else ""
     message = f"must be signed by one of {keys} keys{older}"
-    return Finding("images", True, message, note=bool(unsigned))
+    return CheckResult("images", True, message, note=bool(unsigned))
 
 
 def _images(
     registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     from registry import SettingsError  # noqa: PLC0415
     from registry.images import check_image_files, remove_strays  # noqa: PLC0415
     from registry.images.qemu_img import program  # noqa: PLC0415
@@ -245,11 +247,11 @@ def _images(
         message = (
             "qemu-img (qemu-utils) is not installed here: an API here leaves checks to workers"
         )
-        yield Finding("images", True, message, note=True)
+        yield CheckResult("images", True, message, note=True)
     try:
         store = settings.resolved_image_store()
     except SettingsError as error:
-        yield Finding("images", False, str(error))
+        yield CheckResult("images", False, str(error))
         return
     if store.keys:
         yield _signatures(registry, len(store.keys))
@@ -258,28 +260,28 @@ def _images(
             message = (
                 f"{store.folder} does not exist; run this with the API, or set FUGA_IMAGE_STORE"
             )
-            yield Finding("images", False, message)
+            yield CheckResult("images", False, message)
         return
     try:
         if repair:
             for removed in remove_strays(registry.images, store):
-                yield Finding("images", True, f"deleted: {removed.message}")
+                yield CheckResult("images", True, f"deleted: {removed.message}")
         wrong = list(check_image_files(registry.images, store, hashes=hashes))
     except OSError as error:
-        yield Finding("images", False, f"{error.filename or store.folder}: {error.strerror}")
+        yield CheckResult("images", False, f"{error.filename or store.folder}: {error.strerror}")
         return
     for each in wrong:
         hint = "; `fuga doctor --repair` deletes it" if each.stray is not None else ""
-        yield Finding("images", False, f"{each.message}{hint}")
+        yield CheckResult("images", False, f"{each.message}{hint}")
     if not wrong:
         how = "with correct content" if hashes else "with correct sizes"
-        yield Finding("images", True, f"{store.folder} has the files of all images, {how}")
+        yield CheckResult("images", True, f"{store.folder} has the files of all images, {how}")
 
 
-def _without_quota(registry: Registry) -> Iterator[Finding]:
+def _without_quota(registry: Registry) -> Iterator[CheckResult]:
     """Report tenants without limits, who could fill queue and database."""
     names = registry.quotas.without_any()
     if names:
         some = ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
         message = f"{len(names)} tenants have no limits: {some}; set them with `fuga quota set`"
-        yield Finding("quotas", True, message, note=True)
+        yield CheckResult("quotas", True, message, note=True)

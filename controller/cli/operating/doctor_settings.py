@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.client.errors import ApiError
 from controller.session.session import Session
 from controller.terminal.errors import CliError
@@ -27,7 +27,7 @@ _CONTROL: Final = "control"
 _NAMED: Final = 3
 
 
-def settings_of_processes(session: Session) -> Iterator[Finding]:
+def settings_of_processes(session: Session) -> Iterator[CheckResult]:
     """Compare what the processes that live, and the API that answers, were started with."""
     try:
         ours = {each["name"]: each["value"] for each in session.api.items("settings")}
@@ -38,7 +38,7 @@ def settings_of_processes(session: Session) -> Iterator[Finding]:
     yield from differences([api, *others])
 
 
-def differences(processes: list[Mapping[str, Any]]) -> Iterator[Finding]:
+def differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Name the settings in which processes differ.
 
     Between control centres that is wrong: what is decided would depend on which of them leads.
@@ -57,9 +57,11 @@ def differences(processes: list[Mapping[str, Any]]) -> Iterator[Finding]:
                 f"{value or 'not set'}: {_some(some)}" for value, some in who.items()
             )
             well = len(deciding) < 2
-            yield Finding("settings", well, f"{name} differs: {values}", note=True)
+            yield CheckResult("settings", well, f"{name} differs: {values}", note=True)
     if len(processes) > 1:
-        yield Finding("settings", True, f"of the API and {len(processes) - 1} processes compared")
+        yield CheckResult(
+            "settings", True, f"of the API and {len(processes) - 1} processes compared"
+        )
 
 
 def _some(processes: list[Mapping[str, Any]]) -> str:

@@ -115,7 +115,7 @@ def _none(session: Session, kind: str | None) -> str:
 
 def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
     """Print new events as they come; by polling where the API refuses a stream."""
-    from controller.client.errors import ApiUnreachableError, ProblemError  # noqa: PLC0415
+    from controller.client.errors import ApiProblemError, ApiUnreachableError  # noqa: PLC0415
 
     wanted = {name: value for name, value in asked.items() if name != "since"}
     while True:
@@ -127,7 +127,7 @@ def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
                     after = told["id"]
         except ApiUnreachableError:
             pass  # polling waits for it, and says so if it does not come back
-        except ProblemError as error:
+        except ApiProblemError as error:
             if error.http_status not in _NO_STREAM:
                 raise
             poll_until = time.monotonic() + _POLL_FOR_S
@@ -150,18 +150,18 @@ def _tell(event: Mapping[str, Any]) -> None:
 
 def id_of_subject(session: Session, typed: str) -> str:
     """Return the id of the request, VM (also one that is gone) or host of this name."""
-    from controller.client.errors import ProblemError  # noqa: PLC0415
-    from controller.session.name_lookup import NothingCalledSoError, find_past_target  # noqa: PLC0415
+    from controller.client.errors import ApiProblemError  # noqa: PLC0415
+    from controller.session.name_lookup import NameNotFoundError, find_past_target  # noqa: PLC0415
 
     if _is_uuid(typed) or typed.isdigit():
         return typed
     try:
         return str(find_past_target(session.api, typed, session.remark).record["id"])
-    except NothingCalledSoError as error:
+    except NameNotFoundError as error:
         nothing = error
     try:
         return str(session.api.get(f"hosts/{typed}")["id"])
-    except ProblemError:
+    except ApiProblemError:
         raise NoSubjectError(
             f"request, VM or host {typed!r} not found; `fuga requests --all`, `fuga vms`,"
             f" `fuga vms --deleted` and `fuga host list` list them{nothing.meant}"

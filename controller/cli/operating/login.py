@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.client.connection import Connection
+from controller.client.connection import ApiConnection
 from controller.session.links import LINKS, link_of
-from controller.session.logins import Logins, change_logins, logins_file
+from controller.session.logins import StoredLogins, change_logins, logins_file
 from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo_lines
@@ -58,7 +58,7 @@ def login(
     finally:
         stranger.close()
     path = _path()
-    before = Logins.load(path).tokens.get(found.url)
+    before = StoredLogins.load(path).tokens.get(found.url)
     elsewhere = found.token is not None and found.token != before
     secret = made["secret"]
     change_logins(path, lambda logins: logins.with_one(found.urls, secret))
@@ -80,7 +80,7 @@ def login(
 def logout(session: Session) -> None:
     """End your login, here and at the API."""
     path, found = _path(), session.connection
-    token = Logins.load(path).tokens.get(found.url)
+    token = StoredLogins.load(path).tokens.get(found.url)
     if token is None:
         raise BadInputError(f"nobody is logged in at {found.url} from here")
     # First here: what the API does not hear ends by itself within hours.
@@ -93,11 +93,12 @@ def logout(session: Session) -> None:
     session.answer(ended, f"logged out at {found.url}")
 
 
-def _client(found: Connection, token: str | None) -> Client:
+def _client(found: ApiConnection, token: str | None) -> Client:
     from controller.client.http import Client  # noqa: PLC0415 - slow, and `--help` calls nobody
 
     return Client(
-        Connection(url=found.url, others=found.others, token=token, ca=found.ca), agent="fuga-cli"
+        ApiConnection(url=found.url, others=found.others, token=token, ca=found.ca),
+        agent="fuga-cli",
     )
 
 
@@ -120,7 +121,7 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
 
     from controller.session.provider_login import (  # noqa: PLC0415
         Attempt,
-        Listener,
+        CallbackListener,
         unheard_redirect_uri,
     )
 
@@ -131,7 +132,7 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
             "It ends at a page that does not load. Its address", hide_input=True, err=True
         )
         return attempt.body(told, tenant)
-    listener = Listener()
+    listener = CallbackListener()
     attempt = Attempt.begin(way, listener.redirect_uri)
     with listener.listening(attempt.state):
         echo_lines(f"Log in here, if no browser opens:\n\n  {attempt.address}\n", err=True)

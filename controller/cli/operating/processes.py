@@ -223,7 +223,7 @@ def purge(
         echo(f"{'would delete' if dry_run else 'deleted'} {number:>8} {what}")
 
 
-class Driver(StrEnum):
+class LabHostKind(StrEnum):
     """The kind of hosts of the lab."""
 
     AUTO = "auto"
@@ -237,8 +237,8 @@ def up(
         typer.Option(metavar="FILE", help="Use the hosts in this TOML file instead of a lab"),
     ] = None,
     driver: Annotated[
-        Driver, typer.Option(help="Lab hosts: real QEMU or libvirt's test driver")
-    ] = Driver.AUTO,
+        LabHostKind, typer.Option(help="Lab hosts: real QEMU or libvirt's test driver")
+    ] = LabHostKind.AUTO,
     port: Annotated[
         int | None,
         typer.Option(help="API port; 0: any free port (default: FUGA_LISTEN)", min=0, max=65535),

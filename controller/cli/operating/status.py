@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.session.session import Session, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError
@@ -61,7 +61,7 @@ def _repair(session: Session, difference: Mapping[str, Any]) -> bool:
     body = {key: difference[key] for key in ("difference", "subject")}
     try:
         session.api.post(f"hosts/{difference['host']}/repair", body)
-    except ProblemError as problem:
+    except ApiProblemError as problem:
         if problem.http_status != 409:
             raise
         echo(f"{difference['host']}, {difference['subject']}: {problem}", err=True)

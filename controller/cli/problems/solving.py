@@ -39,7 +39,7 @@ from placement.solve.problem import (
     MOST_BYTES,
     MOST_SEED,
     Problem,
-    ProblemError,
+    ProblemFileError,
     WholeVmProblem,
     mechanism_parameters,
     place_of,
@@ -89,7 +89,7 @@ def answer_to(
         raise CliError(f"{error}{debug.trace_or_hint(error)}") from error
     except UnknownPolicyError as error:
         raise BadInputError(str(error)) from error
-    except ProblemError as error:
+    except ProblemFileError as error:
         raise BadInputError(_refusal_of(file, error, parameters or {})) from error
     except ParameterError as error:
         allowed, found = error.allowed, f"{error.found!r:.60}"
@@ -200,7 +200,7 @@ def _typed(place: str, given: Mapping[str, object]) -> str:
     return f"-p {rest}" if not start and name in given else place
 
 
-def _refusal_of(file: str, error: ProblemError, given: Mapping[str, object]) -> str:
+def _refusal_of(file: str, error: ProblemFileError, given: Mapping[str, object]) -> str:
     lines = [
         str(dataclasses.replace(fault, place=_typed(fault.place, given))) for fault in error.faults
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from controller.terminal.output import echo
 from plain_text import plain
-from simulation import Progress
+from simulation import RunProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _MOST_BARS: Final = 16
 
 
-class Shown(Protocol):
+class StudyProgress(Protocol):
     """Shows the progress of a study."""
 
-    def tell(self, progress: Mapping[str, Progress]) -> None:
+    def tell(self, progress: Mapping[str, RunProgress]) -> None:
         """Show the progress of every run that has begun."""
         ...
 
@@ -32,7 +32,7 @@ class Shown(Protocol):
 
 
 @contextmanager
-def showing(names: Sequence[str], *, fleet: bool) -> Iterator[Shown]:
+def showing(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgress]:
     """Show progress for the length of a block.
 
     Parameters
@@ -41,7 +41,7 @@ def showing(names: Sequence[str], *, fleet: bool) -> Iterator[Shown]:
         Without a terminal, print a line when a worker begins or ends a run.
     """
     if not sys.stderr.isatty():
-        yield _Lines(len(names)) if fleet else _Nothing()
+        yield _RunLines(len(names)) if fleet else _Nothing()
         return
     from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -59,14 +59,14 @@ def showing(names: Sequence[str], *, fleet: bool) -> Iterator[Shown]:
 class _Nothing:
     """For files and pipes: shows no progress."""
 
-    def tell(self, progress: Mapping[str, Progress]) -> None:
+    def tell(self, progress: Mapping[str, RunProgress]) -> None:
         """Show nothing."""
 
     def warn(self, sentence: str) -> None:
         echo(sentence, err=True)
 
 
-class _Lines(_Nothing):
+class _RunLines(_Nothing):
     """A line whenever a worker of a fleet begins, ends or leaves a run."""
 
     def __init__(self, runs: int) -> None:
@@ -74,7 +74,7 @@ class _Lines(_Nothing):
         self._at: dict[str, str] = {}  #: who is at which run
         self._ended: set[str] = set()
 
-    def tell(self, progress: Mapping[str, Progress]) -> None:
+    def tell(self, progress: Mapping[str, RunProgress]) -> None:
         for name, worker in list(self._at.items()):
             if name not in progress:
                 del self._at[name]
@@ -97,7 +97,7 @@ class _Bars:
         self._all = bars.add_task(f"{runs} runs", total=float(runs))
         self._of: dict[str, TaskID] = {}
 
-    def tell(self, progress: Mapping[str, Progress]) -> None:
+    def tell(self, progress: Mapping[str, RunProgress]) -> None:
         done = sum(each.part for each in progress.values())
         self._bars.update(self._all, completed=done)
         going = [name for name, each in progress.items() if each.part < 1][:_MOST_BARS]

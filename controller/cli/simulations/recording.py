@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from controller.cli.simulations.simulating import Asked
+from controller.cli.simulations.simulating import SimulateOptions
 from controller.session.settings import load_settings
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
@@ -18,7 +18,7 @@ from controller.terminal.times import clock, parse_moment
 from controller.what_ifs.decided import decided_by_settings, decided_lately
 from registry import Registry
 from registry.admin import PastDecision
-from simulation import Decided, InputError, Recording, read_recording, record
+from simulation import DecidedRounds, InputError, Recording, read_recording, record
 
 _FOLDER: Final = "registry"
 _SINCE: Final = "7d"
@@ -51,7 +51,9 @@ def save(window: Window, folder: Path) -> None:
     echo(found.command())
 
 
-def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Asked:
+def on_registry(
+    asked: SimulateOptions, window: Window, *, out: Path, resume: bool
+) -> SimulateOptions:
     """Return what is asked for on a recording of the register center, which DIR keeps.
 
     A study that goes on does so on the recording that it began with. What is not asked
@@ -89,7 +91,7 @@ def on_registry(asked: Asked, window: Window, *, out: Path, resume: bool) -> Ask
     )
 
 
-def _zones(asked: Asked, found: Recording) -> Sequence[str]:
+def _zones(asked: SimulateOptions, found: Recording) -> Sequence[str]:
     if asked.zone_policies or asked.hosts is not None or found.zones is None:
         return [] if [*asked.zone_policies] == [_NO_ZONES] else asked.zone_policies
     return [found.zones]
@@ -112,9 +114,9 @@ def _record(window: Window, folder: Path) -> Recording:
     return found
 
 
-def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> Decided:
+def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> DecidedRounds:
     """Return how rounds were decided: as the newest of the period, else as the settings say."""
-    return Decided(**decided_lately(newest, decided_by_settings(settings)))
+    return DecidedRounds(**decided_lately(newest, decided_by_settings(settings)))
 
 
 def _slot_start(at: datetime, length_s: float) -> datetime:
@@ -136,7 +138,7 @@ def _told(found: Recording) -> str:
     return "\n".join(lines)
 
 
-def _in_zones(decided: Decided) -> str:
+def _in_zones(decided: DecidedRounds) -> str:
     return "".join(
         f", in zone {name} by {its['policy']}" for name, its in decided.zone_policies.items()
     )

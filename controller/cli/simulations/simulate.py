@@ -359,7 +359,7 @@ def simulate_command(
 
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
     form = output or before.output or OutputFormat.TABLE
-    asked = simulating.Asked(
+    asked = simulating.SimulateOptions(
         hosts=hosts,
         add_hosts=tuple(add_hosts or ()),
         without_hosts=tuple(filter(None, (without_hosts or "").split(","))),

@@ -151,7 +151,7 @@ _SLOT_LENGTH_S, _BUDGET_UNITS = 60.0, 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SimulateOptions:
     """The options as typed."""
 
     trace: str = ""
@@ -256,7 +256,7 @@ def time_of(told: str | None, option: str) -> float:
 
 
 def run_study(
-    asked: Asked,
+    asked: SimulateOptions,
     *,
     out: Path,
     jobs: int,

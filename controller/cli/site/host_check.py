@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from controller.cli.extras import need_hosts
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site.host_judgement import judged
-from controller.client.errors import ApiError, ProblemError
+from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.config import ConfigOption
 from controller.session.session import Session, with_session
@@ -104,7 +104,7 @@ def check(
         )
     if api_fault:
         why = f"not compared with registered hosts: {api_fault}"
-        findings.append(Finding("registered hosts", True, why, note=True))
+        findings.append(CheckResult("registered hosts", True, why, note=True))
     _show(session, target, findings)
 
 
@@ -114,7 +114,7 @@ def _looked_at(
     *,
     folder: Path,
     deadline_s: float,
-) -> list[Finding]:
+) -> list[CheckResult]:
     from controller.cli.site.host_reach import reach_findings  # noqa: PLC0415 - TLS, slow to import
 
     named = target.get("credential")
@@ -194,7 +194,7 @@ def _registered(session: Session) -> tuple[list[dict[str, Any]], str | None]:
     """Return the registered hosts, or none and why."""
     try:
         return list(session.api.items("hosts")), None
-    except (ApiError, ProblemError, CliError) as error:
+    except (ApiError, ApiProblemError, CliError) as error:
         return [], str(error).replace("\n", " ")
 
 
@@ -215,17 +215,17 @@ def _others(
     return found[:_MOST_COMPARED]
 
 
-def _of_uri(uri: str, settings: ControllerSettings) -> Iterator[Finding]:
+def _of_uri(uri: str, settings: ControllerSettings) -> Iterator[CheckResult]:
     from registry import UriRefusedError  # noqa: PLC0415 - slow; `--help` needs none
     from registry.hosts import check_uri  # noqa: PLC0415
 
     try:
         check_uri(uri, settings.uri_policy())
     except UriRefusedError as error:
-        yield Finding("URI", False, str(error))
+        yield CheckResult("URI", False, str(error))
 
 
-def _show(session: Session, target: Mapping[str, Any], findings: Sequence[Finding]) -> None:
+def _show(session: Session, target: Mapping[str, Any], findings: Sequence[CheckResult]) -> None:
     rows = [{"level": f.level, "about": f.about, "message": f.message} for f in findings]
     wrong = sum(not each.well for each in findings)
     if session.json:

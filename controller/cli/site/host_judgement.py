@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from controller.cli.operating.doctor_hosts import confinement, openness
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 
 #: With which fuga is tested; see docs/development.md.
 _TESTED_LIBVIRT: Final = 9_000_000
@@ -22,13 +22,13 @@ def judged(
     target: Mapping[str, Any],
     seen: Mapping[str, Any],
     registered: Sequence[Mapping[str, Any]],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Judge what `python -m monitor.preflight` found."""
     if fault := seen.get("credential_fault"):
-        yield Finding("credential", False, fault)
+        yield CheckResult("credential", False, fault)
         return
     if fault := seen.get("unreachable") or seen.get("host_fault"):
-        yield Finding("libvirt", False, fault)
+        yield CheckResult("libvirt", False, fault)
         return
     host = seen["host"]
     yield from _versions(host)
@@ -42,10 +42,10 @@ def judged(
     yield from openness([{**target, "admin": "active"}])
 
 
-def _versions(host: Mapping[str, Any]) -> Iterator[Finding]:
+def _versions(host: Mapping[str, Any]) -> Iterator[CheckResult]:
     if host["driver"] != "QEMU":
         why = f"its driver is {host['driver']}, not QEMU: it runs no VMs"
-        yield Finding("libvirt", False, why)
+        yield CheckResult("libvirt", False, why)
         return
     for about, found, tested in (
         ("libvirt", host["libvirt_version"], _TESTED_LIBVIRT),
@@ -54,16 +54,16 @@ def _versions(host: Mapping[str, Any]) -> Iterator[Finding]:
         version = _version(found)
         if found < tested:
             why = f"{version} is older than {_version(tested)}, with which fuga is tested"
-            yield Finding(about, True, f"{why}: upgrade it", note=True)
+            yield CheckResult(about, True, f"{why}: upgrade it", note=True)
         else:
-            yield Finding(about, True, version)
+            yield CheckResult(about, True, version)
 
 
 def _version(number: int) -> str:
     return f"{number // _UNIT}.{number // 1000 % 1000}.{number % 1000}"
 
 
-def _emulation(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[Finding]:
+def _emulation(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
     kind = target.get("domain_type", "kvm")
     if host["driver"] != "QEMU":
         return
@@ -73,24 +73,24 @@ def _emulation(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[F
         if kind != "kvm":
             remedy = "install qemu-system-x86"
         message = f"no {kind} guests of x86_64, only: {offered}; {remedy}"
-        yield Finding("KVM", False, message)
+        yield CheckResult("KVM", False, message)
     elif kind == "kvm":
-        yield Finding("KVM", True, "available")
+        yield CheckResult("KVM", True, "available")
     else:
         message = "guests are emulated (TCG), which is slow: for labs"
-        yield Finding("KVM", True, message, note=True)
+        yield CheckResult("KVM", True, message, note=True)
 
 
-def _processors(seen: Mapping[str, Any]) -> Iterator[Finding]:
+def _processors(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
     about = "CPU model"
     model = seen["host"]["processor_model"] or "not reported"
     compared = seen.get("processors")
     if compared is None:
         if fault := seen.get("processors_fault"):
-            yield Finding(about, True, f"{model}; not compared: {fault}", note=True)
+            yield CheckResult(about, True, f"{model}; not compared: {fault}", note=True)
         else:
             message = f"{model}; no other host was there to compare with"
-            yield Finding(about, True, message)
+            yield CheckResult(about, True, message)
     elif compared["faults"]:
         baseline = compared["baseline"] or "none"
         for name, fault in sorted(compared["faults"].items()):
@@ -98,16 +98,16 @@ def _processors(seen: Mapping[str, Any]) -> Iterator[Finding]:
                 f"{model}; VMs of {name} cannot move here while they run ({fault}); common"
                 f" baseline: {baseline}. Give hosts of one kind a label, and requests that label"
             )
-            yield Finding(about, True, message, note=True)
+            yield CheckResult(about, True, message, note=True)
     else:
         names = ", ".join(compared["others"])
         message = f"{model}; takes running VMs of {names}; baseline {compared['baseline']}"
-        yield Finding(about, True, message)
+        yield CheckResult(about, True, message)
     for name, fault in sorted((seen.get("others_unread") or {}).items()):
-        yield Finding(about, True, f"not compared with {name}: {fault}", note=True)
+        yield CheckResult(about, True, f"not compared with {name}: {fault}", note=True)
 
 
-def _confined(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[Finding]:
+def _confined(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Judge as the doctor does."""
     fields = {
         "name": target["name"],
@@ -118,84 +118,84 @@ def _confined(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[Fi
     for each in confinement([fields]):
         if each.about == "confinement":
             if host["security_model"] != "none":
-                yield Finding(
+                yield CheckResult(
                     "confinement", True, f"guests are confined by {host['security_model']}"
                 )
         else:
-            yield Finding("confinement", each.well, each.message, each.note)
+            yield CheckResult("confinement", each.well, each.message, each.note)
     if host["can_filter"] is False:
         why = "libvirt has no network filters (nwfilter): no VM is created there; install"
-        yield Finding("filters", False, f"{why} libvirt-daemon-config-nwfilter, and ebtables")
+        yield CheckResult("filters", False, f"{why} libvirt-daemon-config-nwfilter, and ebtables")
     elif host["can_filter"]:
-        yield Finding("filters", True, "libvirt has network filters")
+        yield CheckResult("filters", True, "libvirt has network filters")
 
 
-def _pool(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterator[Finding]:
+def _pool(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterator[CheckResult]:
     name = target.get("pool", "default")
     about = f"pool {name}"
     if fault := seen.get("pool_fault"):
         remedy = f"on the host: virsh pool-list --all --details; virsh pool-refresh {name}"
-        yield Finding(about, False, f"{fault}; {remedy}")
+        yield CheckResult(about, False, f"{fault}; {remedy}")
         return
     pool = seen["pool"]
     if not pool["active"]:
-        yield Finding(about, False, f"not active; on the host: virsh pool-start {name}")
+        yield CheckResult(about, False, f"not active; on the host: virsh pool-start {name}")
         return
     free, capacity = pool["free_bytes"] / _GIB, pool["capacity_bytes"] / _GIB
     room = f"{pool['kind']}, {free:.0f} of {capacity:.0f} GiB free"
     if not pool["starts_by_itself"]:
         remedy = f"after a reboot VMs do not start; on the host: virsh pool-autostart {name}"
-        yield Finding(about, False, f"{room}; does not start by itself: {remedy}")
+        yield CheckResult(about, False, f"{room}; does not start by itself: {remedy}")
     elif pool["free_bytes"] < _LITTLE_FREE * pool["capacity_bytes"]:
-        yield Finding(about, True, f"{room}: nearly full", note=True)
+        yield CheckResult(about, True, f"{room}: nearly full", note=True)
     else:
-        yield Finding(about, True, room)
+        yield CheckResult(about, True, room)
 
 
-def _clock(seen: Mapping[str, Any]) -> Iterator[Finding]:
+def _clock(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
     ahead_s = (seen.get("pool") or {}).get("clock_ahead_s")
     if ahead_s is None:
         message = (
             "not visible from here (the pool has no files of the host); on the host: timedatectl"
         )
-        yield Finding("clock", True, message, note=True)
+        yield CheckResult("clock", True, message, note=True)
     elif abs(ahead_s) > _CLOCK_S:
         side = "ahead of" if ahead_s > 0 else "behind"
         message = f"{abs(ahead_s):.0f} s {side} this machine's: let chrony or timesyncd run on both"
-        yield Finding("clock", False, message)
+        yield CheckResult("clock", False, message)
     else:
-        yield Finding("clock", True, f"within {_CLOCK_S:g} s of this machine's")
+        yield CheckResult("clock", True, f"within {_CLOCK_S:g} s of this machine's")
 
 
-def _network(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[Finding]:
+def _network(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
     name = target.get("network", "default")
     about, fault = f"network {name}", host["network_fault"]
     if fault == "unsupported":
-        yield Finding(about, True, "libvirt lists no networks there", note=True)
+        yield CheckResult(about, True, "libvirt lists no networks there", note=True)
     elif fault == "missing":
         remedy = "on the host: virsh net-define FILE, or name another: --network NAME"
-        yield Finding(about, False, f"no such network of libvirt's; {remedy}")
+        yield CheckResult(about, False, f"no such network of libvirt's; {remedy}")
     elif fault == "inactive":
-        yield Finding(about, False, f"not active; on the host: virsh net-start {name}")
+        yield CheckResult(about, False, f"not active; on the host: virsh net-start {name}")
     elif fault is not None:
         message = f"cards are not filtered there, so that no VM is created: {fault}"
-        yield Finding(about, False, message)
+        yield CheckResult(about, False, message)
     elif host["network_starts_by_itself"] is False:
         remedy = f"on the host: virsh net-autostart {name}"
-        yield Finding(about, False, f"active, but does not start by itself: {remedy}")
+        yield CheckResult(about, False, f"active, but does not start by itself: {remedy}")
     else:
-        yield Finding(about, True, "active")
+        yield CheckResult(about, True, "active")
 
 
 def _machine(
     target: Mapping[str, Any],
     host: Mapping[str, Any],
     registered: Sequence[Mapping[str, Any]],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     found = host["machine_uuid"]
     if found is None:
         message = "libvirt reports no UUID: two names of one machine are not noticed"
-        yield Finding("machine", True, message, note=True)
+        yield CheckResult("machine", True, message, note=True)
         return
     same = [
         str(each["name"])
@@ -209,7 +209,7 @@ def _machine(
             f"{found} is registered as host {', '.join(same)}: a second name of a machine gets no"
             " VMs. If two machines report one UUID, set host_uuid in libvirtd.conf of one"
         )
-        yield Finding("machine", False, message)
+        yield CheckResult("machine", False, message)
         return
     own = next((each for each in registered if each["name"] == target["name"]), None)
     if own is not None and own.get("machine_uuid") not in {None, found}:
@@ -217,6 +217,6 @@ def _machine(
             f"{found} answers, and the host's own is {own['machine_uuid']}: fuga doctor --hosts"
             " says what to do"
         )
-        yield Finding("machine", False, message)
+        yield CheckResult("machine", False, message)
     else:
-        yield Finding("machine", True, f"{found}, {host['hostname']}")
+        yield CheckResult("machine", True, f"{found}, {host['hostname']}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.cli.operating.doctor_guests import addresses_of, resolve_name
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.operating.encryption import is_local
 from controller.terminal.times import clock
 
@@ -39,26 +39,28 @@ def port_of(uri: str) -> int:
     return parts.port or known.get(transport, _SSH_PORT)
 
 
-def reach_findings(uri: str, credential: Path | None) -> Iterator[Finding]:
+def reach_findings(uri: str, credential: Path | None) -> Iterator[CheckResult]:
     """Judge how far a host can be reached; ``credential`` is the folder of one for TLS."""
     name = urlsplit(uri).hostname
     if not name:
-        yield Finding("name", True, "a libvirt of this machine: no network is between")
+        yield CheckResult("name", True, "a libvirt of this machine: no network is between")
         return
     if not is_local(name):
         found = addresses_of([uri], resolve_name)[uri]
         if not found:
             why = f"{name} does not resolve on this machine within 5 s: add it to DNS or /etc/hosts"
-            yield Finding("name", False, why)
+            yield CheckResult("name", False, why)
             return
         shown = ", ".join(sorted({str(each) for each in found}))
-        yield Finding("name", True, f"{name} is {shown}" if shown != name else f"address {name}")
+        yield CheckResult(
+            "name", True, f"{name} is {shown}" if shown != name else f"address {name}"
+        )
     port = port_of(uri)
     fault = _connects(name, port)
     if fault is not None:
-        yield Finding("port", False, f"TCP {port} of {name}: {fault}; {_remedy(port, fault)}")
+        yield CheckResult("port", False, f"TCP {port} of {name}: {fault}; {_remedy(port, fault)}")
         return
-    yield Finding("port", True, f"TCP {port} of {name} is open")
+    yield CheckResult("port", True, f"TCP {port} of {name} is open")
     if urlsplit(uri).scheme.endswith("+tls"):
         yield certificate_finding(name, port, credential)
     yield from _other_ports(name, port)
@@ -72,11 +74,11 @@ def _remedy(port: int, fault: str) -> str:
     return "start what listens there on the host"
 
 
-def _other_ports(name: str, port: int) -> Iterator[Finding]:
+def _other_ports(name: str, port: int) -> Iterator[CheckResult]:
     if port != _PLAIN_PORT and not is_local(name) and _connects(name, _PLAIN_PORT) is None:
         from registry.hosts import OPEN_DANGER  # noqa: PLC0415 - slow; `--help` needs none
 
-        yield Finding(
+        yield CheckResult(
             "plain port",
             False,
             f"TCP {_PLAIN_PORT} is open as well: {OPEN_DANGER}; on the host: systemctl disable"
@@ -85,9 +87,9 @@ def _other_ports(name: str, port: int) -> Iterator[Finding]:
     fault = _connects(name, _MOVES_PORT)
     if fault in {None, "refused"}:
         message = f"TCP {_MOVES_PORT} is not filtered from here; hosts need {_MOVES} of each other"
-        yield Finding("ports of moves", True, message)
+        yield CheckResult("ports of moves", True, message)
     else:
-        yield Finding(
+        yield CheckResult(
             "ports of moves",
             True,
             f"TCP {_MOVES_PORT} from here: {fault}. That is well if the other hosts reach {_MOVES}:"
@@ -109,7 +111,7 @@ def _connects(name: str, port: int) -> str | None:
     return None
 
 
-def certificate_finding(name: str, port: int, credential: Path | None) -> Finding:
+def certificate_finding(name: str, port: int, credential: Path | None) -> CheckResult:
     """Judge the certificate that a host shows, by the authority that is to have signed it."""
     about = "certificate"
     authority, client = _LIBVIRTS_AUTHORITY, _LIBVIRTS_CLIENT
@@ -123,14 +125,14 @@ def certificate_finding(name: str, port: int, credential: Path | None) -> Findin
     except OSError as error:
         where = "credential" if credential else str(authority.parent)
         why = f"the files of the {where} cannot be used: {error.strerror or error}"
-        return Finding(about, False, f"not looked at: {why}")
+        return CheckResult(about, False, f"not looked at: {why}")
     try:
         shown, by_common_name = _shown(name, port, context)
     except ssl.SSLCertVerificationError as error:
         advice = "sign one for the name in the URI, by the authority in cacert.pem"
-        return Finding(about, False, f"the host's is refused: {error.verify_message}; {advice}")
+        return CheckResult(about, False, f"the host's is refused: {error.verify_message}; {advice}")
     except (OSError, ValueError) as error:
-        return Finding(about, False, f"no TLS with {name}:{port}: {_reason(error)}")
+        return CheckResult(about, False, f"no TLS with {name}:{port}: {_reason(error)}")
     return _by_age(about, shown, by_common_name=by_common_name)
 
 
@@ -162,18 +164,18 @@ def _is_taken_by_common_name(shown: Mapping[str, Any]) -> bool:
     return len(common) == 1 and not others & {"DNS", "IP Address"}
 
 
-def _by_age(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> Finding:
+def _by_age(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> CheckResult:
     ends_at = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
     left = ends_at - datetime.now(UTC)
     message = f"the host's names it, and ends at {clock(ends_at)}, in {left.days} days"
     if left <= _ENDS_SOON:
-        return Finding(about, False, f"{message}: sign a new one before")
+        return CheckResult(about, False, f"{message}: sign a new one before")
     if by_common_name:
         message += (
             "; in its common name alone, which libvirt takes and other programs refuse: give the"
             " next one a subjectAltName"
         )
-    return Finding(about, True, message, note=by_common_name)
+    return CheckResult(about, True, message, note=by_common_name)
 
 
 def _reason(error: Exception) -> str:

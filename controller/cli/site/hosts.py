@@ -9,7 +9,7 @@ import typer
 
 from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
 from controller.cli.site.host_check import check
-from controller.client.errors import ProblemError
+from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.session import SearchOption, Session, listing, with_session
 from controller.terminal.columns import Column, field
@@ -363,7 +363,7 @@ def show(session: Session, name: NameArgument) -> None:
 def _report(session: Session, name: str) -> Json | None:
     try:
         return session.api.get(f"hosts/{name}/report")
-    except ProblemError as problem:
+    except ApiProblemError as problem:
         if problem.http_status == 404:
             return None
         raise

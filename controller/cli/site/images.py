@@ -13,7 +13,7 @@ import typer
 
 from controller.session.session import Session, listing, with_session
 from controller.terminal.columns import Column, field
-from controller.terminal.errors import BadInputError, CliError, ProblemError, WaitExpiredError
+from controller.terminal.errors import ApiProblemError, BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.times import age
 
@@ -31,7 +31,7 @@ _QCOW2_MAGIC: Final = b"QFI\xfb"
 _MAX_SIGNATURE_BYTES: Final = 4096
 
 
-class Format(StrEnum):
+class ImageFormatOption(StrEnum):
     """The format of an image file."""
 
     QCOW2 = "qcow2"
@@ -130,7 +130,7 @@ def show(session: Session, image: ReferenceArgument) -> None:
 def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
     try:
         items: list[Any] = session.api.get(f"images/{reference(image)}/copies")["items"]
-    except ProblemError as problem:
+    except ApiProblemError as problem:
         if problem.http_status == 403:
             return None
         raise
@@ -157,7 +157,7 @@ def add(
         ),
     ] = None,
     image_format: Annotated[
-        Format | None, typer.Option("--format", help="Image format (default: detected)")
+        ImageFormatOption | None, typer.Option("--format", help="Image format (default: detected)")
     ] = None,
     seed: Annotated[
         Seed, typer.Option(help="How guests receive name, keys and address")
@@ -188,7 +188,7 @@ def add(
     if file is None:
         if sha256 is None:
             raise BadInputError("--from needs --sha256, to check the download")
-        said |= {"url": origin, "format": (image_format or Format.QCOW2).value}
+        said |= {"url": origin, "format": (image_format or ImageFormatOption.QCOW2).value}
         _await_import(session, session.api.post("images", said), timeout_s=timeout)
         return
     query = {**said, "format": (image_format or _format_of(file)).value, "source": file.name}
@@ -256,10 +256,14 @@ def _signature_in(file: Path) -> str:
     raise BadInputError(f"{file}: not a signature by minisign or cosign")
 
 
-def _format_of(file: Path) -> Format:
+def _format_of(file: Path) -> ImageFormatOption:
     try:
         with file.open("rb") as content:
-            return Format.QCOW2 if content.read(4) == _QCOW2_MAGIC else Format.RAW
+            return (
+                ImageFormatOption.QCOW2
+                if content.read(4) == _QCOW2_MAGIC
+                else ImageFormatOption.RAW
+            )
     except OSError as error:
         raise BadInputError(f"{file}: cannot be read: {error.strerror}") from None
 

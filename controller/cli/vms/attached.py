@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.client.errors import ApiError, ApiUnreachableError, ProblemError
+from controller.client.errors import ApiError, ApiProblemError, ApiUnreachableError
 from controller.terminal.raw_mode import raw_terminal
 from plain_text import plain
 
@@ -90,7 +90,7 @@ class Attached:
         while not self._over.is_set():
             try:
                 self._api.put(path, body)
-            except ProblemError as error:
+            except ApiProblemError as error:
                 if error.http_status not in _BUSY | {_CONFLICT}:
                     self._end(str(error))
                     return False
@@ -136,7 +136,7 @@ class Attached:
         while not self._over.is_set():
             try:
                 return self._api.get(path, after=after, wait_s=_WAIT_S)
-            except ProblemError as error:
+            except ApiProblemError as error:
                 if error.http_status not in _BUSY or time.monotonic() - since > _AWAY_S:
                     self._end(str(error))
             except ApiUnreachableError as error:

@@ -149,7 +149,7 @@ async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     )
 
 
-GivenCreation = Annotated[Creation, Depends(_creation)]
+IdempotencyDep = Annotated[Creation, Depends(_creation)]
 
 
 def _repeated(

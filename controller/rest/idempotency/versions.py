@@ -81,7 +81,7 @@ def versioned_at(collection: str, below: str = "") -> Versioned | None:
     return VERSIONED.get(collection + below)
 
 
-class Shown:
+class ETagResponse:
     """What a call shows of the one thing that it reads; its version goes with the answer."""
 
     def __init__(self, names: HostNames, answer: Response) -> None:
@@ -94,12 +94,12 @@ class Shown:
         return record
 
 
-async def _shown(request: HttpRequest, response: Response) -> Shown:
-    return Shown(services_of(request).host_names, response)
+async def _shown(request: HttpRequest, response: Response) -> ETagResponse:
+    return ETagResponse(services_of(request).host_names, response)
 
 
 #: For endpoints that answer with one thing of a collection in `VERSIONED`.
-GivenShown = Annotated[Shown, Depends(_shown)]
+ETagDep = Annotated[ETagResponse, Depends(_shown)]
 
 
 def note_condition(request: HttpRequest, given: str) -> None:

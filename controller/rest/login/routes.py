@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenServices
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -96,7 +96,7 @@ _ADAPTER: Final = TypeAdapter(SaltedLink)
 
 
 @entrance.get("", response_model=LoginWays)
-async def show_login_ways(services: GivenServices) -> LoginWays:
+async def show_login_ways(services: ServicesDep) -> LoginWays:
     """Show how one may log in. Needs no token."""
     provider = services.provider
     if provider is None:
@@ -119,7 +119,7 @@ async def show_login_ways(services: GivenServices) -> LoginWays:
 
 
 @entrance.post("", status_code=201, response_model=TokenCreated, responses=problems(401, 429, 504))
-async def log_in(body: LoginInput, services: GivenServices) -> TokenCreated:
+async def log_in(body: LoginInput, services: ServicesDep) -> TokenCreated:
     """Exchange a code for a token of limited life. Needs no token.
 
     The code of a one-time link stands alone; the provider's has `verifier` and `redirect_uri`.
@@ -145,7 +145,7 @@ async def log_in(body: LoginInput, services: GivenServices) -> TokenCreated:
 
 
 @links.post("", status_code=201, response_model=LinkCreated, responses=problems(409))
-def make_login_link(body: LinkInput, caller: AnyCaller, creation: GivenCreation) -> Response:
+def make_login_link(body: LinkInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Make a link that logs in once, for the caller: its rights, and no longer than its token."""
 
     def create(registry: Registry) -> SaltedLink:

@@ -27,7 +27,7 @@ PROTECTED_PREFIX: Final = "/v1"
 METRICS_PATH: Final = "/metrics"
 #: Below the prefix, and yet for those who have no token: it gives one.
 LOGIN_PATH: Final = "/v1/login"
-#: Declares the scheme in the OpenAPI document; `Gate` authenticates, before any endpoint.
+#: Declares the scheme in the OpenAPI document; `Authenticator` authenticates, before any endpoint.
 bearer: Final = HTTPBearer(
     auto_error=False, description="An operator's or tenant's token from `fuga token create`."
 )
@@ -133,7 +133,7 @@ def scope_name(tenant: str | None, *, read_only: bool = False) -> str:
     return f"{whose}, read-only" if read_only else whose
 
 
-class Gate:
+class Authenticator:
     """Finds callers by token; reads the tokens of simultaneous calls together."""
 
     def __init__(self, registry: Registry) -> None:

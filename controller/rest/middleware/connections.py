@@ -120,7 +120,7 @@ _SEARCHED: Final = 8
 UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
 
 
-class Listener(socket.socket):
+class LimitedListener(socket.socket):
     """A listening socket that limits its connections, once limits are set."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
@@ -129,7 +129,7 @@ class Listener(socket.socket):
         self._refused: Callable[[str], None] = lambda _reason: None
         self._open = 0
         self._of_addresses: Counter[str] = Counter()
-        self._connections: dict[str, weakref.WeakSet[Connection]] = {}  #: by network
+        self._connections: dict[str, weakref.WeakSet[CountedConnection]] = {}  #: by network
         self._sparing = Sparingly()
         self._failed_at = float("-inf")
         self._turn = 0
@@ -241,7 +241,7 @@ class Listener(socket.socket):
         return any(found in network for network in self._bounds.unbounded)
 
     def _counted(self, connection: socket.socket, address: Any) -> socket.socket:
-        counted = Connection(
+        counted = CountedConnection(
             connection.family, connection.type, connection.proto, fileno=connection.detach()
         )
         network, site = network_of(str(address[0])), site_of(str(address[0]))
@@ -277,7 +277,7 @@ class Listener(socket.socket):
             )
 
 
-class Connection(socket.socket):
+class CountedConnection(socket.socket):
     """A connection that is counted until it is closed."""
 
     forget: Callable[[], object] = staticmethod(lambda: None)

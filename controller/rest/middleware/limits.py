@@ -70,7 +70,7 @@ class Buckets:
             del self._levels[key]
 
 
-class Limits:
+class RateLimits:
     """Limits calls per token, and per address that sends no valid token."""
 
     def __init__(

@@ -23,10 +23,10 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.rest.middleware.bodies import MAX_BODY_BYTES
-from controller.rest.middleware.connections import Connection
+from controller.rest.middleware.connections import CountedConnection
 from controller.rest.middleware.http_parser import BoundedConnection
 from controller.rest.middleware.streaming import end_lasting
-from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, Problem
+from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, ProblemAnswer
 
 _TICK_S: Final = 1.0
 
@@ -68,7 +68,7 @@ class BoundedProtocol(H11Protocol):
         self.app = self._serve
         self._body_awaited = False
         self._socket: Any = None
-        self._connection: Connection | None = None
+        self._connection: CountedConnection | None = None
         self.timeout_keep_alive = deadlines.idle_s  # type: ignore[assignment]  # any number does
         self._deadlines = deadlines
         self._missing = _Missing.NOTHING
@@ -85,7 +85,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self._socket = transport.get_extra_info("socket")  # TLS forgets it when it closes
         found = getattr(self._socket, "_sock", None)
-        self._connection = found if isinstance(found, Connection) else None
+        self._connection = found if isinstance(found, CountedConnection) else None
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -291,7 +291,7 @@ class BoundedProtocol(H11Protocol):
                 self.transport.abort()
                 return
         kind = CONNECTION_KINDS[status]
-        problem = Problem(kind=kind, detail=detail or kind.title)
+        problem = ProblemAnswer(kind=kind, detail=detail or kind.title)
         body = bytes(problem.response().body)
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),

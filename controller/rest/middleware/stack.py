@@ -21,21 +21,21 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.metrics import HttpMetrics
-from controller.rest.middleware.auth import LOGIN_PATH, READING, Gate, is_protected
+from controller.rest.middleware.auth import LOGIN_PATH, READING, Authenticator, is_protected
 from controller.rest.middleware.connections import TOLD_EVERY_S
-from controller.rest.middleware.limits import Limits, address_of, network_of, whole_seconds
+from controller.rest.middleware.limits import RateLimits, address_of, network_of, whole_seconds
 from controller.rest.middleware.streaming import LEAVE_CROWD
-from controller.rest.problems.documents import Problem, problem_of
+from controller.rest.problems.documents import ProblemAnswer, problem_of
 from controller.rest.problems.errors import (
     LoginRefusedError,
     OverloadedError,
     RateLimitedError,
     UnauthorizedError,
 )
-from controller.rest.problems.faults import UNKNOWN, Asked, Names, no_names
+from controller.rest.problems.faults import UNKNOWN, Names, RefusedCall, no_names
 from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, Registry, UnknownNameError
-from service.fair_semaphore import FairPlaces
+from service.fair_semaphore import FairSemaphore
 
 #: Log lines per minute of calls without a valid token; one line counts the rest.
 MOST_STRANGERS_TOLD: Final = 60
@@ -112,7 +112,7 @@ class AccessLog:
                     )
 
 
-async def _told(error: Exception, scope: Scope) -> Problem:
+async def _told(error: Exception, scope: Scope) -> ProblemAnswer:
     """Return the caller's answer; suggestions may need a read of the database."""
     caller = scope.get("state", {}).get("caller")
     names: Names = no_names
@@ -120,7 +120,7 @@ async def _told(error: Exception, scope: Scope) -> Problem:
         services = scope["app"].state.services
         names = KnownNames(services.registry, services.host_names, caller).of
     # What is not of the form that the API describes ended in `problem_handler` before.
-    asked = Asked(UNKNOWN.operation, names)
+    asked = RefusedCall(UNKNOWN.operation, names)
     tell = functools.partial(
         problem_of, error, method=scope["method"], path=scope["path"], asked=asked
     )
@@ -140,8 +140,8 @@ class Crowd:
         self, app: ASGIApp, tenants: int = MOST_OF_TENANTS, operators: int = MOST_OF_OPERATORS
     ) -> None:
         self.app = app
-        self._tenants = _Pools(FairPlaces(tenants), FairPlaces(tenants))
-        self._operators = _Pools(FairPlaces(operators), FairPlaces(operators))
+        self._tenants = _Pools(FairSemaphore(tenants), FairSemaphore(tenants))
+        self._operators = _Pools(FairSemaphore(operators), FairSemaphore(operators))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
@@ -150,7 +150,7 @@ class Crowd:
             await self.app(scope, receive, send)
             return
         pools = self._operators if caller.is_operator else self._tenants
-        place = _Place(caller.tenant or str(caller.token_id))
+        place = _PoolPermit(caller.tenant or str(caller.token_id))
         place.move(pools.work)
         awaited = _has_body(scope)
 
@@ -173,18 +173,18 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
-    work: FairPlaces
-    bodies: FairPlaces  #: of calls whose body is awaited
+    work: FairSemaphore
+    bodies: FairSemaphore  #: of calls whose body is awaited
 
 
-class _Place:
+class _PoolPermit:
     """The place of one call, in one pool at a time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pool: FairPlaces | None = None
+        self._pool: FairSemaphore | None = None
 
-    def move(self, pool: FairPlaces) -> None:
+    def move(self, pool: FairSemaphore) -> None:
         """Take a place of this pool and leave the other one, or raise `OverloadedError`."""
         if pool is self._pool:
             return
@@ -232,11 +232,11 @@ class Authentication:
     that are refused count like calls with a wrong token.
     """
 
-    def __init__(self, app: ASGIApp, registry: Registry, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, registry: Registry, limits: RateLimits) -> None:
         self.app = app
-        self.gate = Gate(registry)
+        self.gate = Authenticator(registry)
         self.limits = limits
-        self._logins = FairPlaces(MOST_LOGINS)
+        self._logins = FairSemaphore(MOST_LOGINS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""

@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class ServerCertificate:
     """A chain, the server's own first, and the key that belongs to it; PEM files."""
 
     chain: Path
@@ -40,7 +40,7 @@ class Certificate:
 
 
 @contextmanager
-def renewed_on_hangup(context: ssl.SSLContext, certificate: Certificate) -> Iterator[None]:
+def renewed_on_hangup(context: ssl.SSLContext, certificate: ServerCertificate) -> Iterator[None]:
     """Read the files again on SIGHUP; connections that are open keep what they have."""
 
     def renew(_number: int, _frame: object) -> None:

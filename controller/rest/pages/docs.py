@@ -12,7 +12,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
-from controller.rest.pages.static_pages import Page
+from controller.rest.pages.static_pages import StaticPage
 
 DOCS_PATH: Final = "/docs"
 
@@ -60,14 +60,14 @@ _SCRIPT: Final = "text/javascript"
 _ASSETS: Final = MappingProxyType({"swagger-ui-bundle.js": _SCRIPT, "swagger-ui.css": "text/css"})
 
 
-def docs_pages() -> Mapping[str, Page]:
+def docs_pages() -> Mapping[str, StaticPage]:
     """Return the page and what it loads, by path."""
     policy = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return {
-        DOCS_PATH: Page(lambda: _PAGE, "text/html", policy),
-        f"{DOCS_PATH}/start.js": Page(lambda: _START, _SCRIPT),
+        DOCS_PATH: StaticPage(lambda: _PAGE, "text/html", policy),
+        f"{DOCS_PATH}/start.js": StaticPage(lambda: _START, _SCRIPT),
         **{
-            f"{DOCS_PATH}/{name}": Page(partial(asset, name), media_type)
+            f"{DOCS_PATH}/{name}": StaticPage(partial(asset, name), media_type)
             for name, media_type in _ASSETS.items()
         },
     }

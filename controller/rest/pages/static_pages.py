@@ -22,7 +22,7 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _PackedPage:
     """What is sent, plain and packed."""
 
     plain: bytes
@@ -44,7 +44,7 @@ class _InPieces(Response):
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-class Page:
+class StaticPage:
     """One page, with its version; whoever has it already is told so and nothing else.
 
     Parameters
@@ -64,7 +64,7 @@ class Page:
         self._media_type = media_type
         self._headers = headers or {}
         self._making = threading.Lock()
-        self._page: _Made | None = None
+        self._page: _PackedPage | None = None
 
     async def answer(self, request: HttpRequest) -> Response:
         """Answer one call."""
@@ -85,15 +85,15 @@ class Page:
             return _InPieces(made.packed, media_type=self._media_type, headers=told)
         return _InPieces(made.plain, media_type=self._media_type, headers=told)
 
-    def _once(self) -> _Made:
+    def _once(self) -> _PackedPage:
         with self._making:
             if self._page is None:
                 self._page = _made(self._make().encode())
             return self._page
 
 
-def _made(plain: bytes) -> _Made:
+def _made(plain: bytes) -> _PackedPage:
     # The same for both forms: a weak tag says that they mean the same.
     tag = f'W/"{hashlib.sha256(plain).hexdigest()[:24]}"'
     packed = gzip.compress(plain, mtime=0) if len(plain) >= _PACKED_FROM_BYTES else None
-    return _Made(plain, packed, tag)
+    return _PackedPage(plain, packed, tag)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import RedirectResponse, Response
 
-from controller.rest.pages.static_pages import Page
+from controller.rest.pages.static_pages import StaticPage
 
 WEB_PATH: Final = "/web/"
 BUILT: Final = Path(__file__).with_name("web_files")
@@ -50,7 +50,7 @@ def is_built(folder: Path = BUILT) -> bool:
     return (folder / _INDEX).is_file()
 
 
-def web_pages(folder: Path = BUILT) -> Mapping[str, Page]:
+def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
     """Return the page and what it loads, by path; nothing where it was not built.
 
     All files are read now, half a megabyte: whoever installs or builds another version under a
@@ -66,7 +66,7 @@ def web_pages(folder: Path = BUILT) -> Mapping[str, Page]:
     for name, content in found.items():
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
         headers = {**_HEADERS, **(_FOR_EVER if name.startswith("assets/") else {})}
-        pages[WEB_PATH + name] = Page(partial(str, content), media_type, headers)
+        pages[WEB_PATH + name] = StaticPage(partial(str, content), media_type, headers)
     pages[WEB_PATH] = pages.pop(WEB_PATH + _INDEX)
     return pages
 

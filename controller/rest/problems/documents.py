@@ -42,7 +42,7 @@ from controller.rest.problems.errors import (
     UnsupportedMediaTypeError,
     VersionMismatchError,
 )
-from controller.rest.problems.faults import UNKNOWN, Asked, asked_by, places, shown, summary
+from controller.rest.problems.faults import UNKNOWN, RefusedCall, asked_by, places, shown, summary
 from registry import (
     CapacityExceededError,
     ConflictError,
@@ -191,7 +191,7 @@ CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ProblemAnswer:
     """One problem document and its headers."""
 
     kind: Kind
@@ -222,7 +222,9 @@ class Problem:
         )
 
 
-def problem_of(error: Exception, *, method: str, path: str, asked: Asked = UNKNOWN) -> Problem:
+def problem_of(
+    error: Exception, *, method: str, path: str, asked: RefusedCall = UNKNOWN
+) -> ProblemAnswer:
     """Return the problem for an error in the call ``asked``; never fails."""
     if isinstance(error, HTTPException):
         return _of_http_exception(error, method=method, path=path)
@@ -230,7 +232,7 @@ def problem_of(error: Exception, *, method: str, path: str, asked: Asked = UNKNO
     if kind is None:
         return _of_unknown(error)
     errors = places(error, method, asked)
-    return Problem(
+    return ProblemAnswer(
         kind=kind,
         detail=_detail(error, errors, asked),
         errors=errors[:ERRORS_SHOWN],
@@ -307,31 +309,31 @@ def _headers_of(kind: Kind) -> dict[str, str]:
     return {}
 
 
-def _of_http_exception(error: HTTPException, *, method: str, path: str) -> Problem:
+def _of_http_exception(error: HTTPException, *, method: str, path: str) -> ProblemAnswer:
     details = {
         404: f"path {shown(path)} not found; /docs lists all paths",
         405: f"{shown(path)} does not support {method}",
     }
     status = HTTPStatus(error.status_code)
     kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
-    return Problem(
+    return ProblemAnswer(
         kind=kind,
         detail=details.get(error.status_code, str(error.detail)),
         headers=error.headers or {},
     )
 
 
-def _of_unknown(error: Exception) -> Problem:
+def _of_unknown(error: Exception) -> ProblemAnswer:
     incident = str(uuid.uuid4())
     log.error("request_failed", incident=incident, error=str(error), exc_info=error)
-    return Problem(
+    return ProblemAnswer(
         kind=INTERNAL,
         detail=f"internal error, logged as incident {incident}",
         extensions={"incident": incident},
     )
 
 
-def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], asked: Asked) -> str:
+def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], asked: RefusedCall) -> str:
     if errors:
         return summary(errors)
     if isinstance(error, NotFoundError):

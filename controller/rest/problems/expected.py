@@ -23,7 +23,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedValues:
     """The values that are allowed at a place of a call."""
 
     path: tuple[str | int, ...]  #: as far as the document knows it
@@ -76,7 +76,7 @@ class Operation:
         each = self.described.get("parameters", ())
         return [found["name"] for found in each if found["in"] == source]
 
-    def wanted(self, source: str, path: Sequence[str | int]) -> Wanted:
+    def wanted(self, source: str, path: Sequence[str | int]) -> ExpectedValues:
         """Return the values allowed at a place."""
         if source == "body":
             content = self.described.get("requestBody", {}).get("content", {})
@@ -85,23 +85,23 @@ class Operation:
         for found in self.described.get("parameters", ()):
             if path and (found["in"], found["name"]) == (source, path[0]):
                 return self._walk(found["schema"], (path[0],), path[1:])
-        return Wanted(tuple(path), None, self.document)
+        return ExpectedValues(tuple(path), None, self.document)
 
     def _walk(
         self, schema: Schema | None, done: tuple[str | int, ...], rest: Sequence[str | int]
-    ) -> Wanted:
+    ) -> ExpectedValues:
         """Walk down the schema. Pydantic also names branches of unions, which are no places."""
         rest = tuple(rest)
         for number, part in enumerate(rest):
             if schema is None:
-                return Wanted((*done, *rest[number:]), None, self.document)
+                return ExpectedValues((*done, *rest[number:]), None, self.document)
             if rest[number + 1 : number + 2] == ("[key]",):  # it is the name that is faulty
-                return Wanted((*done, part), _of_keys(schema, self.document), self.document)
+                return ExpectedValues((*done, part), _of_keys(schema, self.document), self.document)
             below = _below(schema, part, self.document)
             if below is None:
                 break
             schema, done = below, (*done, part)
-        return Wanted(done, schema, self.document)
+        return ExpectedValues(done, schema, self.document)
 
 
 def _branches(schema: Schema, document: Schema) -> list[Schema]:

@@ -15,7 +15,7 @@ from controller.json_pointers import WHOLE, pointer_of, said_pointer
 from controller.rest.middleware.auth import PROTECTED_PREFIX, is_of_api
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
-from controller.rest.problems.expected import Operation, Wanted
+from controller.rest.problems.expected import ExpectedValues, Operation
 from plain_text import advice, listed
 from registry import (
     ImageUrlRefusedError,
@@ -56,7 +56,7 @@ def no_names(kind: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RefusedCall:
     """A refused call: its caller and contents, as far as known."""
 
     operation: Operation
@@ -71,20 +71,20 @@ class Asked:
         return f"{message}; {told}" if told else message
 
 
-UNKNOWN: Final = Asked(Operation({}, {}))
+UNKNOWN: Final = RefusedCall(Operation({}, {}))
 
 
-def asked_by(scope: Scope) -> Asked:
+def asked_by(scope: Scope) -> RefusedCall:
     """Return the call, once it is routed."""
     routed = getattr(scope.get("route"), "path", None)
     if routed is None:
         return UNKNOWN
     # A router does not know its prefix.
     template = f"{PROTECTED_PREFIX}{routed}" if is_of_api(scope["path"]) else routed
-    return Asked(Operation.of(scope["app"].openapi(), template, scope["method"]))
+    return RefusedCall(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 
-def places(error: Exception, method: str, asked: Asked) -> list[dict[str, Any]]:
+def places(error: Exception, method: str, asked: RefusedCall) -> list[dict[str, Any]]:
     """Return the faulty places of the input, each once; empty for other errors."""
     match error:
         case RequestValidationError():
@@ -204,7 +204,7 @@ def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
     return not (isinstance(value, str) and UNQUOTED & set(path))
 
 
-def _allowed(error: Mapping[str, Any], wanted: Wanted) -> str:
+def _allowed(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
     kind = error["type"]
     if kind == "missing" and wanted.said is None:
         return "a value (required)"
@@ -222,7 +222,7 @@ def _known_fields(typed: str, known: Sequence[str]) -> str:
     return f"unknown name; {told or 'see /docs'}"
 
 
-def _meant(value: Any, wanted: Wanted) -> str | None:
+def _meant(value: Any, wanted: ExpectedValues) -> str | None:
     """Suggest a value for text: one of a few words, or a known name."""
     if not isinstance(value, str):
         return None

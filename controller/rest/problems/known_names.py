@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from controller.rest.middleware.auth import Caller
 from registry import Registry, RegistryError
 
@@ -24,7 +24,7 @@ class KnownNames:
     def __init__(self, registry: Registry, host_names: HostNames, caller: Caller) -> None:
         self._registry = registry
         self._caller = caller
-        self._reader = Reader(caller.tenant, host_names)
+        self._reader = Viewer(caller.tenant, host_names)
 
     def of(self, kind: str) -> Sequence[str] | None:
         """Return the names of a kind; None if the caller may not list it, or it has no names."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -25,7 +25,7 @@ router = APIRouter(
 
 @router.get("", response_model=PageOf[AuditEntry], responses=problems(403))
 def list_audit(
-    query: Annotated[AuditQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[AuditQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[AuditEntry]:
     """List calls that could change something, newest first, including refused ones.
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 from controller.queries.capacity import Capacity, capacity_in_steps, capacity_left
 from controller.queries.capacity_after_queue import CapacityQuestion, capacity_in_turn
 from controller.queries.failure_survival import NICENESS, Survival, survival_aside
-from controller.rest.dependencies import GivenReader, GivenServices
+from controller.rest.dependencies import ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -29,8 +29,8 @@ router = APIRouter(
 def show_capacity(
     query: Annotated[CapacityQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    services: GivenServices,
+    reader: ViewerDep,
+    services: ServicesDep,
 ) -> Capacity:
     """Show how many more VMs of a type fit, by class of hosts, and what runs out first.
 
@@ -65,7 +65,7 @@ def show_capacity(
 
 @router.get("/survival", response_model=Survival, responses=problems(403, 409))
 def show_survival(
-    query: Annotated[SurvivalQuery, Query()], caller: Operator, services: GivenServices
+    query: Annotated[SurvivalQuery, Query()], caller: Operator, services: ServicesDep
 ) -> Survival:
     """Show whether the VMs of any one host, zone or label would find room on other hosts."""
     if not services.replays.acquire(blocking=False):

@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.errors import ConsoleUnreadError
-from controller.host_aliases import Reader
+from controller.host_aliases import Viewer
 from controller.queries.consoles import next_output, read_console
-from controller.rest.dependencies import GivenReader, GivenServices, Services
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import Services, ServicesDep, ViewerDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -51,11 +51,11 @@ Number = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSession:
     """A session of a VM that exists for its caller."""
 
     caller: Caller
-    reader: Reader
+    reader: Viewer
     services: Services
     whose: str
     vm_id: UUID
@@ -66,11 +66,11 @@ def _held(
     vm_id: UUID,
     session_id: UUID,
     caller: AnyCaller,
-    reader: GivenReader,
-    services: GivenServices,
-) -> Held:
+    reader: ViewerDep,
+    services: ServicesDep,
+) -> HeldSession:
     vm = own_vm(services.registry, vm_id, caller)
-    return Held(caller, reader, services, _whose(vm, caller), vm_id, session_id)
+    return HeldSession(caller, reader, services, _whose(vm, caller), vm_id, session_id)
 
 
 def _whose(vm: Vm, caller: Caller) -> str:
@@ -78,7 +78,7 @@ def _whose(vm: Vm, caller: Caller) -> str:
     return f"operator {caller.actor}" if caller.is_operator else f"tenant {vm.tenant}"
 
 
-GivenHeld = Annotated[Held, Depends(_held)]
+HeldSessionDep = Annotated[HeldSession, Depends(_held)]
 
 
 @router.get("/{vm_id}/console", response_model=ConsoleRead, responses=problems(404, 409, 504))
@@ -86,8 +86,8 @@ def read_a_console(
     vm_id: UUID,
     query: Annotated[ConsoleQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    services: GivenServices,
+    reader: ViewerDep,
+    services: ServicesDep,
 ) -> ConsoleRead:
     """Read the last output of a VM's serial console. A worker reads it on the host."""
     vm = own_vm(services.registry, vm_id, caller)
@@ -123,8 +123,8 @@ def open_a_console(
     vm_id: UUID,
     body: ConsoleSessionInput,
     caller: AnyCaller,
-    services: GivenServices,
-    creation: GivenCreation,
+    services: ServicesDep,
+    creation: IdempotencyDep,
 ) -> Response:
     """Open a session on a VM's console, to type. Only one session exists at a time."""
     own_vm(services.registry, vm_id, caller)
@@ -141,7 +141,7 @@ def open_a_console(
     "/{vm_id}/console/sessions/{session_id}", response_model=ConsoleSaid, responses=problems(404)
 )
 def read_a_console_session(
-    query: Annotated[ConsoleSaidQuery, Query()], held: GivenHeld
+    query: Annotated[ConsoleSaidQuery, Query()], held: HeldSessionDep
 ) -> ConsoleSaid:
     """Read a VM's output since the session began; waits for output.
 
@@ -173,7 +173,7 @@ def read_a_console_session(
     response_model=ConsoleSession,
     responses=problems(404, 409),
 )
-def type_on_a_console(number: Number, body: ConsoleTyped, held: GivenHeld) -> ConsoleSession:
+def type_on_a_console(number: Number, body: ConsoleTyped, held: HeldSessionDep) -> ConsoleSession:
     """Type on the console of a session. The input is stored until a worker passes it on."""
     sessions = held.services.registry.console_sessions
     try:
@@ -184,7 +184,7 @@ def type_on_a_console(number: Number, body: ConsoleTyped, held: GivenHeld) -> Co
 
 
 @router.delete("/{vm_id}/console/sessions/{session_id}", status_code=204, responses=problems(404))
-def close_a_console(held: GivenHeld) -> None:
+def close_a_console(held: HeldSessionDep) -> None:
     """Close a session."""
     sessions = held.services.registry.console_sessions
     sessions.close(held.vm_id, held.session_id, actor=held.caller.actor)

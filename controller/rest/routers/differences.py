@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -18,7 +18,7 @@ router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=
 
 @router.get("/differences", response_model=PageOf[HostDifference], responses=problems(403, 404))
 def list_differences(
-    caller: Operator, registry: GivenRegistry, host: Name | None = None
+    caller: Operator, registry: RegistryDep, host: Name | None = None
 ) -> Page[HostDifference]:
     """List differences at the latest polls, with the answer to each."""
     return Page(registry.differences.list(host), None)
@@ -31,7 +31,7 @@ def list_differences(
     responses=problems(403, 404, 409),
 )
 def repair_difference(
-    name: Name, body: RepairInput, caller: Operator, registry: GivenRegistry
+    name: Name, body: RepairInput, caller: Operator, registry: RegistryDep
 ) -> HostDifference:
     """Repair a difference that needs an operator's decision (`on_word`)."""
     return registry.differences.repair(name, body.difference, body.subject, actor=caller.actor)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Security
 from starlette.concurrency import run_in_threadpool
 
-from controller.rest.dependencies import GivenReader, GivenRegistry, GivenServices
+from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -15,7 +15,7 @@ from controller.rest.redaction import told_event
 from controller.rest.schemas.operating import EventsPage, EventsQuery, EventStreamQuery
 from controller.rest.schemas.values import MAX_BIGINT
 from controller.rest.streams import EventStream
-from controller.rest.streams.feed import Wanted
+from controller.rest.streams.feed import EventFilter
 
 router = APIRouter(
     prefix="/events",
@@ -29,8 +29,8 @@ router = APIRouter(
 def list_events(
     query: Annotated[EventsQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
+    reader: ViewerDep,
+    registry: RegistryDep,
 ) -> EventsPage:
     """List events after a number, or the newest, oldest first. Follow with `next`."""
     tenant = caller.tenant_to_list(query.tenant, registry)
@@ -56,8 +56,8 @@ def list_events(
 async def follow_events(
     query: Annotated[EventStreamQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    services: GivenServices,
+    reader: ViewerDep,
+    services: ServicesDep,
     last_event_id: Annotated[
         int | None,
         Header(
@@ -79,7 +79,7 @@ async def follow_events(
     if query.subject is not None:
         named = registry.events.subjects_named
         subjects = await run_in_threadpool(named, query.subject, tenant)
-    wanted = Wanted(
+    wanted = EventFilter(
         reader=reader,
         tenant=tenant,
         subjects=subjects,

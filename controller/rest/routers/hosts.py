@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import GivenCreation
-from controller.rest.idempotency.versions import GivenShown
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -40,7 +40,7 @@ _EVENTS: Final[Mapping[str, HostAdminEvent]] = MappingProxyType(
 
 @router.post("", status_code=202, response_model=Host, responses=problems(403, 409))
 def register_host(
-    body: HostInput, caller: Operator, services: GivenServices, creation: GivenCreation
+    body: HostInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
     """Register a host. It takes VMs once the monitor reaches it and it is `up`."""
     kept = {
@@ -76,7 +76,7 @@ def register_host(
 
 @router.get("", response_model=PageOf[Host], responses=problems(403))
 def list_hosts(
-    query: Annotated[HostsQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[HostsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Host]:
     """List hosts."""
     return registry.hosts.list(
@@ -90,19 +90,19 @@ def list_hosts(
 
 
 @router.get("/{name}", response_model=Host, responses=problems(403, 404))
-def show_host(name: Name, caller: Operator, registry: GivenRegistry, shown: GivenShown) -> Host:
+def show_host(name: Name, caller: Operator, registry: RegistryDep, shown: ETagDep) -> Host:
     """Show a host."""
     return shown(registry.hosts.get(name))
 
 
 @router.get("/{name}/report", response_model=HostReport, responses=problems(403, 404))
-def show_report(name: Name, caller: Operator, registry: GivenRegistry) -> HostReport:
+def show_report(name: Name, caller: Operator, registry: RegistryDep) -> HostReport:
     """Show the monitor's last report: consumption, domains, volumes."""
     return registry.hosts.latest_report(name)
 
 
 @router.patch("/{name}", response_model=Host, responses=problems(403, 404, 409))
-def change_host(name: Name, body: HostChange, caller: Operator, registry: GivenRegistry) -> Host:
+def change_host(name: Name, body: HostChange, caller: Operator, registry: RegistryDep) -> Host:
     """Change a host's settings, or drain, maintain or activate it."""
     asked = body.model_dump(exclude={"admin"})
     changes = {field: value for field, value in asked.items() if value is not None}
@@ -117,7 +117,7 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: GivenR
 
 
 @router.delete("/{name}", response_model=Host, responses=problems(403, 404, 409))
-def retire_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
+def retire_host(name: Name, caller: Operator, registry: RegistryDep) -> Host:
     """Retire a host. Refused while VMs hold a part of it: have them moved away first."""
     return registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=caller.actor)
 
@@ -125,7 +125,7 @@ def retire_host(name: Name, caller: Operator, registry: GivenRegistry) -> Host:
 @router.post(
     "/{name}/fence", status_code=202, response_model=Host, responses=problems(403, 404, 409)
 )
-def fence_host(name: Name, body: FenceInput, caller: Operator, registry: GivenRegistry) -> Host:
+def fence_host(name: Name, body: FenceInput, caller: Operator, registry: RegistryDep) -> Host:
     """Fence a host that is down, or confirm that it is off; its VMs are placed elsewhere."""
     if body.by_hand:
         registry.fencing.confirm(name, actor=caller.actor)

@@ -13,8 +13,8 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -47,7 +47,7 @@ _CONTENT: Final = {
 
 @router.get("", response_model=PageOf[Image])
 def list_images(
-    query: Annotated[ImagesQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[ImagesQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[Image]:
     """List images, every revision, by name."""
     page = registry.images.list(
@@ -60,22 +60,20 @@ def list_images(
 
 
 @router.get("/{reference}", response_model=Image, responses=problems(404))
-def show_image(reference: ImageReference, caller: AnyCaller, registry: GivenRegistry) -> Image:
+def show_image(reference: ImageReference, caller: AnyCaller, registry: RegistryDep) -> Image:
     """Show an image: ``NAME`` is its newest revision, ``NAME:REVISION`` that one."""
     return told_image(registry.images.get(reference), caller)
 
 
 @router.get("/{reference}/copies", response_model=ImageCopies, responses=problems(403, 404))
-def show_copies(
-    reference: ImageReference, caller: Operator, registry: GivenRegistry
-) -> ImageCopies:
+def show_copies(reference: ImageReference, caller: Operator, registry: RegistryDep) -> ImageCopies:
     """Show the copies of an image on hosts, with their progress."""
     return ImageCopies(items=list(registry.images.copies(reference)))
 
 
 @router.post("", status_code=202, response_model=Image, responses=problems(403, 409))
 def fetch_image(
-    body: ImageInput, caller: Operator, services: GivenServices, creation: GivenCreation
+    body: ImageInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
     """Have a worker download an image: `importing`, then `ready`, or `failed` with an error."""
     new = NewImage(
@@ -105,7 +103,7 @@ async def upload_image(
     request: HttpRequest,
     query: Annotated[ImageUpload, Query()],
     caller: Operator,
-    services: GivenServices,
+    services: ServicesDep,
 ) -> Image:
     """Upload an image: the next revision of its name.
 
@@ -151,7 +149,7 @@ async def upload_image(
 
 
 @router.post("/{reference}/release", response_model=Image, responses=problems(403, 404, 409))
-def release_image(reference: ImageReference, caller: Operator, registry: GivenRegistry) -> Image:
+def release_image(reference: ImageReference, caller: Operator, registry: RegistryDep) -> Image:
     """Release a held image, so that hosts receive it again.
 
     One is held when several hosts stopped answering while they were brought it, or had just
@@ -161,7 +159,7 @@ def release_image(reference: ImageReference, caller: Operator, registry: GivenRe
 
 
 @router.delete("/{reference}", response_model=Image, responses=problems(403, 404, 409))
-def remove_image(reference: ImageReference, caller: Operator, services: GivenServices) -> Image:
+def remove_image(reference: ImageReference, caller: Operator, services: ServicesDep) -> Image:
     """Remove an image. Refused while VMs use it or requests wait for it."""
     removed = services.registry.images.remove(reference, actor=caller.actor)
     services.image_store().discard(removed.id, removed.format)

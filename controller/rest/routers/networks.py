@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
-from controller.rest.idempotency.versions import GivenShown
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -36,7 +36,7 @@ _ADAPTER: Final = TypeAdapter(Network)
 
 
 @router.post("", status_code=201, response_model=Network, responses=problems(403, 409))
-def add_network(body: NetworkInput, caller: Operator, creation: GivenCreation) -> Response:
+def add_network(body: NetworkInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Add a network."""
 
     def create(registry: Registry) -> Network:
@@ -60,7 +60,7 @@ def add_network(body: NetworkInput, caller: Operator, creation: GivenCreation) -
 
 @router.get("", response_model=PageOf[Network])
 def list_networks(
-    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[Network]:
     """List the networks that the caller may see."""
     page = registry.networks.list(tenant=caller.tenant, limit=query.limit, cursor=query.cursor)
@@ -68,16 +68,14 @@ def list_networks(
 
 
 @router.get("/{name}", response_model=Network, responses=problems(404))
-def show_network(
-    name: Name, caller: AnyCaller, registry: GivenRegistry, shown: GivenShown
-) -> Network:
+def show_network(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETagDep) -> Network:
     """Show a network."""
     return told_network(shown(registry.networks.get(name, tenant=caller.tenant)), caller)
 
 
 @router.patch("/{name}", response_model=Network, responses=problems(403, 404, 409))
 def change_network(
-    name: Name, body: NetworkChange, caller: Operator, registry: GivenRegistry
+    name: Name, body: NetworkChange, caller: Operator, registry: RegistryDep
 ) -> Network:
     """Change a network's names on hosts, its users and its filters.
 
@@ -100,7 +98,7 @@ def change_network(
 
 
 @router.delete("/{name}", response_model=Network, responses=problems(403, 404, 409))
-def remove_network(name: Name, caller: Operator, registry: GivenRegistry) -> Network:
+def remove_network(name: Name, caller: Operator, registry: RegistryDep) -> Network:
     """Remove a network. Refused while requests or VMs use it."""
     return registry.networks.remove(name, actor=caller.actor)
 

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Body, Depends, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.host_aliases import Reader
-from controller.rest.dependencies import GivenReader, GivenServices, Services
-from controller.rest.idempotency.keys import Creation, GivenCreation
+from controller.host_aliases import Viewer
+from controller.rest.dependencies import Services, ServicesDep, ViewerDep
+from controller.rest.idempotency.keys import Creation, IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -32,7 +32,7 @@ class Switch:
     """Who switches, and how the call is answered."""
 
     caller: Caller
-    reader: Reader
+    reader: Viewer
     services: Services
     creation: Creation
 
@@ -79,12 +79,12 @@ class Switch:
 
 
 def _switch(
-    caller: AnyCaller, reader: GivenReader, services: GivenServices, creation: GivenCreation
+    caller: AnyCaller, reader: ViewerDep, services: ServicesDep, creation: IdempotencyDep
 ) -> Switch:
     return Switch(caller, reader, services, creation)
 
 
-GivenSwitch = Annotated[Switch, Depends(_switch)]
+PowerSwitchDep = Annotated[Switch, Depends(_switch)]
 Shutdown = Annotated[ShutdownInput, Body(default_factory=ShutdownInput)]
 Start = Annotated[StartInput, Body(default_factory=StartInput)]
 
@@ -103,37 +103,37 @@ requests = APIRouter(
 
 
 @vms.post("/stop", status_code=202, response_model=Vm, responses=problems(404, 409))
-def stop_vm(vm_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+def stop_vm(vm_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut a VM down; it keeps its host and its share. After the timeout its power is cut."""
     return switch.vm(vm_id, VmDesiredEvent.STOP, body)
 
 
 @vms.post("/start", status_code=202, response_model=Vm, responses=problems(404, 409))
-def start_vm(vm_id: UUID, body: Start, switch: GivenSwitch) -> Response:
+def start_vm(vm_id: UUID, body: Start, switch: PowerSwitchDep) -> Response:
     """Start a VM that is off, on its host."""
     return switch.vm(vm_id, VmDesiredEvent.START, body)
 
 
 @vms.post("/reboot", status_code=202, response_model=Vm, responses=problems(404, 409))
-def reboot_vm(vm_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+def reboot_vm(vm_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut a VM down and start it again. After the timeout it is reset."""
     return switch.vm(vm_id, VmDesiredEvent.REBOOT, body)
 
 
 @requests.post("/stop", status_code=202, response_model=Request, responses=problems(404, 409))
-def stop_vms_of_request(request_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+def stop_vms_of_request(request_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut down all VMs of a request. Unplaced VMs are not placed until started."""
     return switch.request(request_id, VmDesiredEvent.STOP, body)
 
 
 @requests.post("/start", status_code=202, response_model=Request, responses=problems(404, 409))
-def start_vms_of_request(request_id: UUID, body: Start, switch: GivenSwitch) -> Response:
+def start_vms_of_request(request_id: UUID, body: Start, switch: PowerSwitchDep) -> Response:
     """Start all VMs of a request that are off."""
     return switch.request(request_id, VmDesiredEvent.START, body)
 
 
 @requests.post("/reboot", status_code=202, response_model=Request, responses=problems(404, 409))
-def reboot_vms_of_request(request_id: UUID, body: Shutdown, switch: GivenSwitch) -> Response:
+def reboot_vms_of_request(request_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Reboot all VMs of a request that run."""
     return switch.request(request_id, VmDesiredEvent.REBOOT, body)
 

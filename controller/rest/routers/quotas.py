@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.versions import GivenShown
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -23,7 +23,7 @@ router = APIRouter(
 
 
 @router.get("/{name}/quota", response_model=Quota, responses=problems(404))
-def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry, shown: GivenShown) -> Quota:
+def show_quota(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETagDep) -> Quota:
     """Show the limits of a tenant or group and of the groups above it, with usage."""
     if not caller.sees(name):
         raise NotFoundError("tenant", name)
@@ -31,6 +31,6 @@ def show_quota(name: Name, caller: AnyCaller, registry: GivenRegistry, shown: Gi
 
 
 @router.patch("/{name}/quota", response_model=Quota, responses=problems(403, 404))
-def change_quota(name: Name, body: QuotaChange, caller: Operator, registry: GivenRegistry) -> Quota:
+def change_quota(name: Name, body: QuotaChange, caller: Operator, registry: RegistryDep) -> Quota:
     """Set or remove limits. A limit below current usage stops new VMs but ends none."""
     return registry.quotas.set(name, body.limits, over_quota=body.over_quota, actor=caller.actor)

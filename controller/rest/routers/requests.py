@@ -15,19 +15,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from controller.host_aliases import Reader
+from controller.host_aliases import Viewer
 from controller.queries.explanations import RequestExplanation
 from controller.queries.why_waiting import explain_request
 from controller.rest.dependencies import (
-    GivenReader,
-    GivenRegistry,
-    GivenServices,
+    RegistryDep,
+    ServicesDep,
+    ViewerDep,
     reader_of,
     services_of,
 )
 from controller.rest.idempotency.batching import Gathering
-from controller.rest.idempotency.keys import GivenCreation
-from controller.rest.idempotency.versions import GivenShown
+from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -37,7 +37,7 @@ from controller.rest.schemas.values import PageOf
 from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
 from registry.audit import IdempotencyKey
 from registry.db import Page
-from registry.requests import Asking, Request, check_asked, goes_together
+from registry.requests import CreateRequestCommand, Request, check_asked, goes_together
 
 log: Final = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType(
 
 @router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
 async def ask_for_vms(
-    body: RequestInput, request: HttpRequest, creation: GivenCreation
+    body: RequestInput, request: HttpRequest, creation: IdempotencyDep
 ) -> Response:
     """Request VMs. The next slot places them as far as they fit."""
     caller, services = caller_of(request), services_of(request)
@@ -88,7 +88,7 @@ async def ask_for_vms(
     )
 
     async def create(key: IdempotencyKey | None) -> Request:
-        asking = Asking(
+        asking = CreateRequestCommand(
             asked=asked,
             actor=caller.actor,
             over_quota=services.over_quota,
@@ -114,8 +114,8 @@ async def ask_for_vms(
 def list_requests(
     query: Annotated[RequestsQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
+    reader: ViewerDep,
+    registry: RegistryDep,
 ) -> Page[Request]:
     """List requests, oldest first."""
     page = registry.requests.list(
@@ -134,9 +134,9 @@ def list_requests(
 def show_request(
     request_id: UUID,
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
-    shown: GivenShown,
+    reader: ViewerDep,
+    registry: RegistryDep,
+    shown: ETagDep,
 ) -> Request:
     """Show a request."""
     return told_request(shown(own_request(registry, request_id, caller)), reader)
@@ -147,8 +147,8 @@ def change_request(
     request_id: UUID,
     body: RequestChange,
     caller: AnyCaller,
-    reader: GivenReader,
-    services: GivenServices,
+    reader: ViewerDep,
+    services: ServicesDep,
 ) -> Request:
     """Change the number of VMs, the labels, or the end of a request."""
     own_request(services.registry, request_id, caller)
@@ -167,7 +167,7 @@ def change_request(
 
 @router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))
 def delete_request(
-    request_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
+    request_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> Request:
     """Delete a request and all its VMs. It is `released` when the last VM is gone."""
     own_request(registry, request_id, caller)
@@ -176,7 +176,7 @@ def delete_request(
 
 @router.get("/{request_id}/explanation", response_model=RequestExplanation, responses=problems(404))
 def explain_a_request(
-    request_id: UUID, caller: AnyCaller, reader: GivenReader, services: GivenServices
+    request_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> RequestExplanation:
     """Explain why VMs of a request wait, resource by resource, and how long they may.
 
@@ -187,18 +187,22 @@ def explain_a_request(
     return explain_request(services.registry, request_id, reader, services.waiting_times)
 
 
-def gathering_of(registry: Registry) -> Gathering[Asking, Request | RegistryError | None]:
+def gathering_of(
+    registry: Registry,
+) -> Gathering[CreateRequestCommand, Request | RegistryError | None]:
     """Return what accepts in one transaction the calls that come at the same time."""
 
-    def together(askings: Sequence[Asking]) -> Sequence[Request | RegistryError | None]:
+    def together(
+        askings: Sequence[CreateRequestCommand],
+    ) -> Sequence[Request | RegistryError | None]:
         return registry.requests.accept_together(askings)
 
     return Gathering(together, most=MOST_TOGETHER)
 
 
 async def accept(
-    asking: Asking,
-    gathering: Gathering[Asking, Request | RegistryError | None],
+    asking: CreateRequestCommand,
+    gathering: Gathering[CreateRequestCommand, Request | RegistryError | None],
     registry: Registry,
 ) -> Request:
     """Do what `Requests.accept` does, together with others where that makes no difference."""
@@ -218,7 +222,7 @@ def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request
     return registry.requests.get(request_id)
 
 
-def _hosts_meant(given: Sequence[str], reader: Reader) -> tuple[str, ...]:
+def _hosts_meant(given: Sequence[str], reader: Viewer) -> tuple[str, ...]:
     return tuple(reader.meant("hosts", name) for name in given)
 
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -30,7 +30,7 @@ _ADAPTER: Final = TypeAdapter(Reservation)
 
 
 @router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
-def reserve(body: ReservationInput, caller: AnyCaller, creation: GivenCreation) -> Response:
+def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
     tenant = _tenant_asked_for(body, caller)
 
@@ -54,7 +54,7 @@ def reserve(body: ReservationInput, caller: AnyCaller, creation: GivenCreation) 
 
 @router.get("", response_model=PageOf[Reservation], responses=problems(403))
 def list_reservations(
-    query: Annotated[ReservationsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[ReservationsQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[Reservation]:
     """List reservations, oldest first."""
     return registry.reservations.list(
@@ -68,13 +68,13 @@ def list_reservations(
 
 
 @router.get("/{id}", response_model=Reservation, responses=problems(404))
-def show_reservation(id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Reservation:  # noqa: A002
+def show_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Reservation:  # noqa: A002
     """Show a reservation: what was decided, what is used and left of it."""
     return _own(registry, id, caller)
 
 
 @router.delete("/{id}", status_code=202, response_model=Reservation, responses=problems(404, 409))
-def cancel_reservation(id: UUID, caller: AnyCaller, registry: GivenRegistry) -> Reservation:  # noqa: A002
+def cancel_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Reservation:  # noqa: A002
     """Cancel a reservation. VMs that drew on it stay."""
     _own(registry, id, caller)
     return registry.reservations.cancel(id, actor=caller.actor)

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -28,13 +28,13 @@ _ADAPTER: Final = TypeAdapter(ResourceDef)
 
 
 @router.get("", response_model=PageOf[ResourceDef])
-def list_resources(caller: AnyCaller, registry: GivenRegistry) -> Page[ResourceDef]:
+def list_resources(caller: AnyCaller, registry: RegistryDep) -> Page[ResourceDef]:
     """List resources, in the order of amounts in answers."""
     return Page(registry.resources.all(), None)
 
 
 @router.post("", status_code=201, response_model=ResourceDef, responses=problems(403, 409))
-def add_resource(body: ResourceInput, caller: Operator, creation: GivenCreation) -> Response:
+def add_resource(body: ResourceInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Add a resource. Hosts offer none of it until an operator sets their capacity."""
     return creation.answer(
         body,
@@ -46,7 +46,7 @@ def add_resource(body: ResourceInput, caller: Operator, creation: GivenCreation)
 
 @router.patch("/{name}", response_model=ResourceDef, responses=problems(403, 404))
 def change_resource(
-    name: Name, body: ResourceChange, caller: Operator, registry: GivenRegistry
+    name: Name, body: ResourceChange, caller: Operator, registry: RegistryDep
 ) -> ResourceDef:
     """Set the overhead per VM. Placed VMs keep what they hold."""
     return registry.resources.set_overhead(name, body.overhead_per_vm, actor=caller.actor)

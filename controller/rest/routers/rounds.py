@@ -11,9 +11,9 @@ from starlette.requests import Request as HttpRequest
 
 from controller.errors import PolicyFailedError
 from controller.rest.dependencies import (
-    GivenReader,
-    GivenRegistry,
-    GivenServices,
+    RegistryDep,
+    ServicesDep,
+    ViewerDep,
 )
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -52,7 +52,7 @@ RoundNumber = Annotated[int, Path(ge=1, le=MAX_BIGINT)]
 
 @router.get("", response_model=PageOf[RoundSummary])
 def list_rounds(
-    query: Annotated[PageQuery, Query()], reader: GivenReader, registry: GivenRegistry
+    query: Annotated[PageQuery, Query()], reader: ViewerDep, registry: RegistryDep
 ) -> Page[RoundSummary]:
     """List rounds, newest first. A tenant sees only its own dominant share in them."""
     page = registry.rounds.list(limit=query.limit, cursor=query.cursor)
@@ -61,7 +61,7 @@ def list_rounds(
 
 @router.get("/proofs", response_model=PageOf[RoundProof], responses=problems(403, 404))
 def list_proofs(
-    query: Annotated[ProofsQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[ProofsQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[RoundProof]:
     """List rounds as links of their chain, newest first, with one tenant's row and its proof.
 
@@ -84,7 +84,7 @@ def list_policies(caller: Operator) -> Page[PolicyView]:
 
 
 @router.get("/{number}", response_model=RoundDetail, responses=problems(404, 410))
-def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry) -> RoundDetail:
+def show_round(number: RoundNumber, reader: ViewerDep, registry: RegistryDep) -> RoundDetail:
     """Show a round; operators also see the decision of the second policy."""
     shadow = registry.shadows.get(number) if reader.is_operator else None
     return told_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
@@ -94,7 +94,7 @@ def show_round(number: RoundNumber, reader: GivenReader, registry: GivenRegistry
     "/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409, 410, 503)
 )
 async def replay_a_round(
-    number: RoundNumber, caller: Operator, services: GivenServices, http: HttpRequest
+    number: RoundNumber, caller: Operator, services: ServicesDep, http: HttpRequest
 ) -> ReplayResult:
     """Recompute a stored round in a new process and compare bit for bit."""
     work = partial(replay_round, services.registry, number)
@@ -106,7 +106,7 @@ async def show_game(
     number: RoundNumber,
     query: Annotated[GameQuery, Query()],
     caller: Operator,
-    services: GivenServices,
+    services: ServicesDep,
     http: HttpRequest,
 ) -> RoundGame:
     """Show a round step by step: hosts in the order in which they play, and what each weighed.
@@ -128,7 +128,7 @@ async def decide_by_another_policy(
     number: RoundNumber,
     body: SecondPolicyInput,
     caller: Operator,
-    services: GivenServices,
+    services: ServicesDep,
     http: HttpRequest,
 ) -> SecondDecision:
     """Decide a stored round by another policy, without effect, and compare.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -24,7 +24,7 @@ router = APIRouter(
 
 @router.get("", response_model=PageOf[ShadowRound], responses=problems(403))
 def list_shadow_rounds(
-    query: Annotated[MomentsQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[MomentsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[ShadowRound]:
     """List rounds that the second policy decided, too, without effect, newest first.
 

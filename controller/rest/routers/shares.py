@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.queries.tenant_shares import Standing, standings
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
@@ -29,7 +29,7 @@ _ADAPTER: Final = TypeAdapter(dict[str, Sequence[Standing]])
 
 
 @router.get("", response_model=Standings)
-async def show_shares(caller: AnyCaller, services: GivenServices) -> Response:
+async def show_shares(caller: AnyCaller, services: ServicesDep) -> Response:
     """Show shares and entitlements of all; a tenant sees only itself, in whole percent.
 
     Callers at the same time share an answer.

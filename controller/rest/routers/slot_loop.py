@@ -8,8 +8,8 @@ from fastapi import APIRouter, Body, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -26,13 +26,13 @@ _ADAPTER: Final = TypeAdapter(SlotLoopStatus)
 
 
 @router.get("")
-def show_slot_loop(caller: AnyCaller, registry: GivenRegistry) -> SlotLoop:
+def show_slot_loop(caller: AnyCaller, registry: RegistryDep) -> SlotLoop:
     """Show whether the slot loop runs, and why not."""
     return _told(registry.slot_loop.get(), caller)
 
 
 @router.post("/pause", response_model=SlotLoop, responses=problems(403, 409))
-def pause_slot_loop(body: PauseInput, caller: Operator, creation: GivenCreation) -> Response:
+def pause_slot_loop(body: PauseInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Pause the slot loop until resumed. Workers keep creating and deleting VMs."""
     return creation.answer(
         body,
@@ -47,7 +47,7 @@ def pause_slot_loop(body: PauseInput, caller: Operator, creation: GivenCreation)
 def resume_slot_loop(
     body: Annotated[ResumeInput, Body(default_factory=ResumeInput)],
     caller: Operator,
-    creation: GivenCreation,
+    creation: IdempotencyDep,
 ) -> Response:
     """Resume the slot loop with the next slot."""
     return creation.answer(

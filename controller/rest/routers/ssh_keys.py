@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -30,7 +30,7 @@ _ADAPTER: Final = TypeAdapter(SshKey)
 
 
 @router.post("", status_code=201, response_model=SshKey, responses=problems(403, 409))
-def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: GivenCreation) -> Response:
+def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Add a public key to every VM that is created for the tenant from now on."""
     tenant = _tenant_of(body, caller)
 
@@ -47,7 +47,7 @@ def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: GivenCreation) -
 
 @router.get("", response_model=PageOf[SshKey], responses=problems(403))
 def list_ssh_keys(
-    query: Annotated[SshKeysQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[SshKeysQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[SshKey]:
     """List public keys, oldest first."""
     return registry.ssh_keys.list(
@@ -56,7 +56,7 @@ def list_ssh_keys(
 
 
 @router.delete("/{key_id}", response_model=SshKey, responses=problems(404))
-def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: GivenRegistry) -> SshKey:
+def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: RegistryDep) -> SshKey:
     """Remove a public key. Existing VMs keep it."""
     if not caller.sees(registry.ssh_keys.get(key_id).tenant):
         raise NotFoundError("SSH key", key_id)

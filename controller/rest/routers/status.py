@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Security
 
 from controller.queries.lateness import Late, what_is_late
-from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.health import full_disks
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -31,7 +31,7 @@ _TO_TENANTS = {
 
 
 @router.get("")
-def show_status(caller: AnyCaller, registry: GivenRegistry, services: GivenServices) -> Status:
+def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep) -> Status:
     """Show whether control centre, workers and monitors do their work, and since when not.
 
     A tenant sees what is late; only operators see processes and disks.

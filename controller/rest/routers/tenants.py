@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.queries.tenant_shares import effects
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import JSON_TYPE, GivenCreation
-from controller.rest.idempotency.versions import GivenShown
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import JSON_TYPE, IdempotencyDep
+from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -34,7 +34,7 @@ _ADAPTER: Final = TypeAdapter(Tenant)
 
 @router.get("", response_model=PageOf[Tenant])
 def list_tenants(
-    query: Annotated[SearchQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[SearchQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[Tenant]:
     """List tenants; a tenant sees only itself."""
     if caller.tenant is not None:
@@ -43,9 +43,7 @@ def list_tenants(
 
 
 @router.get("/{name}", response_model=Tenant, responses=problems(404))
-def show_tenant(
-    name: Name, caller: AnyCaller, registry: GivenRegistry, shown: GivenShown
-) -> Tenant:
+def show_tenant(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETagDep) -> Tenant:
     """Show a tenant."""
     if not caller.sees(name):
         raise NotFoundError("tenant", name)
@@ -62,8 +60,8 @@ def admit_tenant(
     body: TenantInput,
     query: Annotated[Rehearsal, Query()],
     caller: Operator,
-    services: GivenServices,
-    creation: GivenCreation,
+    services: ServicesDep,
+    creation: IdempotencyDep,
 ) -> Response:
     """Create a tenant or a group of tenants. With `dry_run`, show only the effect.
 
@@ -90,7 +88,7 @@ def change_tenant(
     body: TenantChange,
     query: Annotated[Rehearsal, Query()],
     caller: Operator,
-    registry: GivenRegistry,
+    registry: RegistryDep,
 ) -> Tenant | Effects:
     """Change the weight or the parent group, from the next round on.
 
@@ -106,7 +104,7 @@ def change_tenant(
 
 
 @router.delete("/{name}", response_model=Tenant, responses=problems(403, 404, 409))
-def remove_tenant(name: Name, caller: Operator, registry: GivenRegistry) -> Tenant:
+def remove_tenant(name: Name, caller: Operator, registry: RegistryDep) -> Tenant:
     """Remove an unused tenant or group."""
     return registry.tenants.remove(name, actor=caller.actor)
 

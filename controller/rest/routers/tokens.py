@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -38,7 +38,7 @@ _ADAPTER: Final = TypeAdapter(SaltedToken)
 
 @router.post("", status_code=201, response_model=TokenCreated, responses=problems(403, 409))
 def make_token(
-    body: TokenInput, caller: Operator, services: GivenServices, creation: GivenCreation
+    body: TokenInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
     """Create a token. Only this answer shows its secret, and one repeated by the same caller.
 
@@ -81,26 +81,26 @@ def make_token(
 
 @router.get("", response_model=PageOf[Token], responses=problems(403))
 def list_tokens(
-    query: Annotated[PageQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[PageQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Token]:
     """List tokens, including revoked ones, without their secrets."""
     return registry.tokens.list(limit=query.limit, cursor=query.cursor)
 
 
 @own.get("", response_model=Token)
-def show_own_token(caller: AnyCaller, registry: GivenRegistry) -> Token:
+def show_own_token(caller: AnyCaller, registry: RegistryDep) -> Token:
     """Show the token of this call: whom it stands for, whether it only reads, when it ends."""
     return registry.tokens.get(caller.token_id)
 
 
 @own.delete("", response_model=Token, responses=problems(403, 409))
-def end_own_token(caller: AnyCaller, services: GivenServices) -> Token:
+def end_own_token(caller: AnyCaller, services: ServicesDep) -> Token:
     """Log out: end the token of this call, if a login gave it."""
     return services.registry.logins.log_out(caller.token_id, actor=caller.actor)
 
 
 @router.delete("/{token_id}", response_model=Token, responses=problems(403, 404))
-def revoke_token(token_id: UUID, caller: Operator, registry: GivenRegistry) -> Token:
+def revoke_token(token_id: UUID, caller: Operator, registry: RegistryDep) -> Token:
     """Revoke a token immediately."""
     return registry.tokens.revoke(token_id, actor=caller.actor)
 

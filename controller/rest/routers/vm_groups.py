@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.rest.dependencies import GivenReader, GivenRegistry
+from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -28,8 +28,8 @@ router = APIRouter(
 def list_vm_groups(
     query: Annotated[VmGroupsQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
+    reader: ViewerDep,
+    registry: RegistryDep,
 ) -> Page[VmGroup]:
     """List VM groups that requests name in rules, oldest first."""
     page = registry.vm_groups.list(

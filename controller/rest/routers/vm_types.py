@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -29,20 +29,20 @@ _ADAPTER: Final = TypeAdapter(VmType)
 
 @router.get("", response_model=PageOf[VmType])
 def list_vm_types(
-    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: GivenRegistry
+    query: Annotated[PageQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[VmType]:
     """List VM types."""
     return registry.vm_types.list(limit=query.limit, cursor=query.cursor)
 
 
 @router.get("/{name}", response_model=VmType, responses=problems(404))
-def show_vm_type(name: Name, caller: AnyCaller, registry: GivenRegistry) -> VmType:
+def show_vm_type(name: Name, caller: AnyCaller, registry: RegistryDep) -> VmType:
     """Show a VM type."""
     return registry.vm_types.get(name)
 
 
 @router.post("", status_code=201, response_model=VmType, responses=problems(403, 409))
-def offer_vm_type(body: VmTypeInput, caller: Operator, creation: GivenCreation) -> Response:
+def offer_vm_type(body: VmTypeInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Add a VM type."""
     return creation.answer(
         body,

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Security
 
 from controller.queries.explanations import VmExplanation
 from controller.queries.why_here import explain_vm
-from controller.rest.dependencies import GivenReader, GivenRegistry
-from controller.rest.idempotency.versions import GivenShown
+from controller.rest.dependencies import RegistryDep, ViewerDep
+from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -33,8 +33,8 @@ router = APIRouter(
 def list_vms(
     query: Annotated[VmsQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
+    reader: ViewerDep,
+    registry: RegistryDep,
 ) -> Page[Vm]:
     """List VMs, oldest first."""
     page = registry.vms.list(
@@ -59,9 +59,9 @@ def list_vms(
 def show_vm(
     vm_id: UUID,
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
-    shown: GivenShown,
+    reader: ViewerDep,
+    registry: RegistryDep,
+    shown: ETagDep,
 ) -> Vm:
     """Show a VM."""
     return told_vm(shown(own_vm(registry, vm_id, caller)), reader)
@@ -72,8 +72,8 @@ def change_vm(
     vm_id: UUID,
     body: VmChange,
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
+    reader: ViewerDep,
+    registry: RegistryDep,
 ) -> Vm:
     """Change labels of a VM."""
     own_vm(registry, vm_id, caller)
@@ -81,7 +81,7 @@ def change_vm(
 
 
 @router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))
-def delete_vm(vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry) -> Vm:
+def delete_vm(vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Vm:
     """Delete a VM; the `count` of its request falls by one."""
     own_vm(registry, vm_id, caller)
     return told_vm(registry.vms.delete(vm_id, actor=caller.actor), reader)
@@ -89,7 +89,7 @@ def delete_vm(vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: Giv
 
 @router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))
 def explain_a_vm(
-    vm_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
+    vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> VmExplanation:
     """Explain why a VM is on its host; operators also see the host's combinations."""
     own_vm(registry, vm_id, caller)

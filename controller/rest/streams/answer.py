@@ -13,7 +13,13 @@ from starlette.types import Receive, Scope, Send
 from controller.rest.middleware.auth import CREDENTIALS, Caller
 from controller.rest.middleware.limits import address_of
 from controller.rest.middleware.streaming import begin_lasting, leave_crowd
-from controller.rest.streams.feed import NO_DATABASE, SHUTDOWN, EventFeed, Listener, Wanted
+from controller.rest.streams.feed import (
+    NO_DATABASE,
+    SHUTDOWN,
+    EventFeed,
+    EventFilter,
+    StreamListener,
+)
 from controller.rest.streams.places import StreamPlaces
 from registry import RegistryError
 
@@ -51,7 +57,7 @@ class EventStream(StreamingResponse):
         feed: EventFeed,
         places: StreamPlaces,
         caller: Caller,
-        wanted: Wanted,
+        wanted: EventFilter,
         *,
         after: int | None,
         brief: bool,
@@ -59,7 +65,7 @@ class EventStream(StreamingResponse):
         super().__init__(self._messages(), headers={"X-Accel-Buffering": "no"})
         self._feed, self._places, self._caller = feed, places, caller
         self._wanted, self._after, self._brief = wanted, after, brief
-        self._listener = Listener("")
+        self._listener = StreamListener("")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream. Raises `RateLimitedError` before it begins."""

@@ -19,7 +19,7 @@ import structlog
 from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from controller.rest.middleware.auth import MOST_TOGETHER
 from controller.rest.redaction import told_event
 from registry import Registry, RegistryError
@@ -42,10 +42,10 @@ Tenant: TypeAlias = str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EventFilter:
     """Which events a stream is about."""
 
-    reader: Reader
+    reader: Viewer
     tenant: Tenant
     subjects: Collection[str] | None = None  #: ids; None: all
     kind: str | None = None
@@ -67,7 +67,7 @@ class Stretch:
     events: tuple[Event, ...]
     told: dict[Tenant, dict[int, bytes]] = field(default_factory=dict)
 
-    def texts(self, reader: Reader, ids: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+    def texts(self, reader: Viewer, ids: Sequence[int]) -> Sequence[tuple[int, bytes]]:
         """Return events as their reader may see them; one making serves all of a tenant."""
         known = self.told.setdefault(reader.tenant, {})
         missing = {each for each in ids if each not in known}  # others add to it meanwhile
@@ -78,17 +78,17 @@ class Stretch:
         return [(each, known[each]) for each in ids]
 
 
-def as_it_reads_now(reader: Reader) -> Reader:
+def as_it_reads_now(reader: Viewer) -> Viewer:
     """Return the reader without the hosts that it remembers: a stream outlasts their list."""
     return dataclasses.replace(reader)
 
 
-def as_json(event: Event, reader: Reader) -> bytes:
+def as_json(event: Event, reader: Viewer) -> bytes:
     """Return an event as its reader may see it; without line ends, as JSON has none."""
     return _EVENT.dump_json(told_event(event, reader))
 
 
-class Listener:
+class StreamListener:
     """One stream."""
 
     def __init__(self, secret: str) -> None:
@@ -117,13 +117,13 @@ class EventFeed:
         self.host_names = host_names
         self._every_s = every_s
         self._check_every_s = check_every_s
-        self._listeners: set[Listener] = set()
+        self._listeners: set[StreamListener] = set()
         self._stretches: deque[Stretch] = deque()
         self._reader: asyncio.Task[None] | None = None
         self._behind: defaultdict[Tenant, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.upto = 0  #: whoever knows all up to here has missed nothing
 
-    async def join(self, listener: Listener) -> None:
+    async def join(self, listener: StreamListener) -> None:
         """Begin to read for a listener, if nobody does yet. Raises `RegistryError`."""
         self._listeners.add(listener)
         try:
@@ -139,11 +139,11 @@ class EventFeed:
             self._listeners.discard(listener)
             raise
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: StreamListener) -> None:
         """Let a listener go; the reader ends with the last one."""
         self._listeners.discard(listener)
 
-    def has(self, wanted: Wanted, after: int) -> bool | None:
+    def has(self, wanted: EventFilter, after: int) -> bool | None:
         """Return whether there are wanted events above an id; None: memory does not go back."""
         if after >= self.upto:
             return False
@@ -151,7 +151,9 @@ class EventFeed:
             return None
         return any(event.id > after and event in wanted for event in self._events(after))
 
-    async def after(self, wanted: Wanted, after: int) -> tuple[Sequence[tuple[int, bytes]], int]:
+    async def after(
+        self, wanted: EventFilter, after: int
+    ) -> tuple[Sequence[tuple[int, bytes]], int]:
         """Return wanted events above an id, and the id up to which these are all.
 
         Raises `RegistryError`.
@@ -172,7 +174,7 @@ class EventFeed:
         return [event for each in self._stretches if each.upto > after for event in each.events]
 
     async def _from_database(
-        self, wanted: Wanted, after: int, upto: int
+        self, wanted: EventFilter, after: int, upto: int
     ) -> tuple[Sequence[tuple[int, bytes]], int]:
         def page() -> Sequence[tuple[int, bytes]]:
             events = self._registry.events.list(

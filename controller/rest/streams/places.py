@@ -12,7 +12,7 @@ from uuid import UUID
 from controller.rest.middleware.auth import Caller
 from controller.rest.middleware.limits import network_of
 from controller.rest.problems.errors import RateLimitedError
-from service.fair_semaphore import FairPlaces
+from service.fair_semaphore import FairSemaphore
 
 MOST_STREAMS: Final = 300
 #: A place is free when somebody closes a page; until then there is polling.
@@ -26,7 +26,7 @@ class StreamPlaces:
 
     def __init__(self, most: int = MOST_STREAMS) -> None:
         self._most = most
-        self._parties = FairPlaces(most)
+        self._parties = FairSemaphore(most)
         self._of_tokens: Counter[UUID] = Counter()
         self._of_addresses: Counter[str] = Counter()
 

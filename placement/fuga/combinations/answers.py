@@ -28,20 +28,20 @@ _BESIDE: Final = 600
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class BestCombinations:
     """The best combinations, and the units of a budget that it took to find them."""
 
     found: Combinations  #: counts of the kinds that were asked about, in their order
     units: int
 
 
-class Answers:
+class CombinationCache:
     """The newest answers, by what was asked: at most twice so many bytes."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most, self._size = most, 0
-        self._newer: dict[bytes, Answer] = {}
-        self._older: dict[bytes, Answer] = {}
+        self._newer: dict[bytes, BestCombinations] = {}
+        self._older: dict[bytes, BestCombinations] = {}
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
@@ -50,14 +50,14 @@ class Answers:
         """Forget them all."""
         self._newer, self._older, self._size = {}, {}, 0
 
-    def get(self, question: bytes) -> Answer | None:
+    def get(self, question: bytes) -> BestCombinations | None:
         """Return what was answered, if it is still known."""
         answer = self._newer.get(question)
         if answer is None and (answer := self._older.pop(question, None)) is not None:
             self.keep(question, answer)
         return answer
 
-    def keep(self, question: bytes, answer: Answer) -> None:
+    def keep(self, question: bytes, answer: BestCombinations) -> None:
         """Remember an answer; of two runs of so many bytes, the older is forgotten."""
         size = len(question) + answer.found.counts.nbytes + answer.found.score.nbytes + _BESIDE
         if self._size + size > self._most:
@@ -67,7 +67,7 @@ class Answers:
 
 
 #: Of this process, whichever rounds it decides.
-KEPT: Final = Answers()
+KEPT: Final = CombinationCache()
 
 
 class Questions:
@@ -96,7 +96,7 @@ class Questions:
         largest: IntArray,
         budget: Budget,
         *,
-        kept: Answers = KEPT,
+        kept: CombinationCache = KEPT,
     ) -> None:
         self._demand, self._ranking, self._eta = demand, ranking, eta
         self._largest, self._budget, self._kept = largest, budget, kept
@@ -150,7 +150,7 @@ class Questions:
 
     def _search(
         self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], question: bytes
-    ) -> Answer:
+    ) -> BestCombinations:
         """Find the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
         demand, (free, room), (*most, pool) = self._demand[list(kinds)], amounts, numbers
         tables, _ = self._about[kinds]
@@ -167,7 +167,7 @@ class Questions:
             pool=pool,
             tables=tables,
         )
-        answer = Answer(found, self._budget.spent - before)
+        answer = BestCombinations(found, self._budget.spent - before)
         if self._budget.refused == refused:  # what a budget cuts is no answer to the question
             self._kept.keep(question, answer)
         return answer

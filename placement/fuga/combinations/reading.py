@@ -30,7 +30,7 @@ _Step: TypeAlias = tuple[Layer, list[int], int]
 _Spare: TypeAlias = tuple[int, ...]
 
 
-class Reader:
+class CombinationReader:
     """Reads the best combinations of one room off a table.
 
     Parameters

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fuga.combinations.reading import Reader
+from placement.fuga.combinations.reading import CombinationReader
 from placement.fuga.combinations.search import search_combinations
 from placement.fuga.combinations.tables import Tables
 from placement.model.arrays import FloatArray, IntArray
@@ -125,7 +125,7 @@ def top_combinations(
         limits = np.where(alone > 0, most, np.where(in_table, 0, 1))
         table = tables.table(limits, np.maximum(alone, 1), budget)
         if table is not None:
-            reader = Reader(
+            reader = CombinationReader(
                 tables, table, free=free, room=room, most=usable, rng=rng, budget=budget
             )
             rows, cut = reader.best(eta, pool)

@@ -157,7 +157,7 @@ class _Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Found:
+class _LevelFound:
     cut: _Cut
     amounts: FloatArray  #: (G, V)
     gap: float
@@ -183,7 +183,9 @@ def _cut(
     return _Cut(prices=prices, cost=cost, point=point, stopped=stopped)
 
 
-def _next_stop(ascent: Ascent, servers: _Servers, amounts: FloatArray, residual: float) -> _Found:
+def _next_stop(
+    ascent: Ascent, servers: _Servers, amounts: FloatArray, residual: float
+) -> _LevelFound:
     """Find the highest point that fits, cutting down from the bounds of the pool.
 
     ``amounts`` fit, and are what was found at the point where we stand.
@@ -209,7 +211,7 @@ def _next_stop(ascent: Ascent, servers: _Servers, amounts: FloatArray, residual:
             break
     if gap > _WRONG:
         raise SolverError("lexicographic max-min", 0, f"prices and amounts differ by {gap:.1e}")
-    return _Found(cut=lowest, amounts=amounts, gap=gap, progress=lowest.point > here)
+    return _LevelFound(cut=lowest, amounts=amounts, gap=gap, progress=lowest.point > here)
 
 
 def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:

@@ -50,7 +50,7 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> Raised:
     """
     total = tasks.sum(axis=1)
     reach = np.divide(problem.count, total, out=np.full(len(total), np.inf), where=total > 0)
-    program = _Program(problem, np.where(total > 0, total, 1.0), reach)
+    program = _ParetoProgram(problem, np.where(total > 0, total, 1.0), reach)
     rising = total > 0
     factor = 1.0
     while rising.any():
@@ -63,7 +63,7 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> Raised:
     return Raised(tasks=within_room(problem, program.most(least)), factor=factor)
 
 
-class _Program:
+class _ParetoProgram:
     """The linear programs of the step.
 
     Unknowns are parts of what a tenant could have of a server alone, rows are

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.mechanisms.psdsf.servers import Server
+from placement.mechanisms.psdsf.servers import ServerClass
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Levels, and parts of a server, closer than this are equal. Relative: the
@@ -44,7 +44,7 @@ class Published:
        2016, the algorithm of Section IV.
     """
 
-    def __call__(self, server: Server, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
+    def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
         """Return the new tasks here, shape (n,)."""
         here = here.copy()
         asks = server.use > 0
@@ -93,7 +93,7 @@ def _donors(
 
 
 def _moved(
-    server: Server,
+    server: ServerClass,
     tasks: tuple[FloatArray, FloatArray],
     parties: tuple[BoolArray, IntArray],
     free: FloatArray,

@@ -13,7 +13,7 @@ from placement.model.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Server:
+class ServerClass:
     """A class of hosts, and the n tenants who can have tasks on it.
 
     The level of a tenant here is its virtual dominant share per weight: tasks
@@ -35,7 +35,7 @@ class ServerStep(Protocol):
     Steps may remember their last answer to begin the next search there.
     """
 
-    def __call__(self, server: Server, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
+    def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
         """Return the new tasks here, (n,), from those elsewhere (and held) and here."""
         ...
 
@@ -53,7 +53,7 @@ def held_tasks(problem: DivisibleProblem) -> FloatArray:
     return tasks
 
 
-def servers_of(problem: DivisibleProblem) -> tuple[Server, ...]:
+def servers_of(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
     """Return the servers in order of the problem's classes.
 
     ``gamma`` is of capacity, what is divided is ``free``; a tenant's demand on a
@@ -68,7 +68,7 @@ def servers_of(problem: DivisibleProblem) -> tuple[Server, ...]:
         # Of the capacity when alone there: 1 in some resource, whatever the units.
         part = of_pool(problem.demand[tenants] * alone[:, None], capacity)
         servers.append(
-            Server(
+            ServerClass(
                 place=place,
                 tenants=tenants,
                 rate=problem.weight[tenants] * gamma[tenants, place],

@@ -12,7 +12,7 @@ import numpy as np
 from placement.errors import ParameterError, ShapeMismatchError
 from placement.mechanisms.model import DivisibleProblem
 from placement.mechanisms.psdsf.published import Published
-from placement.mechanisms.psdsf.servers import Server, ServerStep, held_tasks, servers_of
+from placement.mechanisms.psdsf.servers import ServerClass, ServerStep, held_tasks, servers_of
 from placement.mechanisms.psdsf.water import WaterFilling
 from placement.model.arrays import BoolArray, FloatArray
 
@@ -34,7 +34,7 @@ _TINY: Final = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Settled:
+class SweepResult:
     """Where the sweeps ended."""
 
     tasks: FloatArray  #: (N, K)
@@ -55,7 +55,7 @@ class Matrix:
         """Take the totals anew, so that rounding does not add up."""
         self._totals = self._held + self.tasks.sum(axis=1)
 
-    def run(self, server: Server, step: ServerStep) -> float:
+    def run(self, server: ServerClass, step: ServerStep) -> float:
         """Run a server's step; return the largest part of a tenant's tasks that moved."""
         who = server.tenants
         if len(who) == 0:
@@ -72,7 +72,7 @@ class Matrix:
         return float((change / np.maximum(most, _TINY)).max())
 
 
-def drf_per_server(problem: DivisibleProblem, servers: Sequence[Server]) -> FloatArray:
+def drf_per_server(problem: DivisibleProblem, servers: Sequence[ServerClass]) -> FloatArray:
     """Return where the sweeps start: DRF on each server as if it were alone, shape (N, K).
 
     Of a bounded count a server sees what the servers before it left (derived).
@@ -96,7 +96,7 @@ def sweep_until_still(
     procedure: Procedure = "water_filling",
     max_rounds: int = 500,
     tolerance: float = 1e-9,
-) -> Settled:
+) -> SweepResult:
     """Let the servers run their steps in turn until the matrix stands still.
 
     Parameters
@@ -142,7 +142,7 @@ def sweep_until_still(
             if length > 0:
                 matrix.tasks = np.maximum(matrix.tasks + length * change, 0.0)
                 leaps += 1
-    return Settled(
+    return SweepResult(
         tasks=within_room(problem, matrix.tasks),
         rounds=rounds,
         moved=0.0 if moved == np.inf else moved,
@@ -170,7 +170,7 @@ def step_until_still(
     *,
     max_rounds: int = 500,
     tolerance: float = 1e-9,
-) -> Settled:
+) -> SweepResult:
     """Let the servers run by themselves, from nothing, until the matrix stands still.
 
     Parameters
@@ -199,7 +199,7 @@ def step_until_still(
         order = rng.permutation(len(servers)).tolist()
         moved = max((matrix.run(servers[place], step) for place in order), default=0.0)
         rounds += 1
-    return Settled(
+    return SweepResult(
         tasks=within_room(problem, matrix.tasks),
         rounds=rounds,
         moved=0.0 if moved == np.inf else moved,

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.mechanisms.psdsf.servers import Server
+from placement.mechanisms.psdsf.servers import ServerClass
 from placement.model.arrays import FloatArray
 
 #: Resources whose levels agree but for rounding end together.
@@ -36,7 +36,7 @@ class WaterFilling:
     def __init__(self) -> None:
         self._last: dict[int, list[float]] = {}
 
-    def __call__(self, server: Server, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
+    def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
         """Return the new tasks here, shape (n,)."""
         start = elsewhere / server.rate
         full = np.maximum(server.most / server.rate, start)

@@ -20,7 +20,7 @@ _ROUNDING: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
+class OptimalSolution:
     """What HiGHS found within its nodes."""
 
     values: tuple[int, ...] | None  #: of each column; None if it found none
@@ -52,7 +52,7 @@ class IntegerProgram:
         self._entries += [(number, column, factor) for column, factor in entries]
         self._limits.append((least, most))
 
-    def solve(self, gains: Sequence[int], node_limit: int) -> Solved:
+    def solve(self, gains: Sequence[int], node_limit: int) -> OptimalSolution:
         """Maximise the sum of column times gain.
 
         Parameters
@@ -72,7 +72,7 @@ class IntegerProgram:
 
         most = math.gcd(*gains)
         if most == 0:
-            return Solved(values=(0,) * len(self), bound=0, nodes=0)
+            return OptimalSolution(values=(0,) * len(self), bound=0, nodes=0)
         unit = most * max(1.0, max(gains) / most / _LARGEST_GAIN)
         rows, columns, factors = zip(*self._entries, strict=True)
         least, limit = np.array(self._limits).T
@@ -103,4 +103,4 @@ class IntegerProgram:
         if dual is not None and math.isfinite(dual):
             whole = math.floor(-dual * (unit / most) * (1 + 1e-12) + _ROUNDING)
             ceiling = min(ceiling, whole * most)
-        return Solved(values=values, bound=ceiling, nodes=int(result.mip_node_count or 0))
+        return OptimalSolution(values=values, bound=ceiling, nodes=int(result.mip_node_count or 0))

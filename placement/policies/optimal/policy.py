@@ -23,7 +23,7 @@ from placement.packing.in_turn import fill_by_best_fit
 from placement.packing.overload import room_below
 from placement.parameters import one_of, part
 from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
-from placement.policies.optimal.integer_program import IntegerProgram, Solved
+from placement.policies.optimal.integer_program import IntegerProgram, OptimalSolution
 from placement.policies.optimal.patterns import maximal_patterns
 from placement.policies.optimal.wishes import Given, Placeable, WishColumns, rows_of
 
@@ -246,7 +246,7 @@ class _Optimization:
         left = MOST_NODES - self.nodes
         return left if self.budget.left is None else min(left, self.budget.left)
 
-    def _spend(self, solved: Solved, most: int) -> int:
+    def _spend(self, solved: OptimalSolution, most: int) -> int:
         spent = min(max(1, solved.nodes), most)
         self.nodes += spent
         self.budget.spend(spent)

@@ -12,10 +12,10 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
-from placement.rebalancing.local_search.group_constraints import Company
-from placement.rebalancing.local_search.objective import MIB_PER_GIB, Worth
+from placement.rebalancing.local_search.group_constraints import GroupConstraints
+from placement.rebalancing.local_search.objective import MIB_PER_GIB, Objective
 from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Items:
     alone: BoolArray  #: (I,) one VM that groups or spreads bind to others
 
     @classmethod
-    def of(cls, running: Running, kinds: IntArray, vms: IntArray, bound: BoolArray) -> _Items:
+    def of(cls, running: RunningState, kinds: IntArray, vms: IntArray, bound: BoolArray) -> _Items:
         """Gather some VMs, in order of host, kind and what they carry."""
         kind = np.searchsorted(kinds, running.kind[vms])
         alone = np.where(bound[vms], vms, -1)
@@ -83,13 +83,13 @@ class BetterResponses:
 
     def __init__(
         self,
-        running: Running,
+        running: RunningState,
         weighing: Weighing,
-        company: Company,
+        company: GroupConstraints,
         kinds: IntArray,
         vms: IntArray,
         *,
-        worth: Worth,
+        worth: Objective,
         budget: Budget,
     ) -> None:
         self._weighing, self._company, self._budget = weighing, company, budget

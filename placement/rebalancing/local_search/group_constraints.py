@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 
 
-class Company:
+class GroupConstraints:
     """Where the members of groups and spreads are, kept up as they move."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningState) -> None:
         self.host = running.host.copy()  #: (V,) where each VM is now
         self._hosts = len(running.receives)
         self._zones = running.zones

@@ -19,7 +19,7 @@ MIB_PER_GIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class Objective:
     """What the potential must rise by, and the bounds of one plan.
 
     A step (in balancing a move, in packing all moves that empty a host) is made only
@@ -37,7 +37,7 @@ class Worth:
         for name, value in dataclasses.asdict(self).items():
             _READERS[name](name, value)
 
-    def with_given(self, given: Mapping[str, Any]) -> Worth:
+    def with_given(self, given: Mapping[str, Any]) -> Objective:
         """Return the same with what is given, JSON values.
 
         Raises

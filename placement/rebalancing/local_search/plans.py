@@ -9,32 +9,39 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.rebalancing.local_search.better_responses import Response
-from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.private_terms import PrivateTerm
 from placement.rebalancing.local_search.waves_in_order import waves_in_order
 from placement.rebalancing.measures import measured
-from placement.rebalancing.model import Mobility, Move, MoveLimits, Plan, Running, Why
+from placement.rebalancing.model import (
+    Mobility,
+    MovePlan,
+    RebalanceLimits,
+    RebalanceMove,
+    RunningState,
+    Why,
+)
 
 _POLICY: Final = {Why.BALANCES: "balance", Why.PACKS: "pack"}
 
 
-def movable_for_gain(running: Running) -> IntArray:
+def movable_for_gain(running: RunningState) -> IntArray:
     """Return the VMs that may move without need: they can move, and do not rest; (X,)."""
     return np.flatnonzero(running.movable & ~running.rests).astype(np.int64)
 
 
 def plan_of(
-    running: Running,
+    running: RunningState,
     term: PrivateTerm,
     responses: Sequence[Response],
     *,
     why: Why,
     parameters: Mapping[str, Any],
     seed: int,
-    limits: MoveLimits,
+    limits: RebalanceLimits,
     work: int,
     cut_by: str | None,
-) -> Plan:
+) -> MovePlan:
     """Return the plan of some responses, in the order of waves, with what they gain.
 
     Parameters
@@ -55,9 +62,9 @@ def plan_of(
     gains = {each.vm: each.gain for each in responses}
     moves = waves_in_order(
         running,
-        Company(running),
+        GroupConstraints(running),
         [
-            Move(
+            RebalanceMove(
                 vm=each.vm,
                 source=each.source,
                 destination=each.destination,
@@ -73,7 +80,7 @@ def plan_of(
     capacity = running.snapshot.capacity
     before = 0.0 - float(term.of(capacity - running.room, capacity).sum())
     settled = "settled" if moves else "no_useful_move"
-    return Plan(
+    return MovePlan(
         policy=_POLICY[why],
         parameters=dict(parameters),
         seed=seed,

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray, IntArray
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 
 
 class PrivateTerm(Protocol):
@@ -62,7 +62,7 @@ class Level:
     skewness: float = 0.0  #: weight of FUGA's skewness beside it, 0 or more
 
     @classmethod
-    def of_pool(cls, running: Running, ranking: IntArray, *, skewness: float = 0.0) -> Level:
+    def of_pool(cls, running: RunningState, ranking: IntArray, *, skewness: float = 0.0) -> Level:
         """Return the term whose target is the load of all hosts together; ``ranking`` is (J,)."""
         capacity = running.snapshot.capacity[:, ranking]
         used = capacity - running.room[:, ranking]

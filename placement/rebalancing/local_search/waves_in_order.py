@@ -6,13 +6,16 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 
-from placement.rebalancing.local_search.group_constraints import Company
-from placement.rebalancing.model import Move, MoveLimits, Running
+from placement.rebalancing.local_search.group_constraints import GroupConstraints
+from placement.rebalancing.model import RebalanceLimits, RebalanceMove, RunningState
 
 
 def waves_in_order(
-    running: Running, company: Company, moves: Sequence[Move], limits: MoveLimits
-) -> tuple[Move, ...]:
+    running: RunningState,
+    company: GroupConstraints,
+    moves: Sequence[RebalanceMove],
+    limits: RebalanceLimits,
+) -> tuple[RebalanceMove, ...]:
     """Return moves with the earliest waves that they can go in, in the order of waves.
 
     Parameters
@@ -45,7 +48,9 @@ def waves_in_order(
 class _Scheduler:
     """Finds the wave of one move after the other."""
 
-    def __init__(self, running: Running, company: Company, limits: MoveLimits) -> None:
+    def __init__(
+        self, running: RunningState, company: GroupConstraints, limits: RebalanceLimits
+    ) -> None:
         self._running, self._company, self._limits = running, company, limits
         self._room: dict[int, list[int]] = {}  # with all departures that are over already
         self._leaves: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
@@ -56,10 +61,10 @@ class _Scheduler:
         self._at_once: list[int] = []
         self._next_open: list[int] = []  # of a full wave, one that may not be
 
-    def waves_of(self, moves: Sequence[Move]) -> list[Move]:
+    def waves_of(self, moves: Sequence[RebalanceMove]) -> list[RebalanceMove]:
         return [dataclasses.replace(move, wave=self._wave_of(move)) for move in moves]
 
-    def _wave_of(self, move: Move) -> int:
+    def _wave_of(self, move: RebalanceMove) -> int:
         source, destination = move.source, move.destination
         rules = self._company.rules_of(move.vm)
         wave = max(
@@ -95,7 +100,7 @@ class _Scheduler:
             wave = when + 1
         return wave
 
-    def _note(self, move: Move, wave: int, demand: list[int]) -> None:
+    def _note(self, move: RebalanceMove, wave: int, demand: list[int]) -> None:
         room = self._room_of(move.destination)
         for resource, amount in enumerate(demand):
             room[resource] -= amount

@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.rebalancing.local_search.private_terms import PrivateTerm
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 
 #: The gain where a VM may not go, or is not.
 NOWHERE: Final = -math.inf
@@ -39,7 +39,7 @@ class Weighing:
     """
 
     def __init__(
-        self, running: Running, term: PrivateTerm, kinds: IntArray, takes: BoolArray
+        self, running: RunningState, term: PrivateTerm, kinds: IntArray, takes: BoolArray
     ) -> None:
         self._term = term
         self._capacity = running.snapshot.capacity

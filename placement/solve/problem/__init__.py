@@ -1,7 +1,7 @@
 """The problem file of `fuga solve`: JSON text, validated problem, snapshot."""
 
 from placement.solve.problem.divisible import DividedProblem, place_of, to_divisible
-from placement.solve.problem.faults import Fault, ProblemError
+from placement.solve.problem.faults import ProblemFault, ProblemFileError
 from placement.solve.problem.jsontext import MOST_BYTES
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
 from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
@@ -16,10 +16,10 @@ __all__ = [
     "DemandEntry",
     "DividedProblem",
     "Extent",
-    "Fault",
     "HostEntry",
     "Problem",
-    "ProblemError",
+    "ProblemFault",
+    "ProblemFileError",
     "TenantEntry",
     "WholeVmProblem",
     "mechanism_parameters",

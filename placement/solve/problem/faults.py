@@ -22,7 +22,7 @@ _LONGEST_FOUND: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ProblemFault:
     """One thing to put right."""
 
     place: str  #: "hosts[0].capacity[1]", "line 3, column 7", or "" for the whole file
@@ -32,10 +32,10 @@ class Fault:
         return f"{self.place}: {self.message}" if self.place else self.message
 
 
-class ProblemError(PlacementError):
+class ProblemFileError(PlacementError):
     """A problem file that cannot be solved as it stands."""
 
-    def __init__(self, faults: Iterable[Fault], *, more: bool = False) -> None:
+    def __init__(self, faults: Iterable[ProblemFault], *, more: bool = False) -> None:
         self.faults = tuple(faults)
         self.more = more
         lines = [str(fault) for fault in self.faults]
@@ -48,26 +48,26 @@ class Faults:
     """Collects faults, so that one run shows as many as useful."""
 
     def __init__(self) -> None:
-        self._found: list[Fault] = []
+        self._found: list[ProblemFault] = []
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, place: Place, message: str) -> None:
-        """Note one; raises `ProblemError` when there are enough of them."""
+        """Note one; raises `ProblemFileError` when there are enough of them."""
         if len(self._found) == MOST_FAULTS:
-            raise ProblemError(self._found, more=True)
-        self._found.append(Fault(place_text(place), message))
+            raise ProblemFileError(self._found, more=True)
+        self._found.append(ProblemFault(place_text(place), message))
 
     def raise_if_any(self) -> None:
-        """Raise `ProblemError` with all that was noted."""
+        """Raise `ProblemFileError` with all that was noted."""
         if self._found:
-            raise ProblemError(self._found)
+            raise ProblemFileError(self._found)
 
 
 def refuse(place: Place, message: str) -> NoReturn:
-    """Raise `ProblemError` for one fault that ends the reading."""
-    raise ProblemError([Fault(place_text(place), message)])
+    """Raise `ProblemFileError` for one fault that ends the reading."""
+    raise ProblemFileError([ProblemFault(place_text(place), message)])
 
 
 def place_text(place: Place) -> str:

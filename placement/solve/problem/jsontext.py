@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, NoReturn
 
-from placement.solve.problem.faults import Fault, ProblemError
+from placement.solve.problem.faults import ProblemFault, ProblemFileError
 
 #: The largest file that is read at all.
 MOST_BYTES: Final = 32 * 2**20
@@ -55,7 +55,7 @@ def decode(data: bytes) -> object:
 
     Raises
     ------
-    ProblemError
+    ProblemFileError
         With line and column where the syntax is broken, or with the limit that
         the file exceeds.
     """
@@ -126,4 +126,4 @@ def _text_of(data: bytes) -> str:
 
 
 def _refuse(place: str, message: str) -> NoReturn:
-    raise ProblemError([Fault(place, message)])
+    raise ProblemFileError([ProblemFault(place, message)])

@@ -13,21 +13,21 @@ from placement import BoolArray, FloatArray, IntArray, Snapshot
 from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
-    Obstacle,
-    Running,
+    RebalanceObstacle,
     RunningGroup,
     RunningSpread,
+    RunningState,
 )
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
-from simulation.slots.interning import Book
+from simulation.slots.interning import InternedNames
 from simulation.slots.rules import GroupKey, HostRules, group_keys, may_use
-from simulation.slots.running import Vms
-from simulation.slots.waiting import Waiting
-from simulation.traces.wishes import Wishes
+from simulation.slots.running import VmRows
+from simulation.slots.waiting import WaitingRows
+from simulation.traces.wishes import ConstraintTable
 
 MEMORY: Final = "memory_mib"
-_MOVING: Final = OBSTACLES.index(Obstacle.MOVING)
+_MOVING: Final = OBSTACLES.index(RebalanceObstacle.MOVING)
 
 
 class VmKey(NamedTuple):
@@ -39,10 +39,10 @@ class VmKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fleet:
+class MovableVms:
     """VMs of an axis V, in order of request, end and host, with what they stand for."""
 
-    running: Running
+    running: RunningState
     request: IntArray  #: (V,)
     end_s: FloatArray  #: (V,)
     tenant: IntArray  #: (V,) numbers of the book's, as kind and wish
@@ -67,16 +67,16 @@ class Fleet:
 def fleet_of(
     snapshot: Snapshot,
     tenants: IntArray,
-    vms: Vms | None,
+    vms: VmRows | None,
     *,
     moving: Counter[VmKey],
     resting: Counter[VmKey],
     arriving: Sequence[tuple[int, int]],
-    book: Book,
+    book: InternedNames,
     cluster: Cluster,
-    waiting: Waiting,
+    waiting: WaitingRows,
     rules: HostRules,
-) -> Fleet:
+) -> MovableVms:
     """Return the VMs that run, under a snapshot whose host classes tell them apart.
 
     Parameters
@@ -90,7 +90,7 @@ def fleet_of(
     arriving : sequence of (request, host)
         Where VMs arrive, by number of the cluster's host.
     """
-    rows = Vms.none() if vms is None else vms
+    rows = VmRows.none() if vms is None else vms
     rows = rows.where(np.lexsort((rows.host, rows.end_s, rows.request)))
     each = np.repeat(np.arange(len(rows)), rows.count)
     wishes = book.wishes.values
@@ -110,7 +110,7 @@ def fleet_of(
     zone_of_host = [zone_index.get(zone_of(each.labels) or "", -1) for each in cluster.hosts]
     bound = _Bound.of(rows, each, cluster=cluster, waiting=waiting, wishes=wishes)
     spreads = bound.spreads(zone_of_host, arriving)
-    running = Running(
+    running = RunningState(
         snapshot=snapshot,
         kind=kind.ravel()[each],
         host=of_host[host],
@@ -128,7 +128,7 @@ def fleet_of(
         zones=np.array(zone_of_host if spreads else [], dtype=np.int64),
     )
     of_each = (rows.tenant[each], rows.kind[each], rows.wish[each])
-    return Fleet(running, request, end_s, *of_each, cluster.rows)
+    return MovableVms(running, request, end_s, *of_each, cluster.rows)
 
 
 def _marked(
@@ -144,12 +144,12 @@ def _marked(
     return marked
 
 
-def _eligible(snapshot: Snapshot, cluster: Cluster, wishes: Sequence[Wishes]) -> BoolArray:
+def _eligible(snapshot: Snapshot, cluster: Cluster, wishes: Sequence[ConstraintTable]) -> BoolArray:
     """Return which classes kinds of VM may be on, whether or not these take VMs now, (K, C)."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)
     example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]
-    known: dict[Wishes, list[bool]] = {}
+    known: dict[ConstraintTable, list[bool]] = {}
     for wish in wishes:
         if wish not in known:
             known[wish] = [may_use(wish, cluster.hosts[host]) for host in example.tolist()]
@@ -161,22 +161,22 @@ def _eligible(snapshot: Snapshot, cluster: Cluster, wishes: Sequence[Wishes]) ->
 class _Bound:
     """VMs that groups and spreads speak of."""
 
-    vms: list[tuple[int, int, Wishes]]  #: index of V, request, wishes
+    vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, wishes
     of_group: dict[GroupKey, list[int]]  #: indices of V
     host: IntArray  #: (V,) numbers of hosts
     cluster: Cluster
-    waiting: Waiting
-    wishes: Sequence[Wishes]
+    waiting: WaitingRows
+    wishes: Sequence[ConstraintTable]
 
     @classmethod
     def of(
         cls,
-        rows: Vms,
+        rows: VmRows,
         each: IntArray,
         *,
         cluster: Cluster,
-        waiting: Waiting,
-        wishes: Sequence[Wishes],
+        waiting: WaitingRows,
+        wishes: Sequence[ConstraintTable],
     ) -> _Bound:
         ruled = np.array([wish.is_ruled for wish in wishes], dtype=np.bool_)
         members = np.flatnonzero(ruled[rows.wish[each]]).tolist() if len(each) else []
@@ -228,7 +228,7 @@ class _Bound:
         many as run.
         """
         members: dict[int, list[int]] = {}
-        wish_of: dict[int, Wishes] = {}
+        wish_of: dict[int, ConstraintTable] = {}
         for vm, request, wish in self.vms:
             if wish.rules.spread is not None:
                 members.setdefault(request, []).append(vm)

@@ -17,21 +17,21 @@ from placement.model.reasons import still_needed
 from placement.rebalancing.balance import balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.freed import KeepingFreed
-from placement.rebalancing.model import Plan
+from placement.rebalancing.freed import FreedHostsPolicy
+from placement.rebalancing.model import MovePlan
 from placement.rebalancing.room import make_room
-from placement.rebalancing.spare_policy import KeepingSpare
+from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import Kept
 from simulation.slots.cluster import Cluster
-from simulation.slots.interning import Book
+from simulation.slots.interning import InternedNames
 from simulation.slots.moving.domains import domains_of
-from simulation.slots.moving.fleet import Fleet, VmKey
+from simulation.slots.moving.fleet import MovableVms, VmKey
 from simulation.slots.moving.options import Moving
-from simulation.slots.moving.rolling import Rolling
-from simulation.slots.moving.timetable import Ended, Outcome, TimedMove, Timetable
+from simulation.slots.moving.rolling import RollingRun
+from simulation.slots.moving.timetable import Ended, MoveOutcome, TimedMove, Timetable
 from simulation.slots.rules import HostRules
-from simulation.slots.running import Running, Vms
-from simulation.slots.waiting import Waiting
+from simulation.slots.running import RunningBuckets, VmRows
+from simulation.slots.waiting import WaitingRows
 
 #: Requests that starve for which room is sought in one slot, until one has a plan.
 _MOST_SOUGHT: Final = 4
@@ -39,16 +39,16 @@ _MOST_SOUGHT: Final = 4
 _ROOM_UNITS: Final = 500_000
 
 
-class Site(Protocol):
+class MovableSite(Protocol):
     """What of an engine moves need."""
 
     cluster: Cluster
-    book: Book
-    running: Running
+    book: InternedNames
+    running: RunningBuckets
     rules: HostRules
-    waiting: Waiting
+    waiting: WaitingRows
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> MovableVms:
         """Return what runs and waits now."""
         ...
 
@@ -73,17 +73,19 @@ class Planned:
     takes_s: float
 
 
-class Movers:
+class SlotMover:
     """Plans moves at the starts of slots, after their rounds, and carries them out.
 
     One plan is carried out at a time: a roll goes before room, and room before balance.
     """
 
-    def __init__(self, site: Site, moving: Moving, *, began_at_s: float, slot_length_s: float):
+    def __init__(
+        self, site: MovableSite, moving: Moving, *, began_at_s: float, slot_length_s: float
+    ):
         self._site, self._asked = site, moving
         self._began_at_s, self._length_s = began_at_s, slot_length_s
         self.timetable = Timetable()
-        self.rolling = None if moving.roll is None else Rolling(moving.roll, site.cluster)
+        self.rolling = None if moving.roll is None else RollingRun(moving.roll, site.cluster)
         self.freed: Freed | None = None
         self._rests: list[tuple[float, VmKey]] = []
         self._balanced: int | None = None  #: the number of the interval of the last balance
@@ -113,14 +115,14 @@ class Movers:
             self._hold(move, move.destination, -1)
         for move in (*under_way, *coming):
             lost = move.vm.host == host
-            self._ended.append(Ended(move, Outcome.GONE if lost else Outcome.CUT))
+            self._ended.append(Ended(move, MoveOutcome.GONE if lost else MoveOutcome.CUT))
         if self.rolling is not None:
             self.rolling.note_gone(host, at_s)
 
     def _begin(self, move: TimedMove) -> None:
         moving = self.timetable.moving()[move.vm]
         if move.vm.end_s <= move.starts_s or self._site.running.there(*move.vm) <= moving:
-            self._ended.append(Ended(move, Outcome.GONE))
+            self._ended.append(Ended(move, MoveOutcome.GONE))
             return
         self.timetable.under_way.append(move)
         self._hold(move, move.destination, 1)
@@ -129,10 +131,10 @@ class Movers:
         lives = move.vm.end_s > move.over_s
         if not lives or not self._site.running.relocate(*move.vm, move.destination):
             self._hold(move, move.destination, -1)
-            self._ended.append(Ended(move, Outcome.GONE))
+            self._ended.append(Ended(move, MoveOutcome.GONE))
             return
         self._hold(move, move.vm.host, -1)
-        self._ended.append(Ended(move, Outcome.MOVED))
+        self._ended.append(Ended(move, MoveOutcome.MOVED))
         there = move.vm._replace(host=move.destination)
         self._rests.append((move.over_s + self._asked.price.rest_s, there))
         if self.rolling is not None:
@@ -142,7 +144,7 @@ class Movers:
         """Let a host hold a VM that moves, or no longer. Its tenant holds it once."""
         site, one = self._site, np.ones(1, dtype=np.int64)
         site.cluster.commit(one * host, sign * site.book.demand[[move.kind]])
-        vm = Vms(
+        vm = VmRows(
             request=one * move.vm.request,
             tenant=one * move.tenant,
             kind=one * move.kind,
@@ -171,10 +173,10 @@ class Movers:
             row = np.flatnonzero(site.waiting.request == self.freed.request)
             if len(row):
                 hosts = site.cluster.places(self.freed.hosts)
-                policy = KeepingFreed(policy, [(int(row[0]), host) for host in hosts])
+                policy = FreedHostsPolicy(policy, [(int(row[0]), host) for host in hosts])
         if self._asked.spare is not None:
             domain = domains_of(self._asked.spare, site.cluster.hosts)
-            policy = KeepingSpare(policy, site.fleet().running, domain)
+            policy = SpareCapacityPolicy(policy, site.fleet().running, domain)
         return policy
 
     # --- what is planned after a round ----------------------------------------------------
@@ -187,7 +189,7 @@ class Movers:
                 self.freed = None
         if self.timetable:
             refused = self.timetable.refuse(self._site.fleet())
-            self._ended += [Ended(move, Outcome.REFUSED) for move in refused]
+            self._ended += [Ended(move, MoveOutcome.REFUSED) for move in refused]
         hosts = self._to_empty(start_s)
         if self.timetable or self.freed is not None:
             return
@@ -260,7 +262,7 @@ class Movers:
         plan = balance(fleet.running, rule.worth, limits=self._asked.price.limits)
         self._take_up(plan, fleet, start_s)
 
-    def _take_up(self, plan: Plan, fleet: Fleet, start_s: float) -> float:
+    def _take_up(self, plan: MovePlan, fleet: MovableVms, start_s: float) -> float:
         check_plan(fleet.running, plan)
         over_s = self.timetable.take_up(plan, fleet, start_s, self._asked.price)
         before, after = plan.details.get("potential", (0.0, 0.0))

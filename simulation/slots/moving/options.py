@@ -12,8 +12,8 @@ from placement import PlacementError
 from placement.constraints.patience import ROOM_PATIENCE
 from placement.parameters import Reader, allowing, number, or_null, read, whole_number
 from placement.rebalancing.balance import BALANCE_WORTH
-from placement.rebalancing.local_search.objective import Worth
-from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.model import RebalanceLimits
 from plain_text import RepeatedNameError, each_once
 from simulation.errors import InputError
 
@@ -36,9 +36,9 @@ class MovePrice:
     at_once: int = 20  #: in the whole site
 
     @property
-    def limits(self) -> MoveLimits:
+    def limits(self) -> RebalanceLimits:
         """The same, as plans have it."""
-        return MoveLimits(
+        return RebalanceLimits(
             per_source=self.per_host, per_destination=self.per_host, at_once=self.at_once
         )
 
@@ -59,7 +59,7 @@ class Balance:
     most_moves: int | None = None  #: of one plan
 
     @property
-    def worth(self) -> Worth:
+    def worth(self) -> Objective:
         """What a move must be worth."""
         given = {name: getattr(self, name) for name in _WORTH}
         return BALANCE_WORTH.with_given(given)
@@ -76,7 +76,7 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roll:
+class RollOptions:
     """A roll through hosts: empty some, do something to them, go on with the next."""
 
     at_s: float = 0.0  #: when it begins, in seconds of the trace
@@ -105,7 +105,7 @@ class Moving:
     balance: Balance | None = None
     spare: str | None = None  #: ``host``, ``zone``, or the name of a label as ``rack`` in rack=3
     spare_asked: str | None = None  #: is it recorded whether that would hold, though none is kept?
-    roll: Roll | None = None
+    roll: RollOptions | None = None
     room: Room | None = None
     #: are potential, skewness and hosts in use recorded, though nothing moves?
     measured: bool = False
@@ -143,7 +143,7 @@ class Moving:
             price=_read(MovePrice, "--move-price", price or ""),
             balance=None if balance is None else _read(Balance, "--balance", balance),
             spare=spare,
-            roll=None if roll is None else _read(Roll, "--roll", roll),
+            roll=None if roll is None else _read(RollOptions, "--roll", roll),
             room=None if room is None else _read(Room, "--room", room),
         )
         return replace(found, measured=found.is_asked)
@@ -156,7 +156,7 @@ class Moving:
     def of(cls, document: Mapping[str, Any]) -> Moving:
         """Return what `dataclasses.asdict` made a document of."""
         told = {**document, "price": MovePrice(**document["price"])}
-        for name, its in (("balance", Balance), ("roll", Roll), ("room", Room)):
+        for name, its in (("balance", Balance), ("roll", RollOptions), ("room", Room)):
             told[name] = None if document[name] is None else its(**document[name])
         return cls(**told)
 
@@ -183,7 +183,7 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
         "most_gib": or_null(_gib),
         "most_moves": or_null(whole_number(0, 10**9)),
     },
-    Roll: {
+    RollOptions: {
         "at_s": _seconds,
         "hosts": _words,
         "at_once": whole_number(1, 10**6),
@@ -192,7 +192,7 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
     },
     Room: {"patience": whole_number(1, 10**9), "most_gib": or_null(_gib)},
 }
-_Read = TypeVar("_Read", MovePrice, Balance, Roll, Room)
+_Read = TypeVar("_Read", MovePrice, Balance, RollOptions, Room)
 
 
 def _read(its: type[_Read], option: str, words: str) -> _Read:

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from placement.rebalancing.model import Plan
+from placement.rebalancing.model import MovePlan
 from simulation.checkpoint import Kept, MisfitError
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.fleet import Fleet
-from simulation.slots.moving.options import Roll
+from simulation.slots.moving.fleet import MovableVms
+from simulation.slots.moving.options import RollOptions
 from simulation.topology.hosts import SimHost
 
 
@@ -26,7 +26,7 @@ class _Closed:
     stays: list[str] = field(default_factory=list)  #: why VMs had no place, at the last try
 
 
-class Rolling:
+class RollingRun:
     """Where a roll is.
 
     A batch of hosts takes no VMs while one plan empties all of them; an empty host is busy for
@@ -34,7 +34,7 @@ class Rolling:
     that is not empty after ``wait_s`` is left out, and told with the reasons.
     """
 
-    def __init__(self, roll: Roll, cluster: Cluster) -> None:
+    def __init__(self, roll: RollOptions, cluster: Cluster) -> None:
         self._roll, self._cluster = roll, cluster
         self.todo: list[int] = matching(roll.hosts, cluster.all_hosts())
         self._at: dict[int, _Closed] = {}
@@ -100,7 +100,7 @@ class Rolling:
         self._end_if_done(at_s)
         return [host for host, its in self._at.items() if its.busy_until_s is None]
 
-    def note_plan(self, plan: Plan, fleet: Fleet) -> None:
+    def note_plan(self, plan: MovePlan, fleet: MovableVms) -> None:
         """Note of a plan that empties hosts what stays, and why."""
         for its in self._at.values():
             its.stays = []

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from placement.rebalancing.location_index import Whereabouts
-from placement.rebalancing.model import Plan, Why
+from placement.rebalancing.location_index import PlacementState
+from placement.rebalancing.model import MovePlan, Why
 from simulation.checkpoint import Kept, MisfitError
-from simulation.slots.moving.fleet import Fleet, VmKey
+from simulation.slots.moving.fleet import MovableVms, VmKey
 from simulation.slots.moving.options import MovePrice
 
 
-class Outcome(StrEnum):
+class MoveOutcome(StrEnum):
     """How a move ended."""
 
     MOVED = "moved"
@@ -46,7 +46,7 @@ class Ended:
     """A move and how it ended."""
 
     move: TimedMove
-    outcome: Outcome
+    outcome: MoveOutcome
 
 
 class Timetable:
@@ -62,7 +62,7 @@ class Timetable:
     def __bool__(self) -> bool:
         return bool(self.coming or self.under_way)
 
-    def take_up(self, plan: Plan, fleet: Fleet, at_s: float, price: MovePrice) -> float:
+    def take_up(self, plan: MovePlan, fleet: MovableVms, at_s: float, price: MovePrice) -> float:
         """Take up a plan that begins now; return when it is over."""
         starts_s, latest_s, wave = at_s, at_s, 0
         # Of a VM that makes a detour the second move begins where the first ended.
@@ -122,13 +122,13 @@ class Timetable:
         self.coming = deque(move for move in self.coming if move not in coming)
         return under_way, coming
 
-    def refuse(self, fleet: Fleet) -> list[TimedMove]:
+    def refuse(self, fleet: MovableVms) -> list[TimedMove]:
         """Take out the moves to come that break a rule or lack room by now.
 
         What is left is gone through wave by wave, as it would happen. A move whose VM is not
         there is not refused: it may have ended.
         """
-        where, known = Whereabouts(fleet.running), fleet.by_key()
+        where, known = PlacementState(fleet.running), fleet.by_key()
         place = {int(host): index for index, host in enumerate(fleet.hosts.tolist())}
         refused: list[TimedMove] = []
         wave = [(move, known[move.vm].pop(0)) for move in self.under_way if known.get(move.vm)]
@@ -163,7 +163,7 @@ class Timetable:
 _LISTS = ("under_way", "coming")
 
 
-def _may(fleet: Fleet, where: Whereabouts, vms: list[int], to: int) -> bool:
+def _may(fleet: MovableVms, where: PlacementState, vms: list[int], to: int) -> bool:
     running = fleet.running
     host_class = running.snapshot.host_class[to]
     return (
@@ -175,7 +175,7 @@ def _may(fleet: Fleet, where: Whereabouts, vms: list[int], to: int) -> bool:
 
 
 def _units(
-    fleet: Fleet, begins: Sequence[TimedMove], known: dict[VmKey, list[int]]
+    fleet: MovableVms, begins: Sequence[TimedMove], known: dict[VmKey, list[int]]
 ) -> list[list[tuple[TimedMove, int]]]:
     """Return moves with their VMs; those of VMs that keep together stand together."""
     together = {vm for g in fleet.running.groups if g.hard and not g.apart for vm in g.vms}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tests.chaos.faults.fault import Fault
+from tests.chaos.faults.fault import ChaosFault
 from tests.chaos.faults.hosts import (
     DaemonFrozen,
     DaemonKilled,
@@ -71,6 +71,7 @@ __all__ = [
     "BrokerKilled",
     "BrokerRestarted",
     "BrokerStopped",
+    "ChaosFault",
     "DaemonFrozen",
     "DaemonKilled",
     "DatabaseClockBack",
@@ -83,7 +84,6 @@ __all__ = [
     "DestinationDaemonFrozen",
     "DestinationDaemonKilled",
     "DestinationOff",
-    "Fault",
     "GuestFrozen",
     "HostDoubled",
     "HostPowered",
@@ -115,7 +115,7 @@ __all__ = [
     "schedule",
 ]
 
-KINDS: tuple[type[Fault], ...] = (
+KINDS: tuple[type[ChaosFault], ...] = (
     ApiKilled,
     WorkerKilled,
     MonitorKilled,
@@ -152,20 +152,22 @@ KINDS: tuple[type[Fault], ...] = (
 )
 
 
-def schedule(count: int, seed: int, kinds: Sequence[type[Fault]] = KINDS) -> list[type[Fault]]:
+def schedule(
+    count: int, seed: int, kinds: Sequence[type[ChaosFault]] = KINDS
+) -> list[type[ChaosFault]]:
     """So many kinds in an order drawn from a seed; each comes once before any comes again."""
     rng = random.Random(f"schedule {seed}")
-    drawn: list[type[Fault]] = []
+    drawn: list[type[ChaosFault]] = []
     while len(drawn) < count:
         drawn += rng.sample(kinds, len(kinds))
     return drawn[:count]
 
 
-def batches(kinds: Sequence[type[Fault]], at_once: int) -> list[list[type[Fault]]]:
+def batches(kinds: Sequence[type[ChaosFault]], at_once: int) -> list[list[type[ChaosFault]]]:
     """Put faults together that may strike at once: no two of them the same part of the site."""
     left, found = list(kinds), []
     while left:
-        batch: list[type[Fault]] = []
+        batch: list[type[ChaosFault]] = []
         for kind in list(left):
             taken = {part for each in batch for part in each.strikes}
             if len(batch) < at_once and taken.isdisjoint(kind.strikes):

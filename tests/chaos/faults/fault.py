@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tests.chaos.site import Site
 
 
-class Fault(ABC):
+class ChaosFault(ABC):
     """One fault. `inject` returns once it has its effect, `lift` once it is over.
 
     What heals by itself is not waited for: `healing` does that for all alike.

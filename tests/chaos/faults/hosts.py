@@ -6,13 +6,13 @@ import contextlib
 from typing import Any, ClassVar
 
 from lab.errors import LabError
-from tests.chaos.faults.fault import Fault
+from tests.chaos.faults.fault import ChaosFault
 from tests.chaos.site import SiteHost
 from tests.servers.running import TimedOutError
 from tests.servers.small_disks import SmallDisk
 
 
-class OnHost(Fault):
+class OnHost(ChaosFault):
     """Strikes a host; how far the monitor counts before it ends is drawn.
 
     One that is down and whose VMs are to be replaced stays struck until it was fenced.
@@ -91,7 +91,7 @@ class HostPowered(OnHost):
         self.site.start_hosts()
 
 
-class HostDoubled(Fault):
+class HostDoubled(ChaosFault):
     """An operator registers a machine again, by another spelling of its address."""
 
     kind = "host registered twice"
@@ -112,7 +112,7 @@ class HostDoubled(Fault):
         self.site.eventually(lambda: self.site.retire(self.twin))
 
 
-class GuestFrozen(Fault):
+class GuestFrozen(ChaosFault):
     kind = "qemu frozen"
     strikes = ("guest",)
 
@@ -143,7 +143,7 @@ class GuestFrozen(Fault):
             self.site.fault(self.host, "thaw-guest", self.guest)
 
 
-class PoolFull(Fault):
+class PoolFull(ChaosFault):
     """Until a build failed there, or none was tried for a while."""
 
     kind = "pool full"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tests.chaos.faults.fault import Fault
+from tests.chaos.faults.fault import ChaosFault
 from tests.chaos.faults.hosts import OnHost
 from tests.chaos.faults.processes import (
     LeaderKilled,
@@ -33,7 +33,7 @@ class _UnderWay:
     pid: int  #: of its worker
 
 
-class _InsideMove(Fault):
+class _InsideMove(ChaosFault):
     """Strikes once a guest is on its way, what has to do with that move."""
 
     def under_way(self) -> _UnderWay:
@@ -218,7 +218,7 @@ class DatabaseCrashedMoving(_InsideMove, DatabaseCrashed):
         return super().inject() | {"move": move.id}
 
 
-INSIDE_MOVES: tuple[type[Fault], ...] = (
+INSIDE_MOVES: tuple[type[ChaosFault], ...] = (
     SourceDaemonKilled,
     DestinationDaemonKilled,
     SourceDaemonFrozen,

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
-from tests.chaos.faults.fault import Fault
+from tests.chaos.faults.fault import ChaosFault
 from tests.chaos.site import LEASE_S
 
 
-class _OfAProcess(Fault):
+class _OfAProcess(ChaosFault):
     def choose(self) -> str:
         """Return the process that is to be struck."""
         return self.rng.choice(self.site.of_role(self.strikes[0]))

@@ -9,14 +9,14 @@ import redis
 
 from registry.tasks.queues import WorkQueue
 from tests.chaos.clock import STEP_S
-from tests.chaos.faults.fault import Fault
+from tests.chaos.faults.fault import ChaosFault
 from tests.servers.small_disks import SmallDisk
 
 _BACKLOG = 2_000
 _AT_BROKER = tuple(queue.at_broker for queue in WorkQueue)
 
 
-class BrokerKilled(Fault):
+class BrokerKilled(ChaosFault):
     kind = "redis killed"
     strikes = ("redis",)
 
@@ -29,7 +29,7 @@ class BrokerKilled(Fault):
         self.site.broker.start()
 
 
-class BrokerStopped(Fault):
+class BrokerStopped(ChaosFault):
     """It takes connections and answers nobody: a send must not wait for it."""
 
     kind = "redis stopped"
@@ -44,7 +44,7 @@ class BrokerStopped(Fault):
         self.site.broker.process.resume()
 
 
-class BrokerEmptied(Fault):
+class BrokerEmptied(ChaosFault):
     kind = "redis emptied"
     strikes = ("redis",)
 
@@ -56,7 +56,7 @@ class BrokerEmptied(Fault):
         return {}
 
 
-class BrokerRestarted(Fault):
+class BrokerRestarted(ChaosFault):
     kind = "redis restarted"
     strikes = ("redis",)
 
@@ -68,7 +68,7 @@ class BrokerRestarted(Fault):
         self.site.broker.start()
 
 
-class DatabaseRestarted(Fault):
+class DatabaseRestarted(ChaosFault):
     kind = "postgresql restarted"
     strikes = ("postgresql",)
     immediately: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class DatabaseCrashed(DatabaseRestarted):
     immediately = True
 
 
-class DatabaseStopped(Fault):
+class DatabaseStopped(ChaosFault):
     """The same, in the middle of whatever it was at; until everybody has given up on it."""
 
     kind = "postgresql stopped"
@@ -102,7 +102,7 @@ class DatabaseStopped(Fault):
         self.site.postgres.resume()
 
 
-class DatabaseDiskFull(Fault):
+class DatabaseDiskFull(ChaosFault):
     """No byte is left for what PostgreSQL writes; it may end of that, and is started again."""
 
     kind = "disk of postgresql full"
@@ -120,7 +120,7 @@ class DatabaseDiskFull(Fault):
         self.site.postgres.wait_until_ready()
 
 
-class StateDiskFull(Fault):
+class StateDiskFull(ChaosFault):
     """No byte is left for logs, nor for what processes keep of themselves."""
 
     kind = "disk of logs and state full"
@@ -135,7 +135,7 @@ class StateDiskFull(Fault):
         SmallDisk(self.site.state).free()
 
 
-class DatabaseClockBack(Fault):
+class DatabaseClockBack(ChaosFault):
     """Steps back by hours, and right again: leases end late, then all at once."""
 
     kind = "clock of postgresql stepped back"
@@ -150,7 +150,7 @@ class DatabaseClockBack(Fault):
         self.site.postgres.set_clock_back(0)
 
 
-class Backlog(Fault):
+class Backlog(ChaosFault):
     """Far more builds than workers can look at, before all that is due meanwhile."""
 
     kind = "backlog of builds"
@@ -164,7 +164,7 @@ class Backlog(Fault):
         return {"tasks": _BACKLOG}
 
 
-class TasksRepeated(Fault):
+class TasksRepeated(ChaosFault):
     """Every task that there could be, sent again, whether it makes sense or not."""
 
     kind = "tasks repeated"
@@ -182,7 +182,7 @@ class TasksRepeated(Fault):
         return {"tasks": 3 * len(rows)}
 
 
-class TasksDelayed(Fault):
+class TasksDelayed(ChaosFault):
     """Messages of every queue that nobody gets before they were sent again, then each twice."""
 
     kind = "tasks delayed"

@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from controller.what_ifs.executor import WhatIfs
+from controller.what_ifs.executor import WhatIfExecutor
 from registry import PowerEvent
 from registry.moves import PlannedMove
 from tests.deaths import Death, death
@@ -288,7 +288,7 @@ WITHOUT_A_KEY: Final = frozenset(
 @pytest.fixture(autouse=True)
 def nobody_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start no simulations: they speak to the database in a thread of their own."""
-    monkeypatch.setattr(WhatIfs, "start", lambda *_: None)
+    monkeypatch.setattr(WhatIfExecutor, "start", lambda *_: None)
 
 
 def test_every_creating_route_is_tried(api: Api):

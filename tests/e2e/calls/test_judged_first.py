@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from controller.rest import create_app
-from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.limits import Rate, RateLimits
 from registry.db import uuid7
 from tests.e2e.conftest import Api
 from tests.problems import the_problem
@@ -77,7 +77,7 @@ def test_half_a_character_or_a_nul_in_a_cursor_is_refused(api: Api, path: str, t
 
 
 def test_a_flood_of_strangers_waits_or_is_refused_and_health_is_told_always(api: Api):
-    app = create_app(api.registry, limits=Limits(strangers=Rate(per_s=0.001, burst=2)))
+    app = create_app(api.registry, limits=RateLimits(strangers=Rate(per_s=0.001, burst=2)))
     for _ in range(2):
         assert call(app, "GET", "/openapi.json").status == 200
 

@@ -15,7 +15,7 @@ from schemathesis import Case
 
 from registry import Registry
 from tests import sample
-from tests.fuzzing import SCHEMA, Served, served_with_content
+from tests.fuzzing import SCHEMA, FuzzedApi, served_with_content
 from tests.sample import examples
 
 pytestmark = [pytest.mark.sqlite, pytest.mark.slow]
@@ -36,7 +36,7 @@ def generated(most: int, *, each_bound: bool = True) -> settings:
 @pytest.fixture(scope="session")
 def api_with_content(
     upgraded_database: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
+) -> Iterator[FuzzedApi]:
     path = tmp_path_factory.mktemp("schemathesis") / "fuga.db"
     shutil.copy(upgraded_database, path)
     registry = Registry.connect(f"sqlite:///{path}")
@@ -47,17 +47,17 @@ def api_with_content(
 
 @SCHEMA.parametrize()
 @generated(6)
-def test_an_operators_calls_are_answered_as_documented(case: Case, api_with_content: Served):
+def test_an_operators_calls_are_answered_as_documented(case: Case, api_with_content: FuzzedApi):
     api_with_content.call(case, "operator")
 
 
 @SCHEMA.parametrize()
 @generated(4, each_bound=False)  # the bounds are the same for everybody
-def test_a_tenants_calls_are_answered_as_documented(case: Case, api_with_content: Served):
+def test_a_tenants_calls_are_answered_as_documented(case: Case, api_with_content: FuzzedApi):
     api_with_content.call(case, "tenant")
 
 
 @SCHEMA.parametrize()
 @generated(2, each_bound=False)  # what a reader may ask is read as a tenant's, and tried there
-def test_a_readers_calls_are_answered_as_documented(case: Case, api_with_content: Served):
+def test_a_readers_calls_are_answered_as_documented(case: Case, api_with_content: FuzzedApi):
     api_with_content.call(case, "reader")

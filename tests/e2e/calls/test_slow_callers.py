@@ -25,8 +25,8 @@ from starlette.responses import Response
 from controller.rest.middleware import connections
 from controller.rest.middleware.connections import (
     Bounds,
-    Connection,
-    Listener,
+    CountedConnection,
+    LimitedListener,
     SparingFilter,
     bounds_of,
 )
@@ -494,7 +494,7 @@ def test_where_ipv6_is_listened_on_a_proxy_is_known_by_its_ipv4_address(api: Api
     assert {call["address"] for call in calls} == {"192.0.2.7"}
 
 
-class Calling(Listener):
+class Calling(LimitedListener):
     """A listener to whom callers of these addresses come; no loopback has so many networks."""
 
     addresses: Iterator[str]
@@ -566,15 +566,15 @@ def test_when_all_are_taken_the_longest_waiting_of_the_largest_holder_gives_way(
             held[5].recv(1)
 
 
-class Full(Listener):
+class Full(LimitedListener):
     """A listener whose connections wait for nobody but callers of these addresses."""
 
-    def take(self, address: str) -> Connection:
+    def take(self, address: str) -> CountedConnection:
         self.address = address
         while True:
             with suppress(BlockingIOError):  # calls under way get their turn
                 accepted, _ = self.accept()
-                assert isinstance(accepted, Connection)
+                assert isinstance(accepted, CountedConnection)
                 return accepted
 
     def _next(self) -> tuple[socket.socket, tuple[str, int]]:
@@ -765,7 +765,7 @@ def test_counts_of_closed_connections_do_not_stay():
         assert (listener._open, dict(listener._of_addresses)) == (0, {})
 
 
-def _accepted_and_forgotten(listener: Listener, port: int) -> None:
+def _accepted_and_forgotten(listener: LimitedListener, port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)), warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         listener.accept()

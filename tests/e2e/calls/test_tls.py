@@ -14,7 +14,7 @@ from signal import SIGHUP
 import httpx
 import pytest
 
-from controller.client.connection import Connection
+from controller.client.connection import ApiConnection
 from controller.client.errors import ApiUnreachableError
 from controller.client.http import Client
 from registry import Registry
@@ -41,7 +41,7 @@ class TlsApi:
         return f"https://127.0.0.1:{self.port}"
 
     def client(self, authority: Authority) -> closing[Client]:
-        connection = Connection(url=self.url, token=self.token, ca=str(authority.certificate))
+        connection = ApiConnection(url=self.url, token=self.token, ca=str(authority.certificate))
         return closing(Client(connection))
 
     def shown(self) -> int:
@@ -137,6 +137,6 @@ def test_files_that_do_not_belong_together_are_said_in_one_line(register_url: st
 
 
 def test_a_ca_that_cannot_be_read_is_said():
-    connection = Connection(url="https://127.0.0.1:1", token=None, ca="/nowhere/ca.pem")
+    connection = ApiConnection(url="https://127.0.0.1:1", token=None, ca="/nowhere/ca.pem")
     with pytest.raises(ApiUnreachableError, match=r"FUGA_CA.*/nowhere/ca\.pem"):
         Client(connection)

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 from controller.rest import create_app
 from controller.rest.middleware import bodies
 from controller.rest.middleware.bodies import BoundedRoute
-from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.limits import Rate, RateLimits
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem
 from tests.servers.asgi import call
@@ -68,7 +68,7 @@ def test_what_a_tenants_call_is_refused_for_without_its_body_leaves_the_body_unr
 
 def test_a_token_that_only_reads_or_calls_too_often_has_no_body_read(api: Api):
     _, reader = api.registry.tokens.create("tenant", "a", "reader", actor="cli", read_only=True)
-    busy = create_app(api.registry, limits=Limits(tokens=Rate(per_s=0.001, burst=1)))
+    busy = create_app(api.registry, limits=RateLimits(tokens=Rate(per_s=0.001, burst=1)))
     token = a_token(api.registry, "a", "busy")
     call(busy, "GET", "/v1/requests", token=token)
 

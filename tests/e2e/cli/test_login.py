@@ -17,7 +17,7 @@ import typer
 
 from controller.cli.main import main
 from controller.rest import create_app
-from controller.session.provider_login import Attempt, Listener
+from controller.session.provider_login import Attempt, CallbackListener
 from controller.terminal.errors import BadInputError, CliError
 from registry import Registry
 from tests.register import add_tenant
@@ -184,7 +184,7 @@ def test_a_client_with_a_secret_proves_itself_to_the_provider(
 
 
 def test_what_comes_to_the_port_without_the_state_of_the_login_is_not_its_answer() -> None:
-    listener = Listener()
+    listener = CallbackListener()
     way = {"authorization_endpoint": "https://sso/?x=1", "client_id": "fuga", "scope": "openid"}
     attempt = Attempt.begin(way, listener.redirect_uri)
     assert parse_qs(urlsplit(attempt.address).query)["x"] == ["1"]

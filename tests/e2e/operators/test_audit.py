@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.rest import create_app
-from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.limits import Rate, RateLimits
 from registry import Registry
 from registry.admin import Periods
 from registry.audit import AuditedCall
@@ -215,7 +215,7 @@ def test_paths_that_no_database_could_hold_are_kept_as_they_were_sent(api: Api):
 
 
 def test_a_flood_of_refused_calls_of_a_good_token_is_one_row_a_minute(api: Api):
-    app = create_app(api.registry, limits=Limits(tokens=Rate(per_s=0.001, burst=11)))
+    app = create_app(api.registry, limits=RateLimits(tokens=Rate(per_s=0.001, burst=11)))
     busy = a_client(app, token=a_token(api.registry, "a", "busy"))
     json = {"Content-Type": "application/json"}
     for _ in range(3):

@@ -16,8 +16,8 @@ from uuid import UUID
 import httpx
 import pytest
 
-from controller.client.connection import Connection
-from controller.client.errors import ProblemError
+from controller.client.connection import ApiConnection
+from controller.client.errors import ApiProblemError
 from controller.client.http import Client
 from controller.rest import create_app
 from registry.images import ImageStore
@@ -29,8 +29,8 @@ from tests.servers.http_client import a_client
 from tests.servers.serving import served
 from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
 from workers import imports
-from workers.context import Outcome, WorkerContext
-from workers.host_limits import Gate
+from workers.context import TaskOutcome, WorkerContext
+from workers.host_limits import HostLimits
 
 RAW = b"a disk".ljust(1024, b"\0")
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -188,10 +188,10 @@ def test_a_sparse_file_beyond_the_limit_ends_after_its_first_pieces(
 
     with (
         served(images.app) as url,
-        closing(Client(Connection(url=url, token=_operator(api)))) as client,
+        closing(Client(ApiConnection(url=url, token=_operator(api)))) as client,
     ):
         for _ in range(5):  # a connection that closes must not swallow the answer
-            with file.open("rb") as content, pytest.raises(ProblemError, match="100 GiB"):
+            with file.open("rb") as content, pytest.raises(ApiProblemError, match="100 GiB"):
                 client.upload(
                     "images/upload", content, query=query, tell=lambda came, _: sent.append(came)
                 )
@@ -388,7 +388,7 @@ def test_an_api_without_qemu_leaves_the_check_to_a_worker(
         asked = {"vm_type": "small", "count": 1, "image": "debian"}
         the_problem(images.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
 
-        assert check(images, folder, made["id"]) is Outcome.FAILED
+        assert check(images, folder, made["id"]) is TaskOutcome.FAILED
 
     told = images.operator.get("/v1/images/debian").json()
     assert "install qemu-utils" in told["last_error"]
@@ -407,16 +407,16 @@ def test_a_worker_checks_what_was_sent_to_an_api_without_qemu(
         without.setenv("PATH", "/nowhere")
         made = upload(images.operator, file.read_bytes(), format="qcow2").json()
 
-    assert check(images, folder, made["id"]) is Outcome.DONE
+    assert check(images, folder, made["id"]) is TaskOutcome.DONE
 
     assert images.operator.get("/v1/images/debian").json()["state"] == "ready"
 
 
-def check(api: Api, folder: Path, key: str) -> Outcome:
+def check(api: Api, folder: Path, key: str) -> TaskOutcome:
     """Do what a worker does with an image that is importing."""
     context = WorkerContext(
         registry=api.registry,
-        hosts=Gate(None, lanes=1, pause_s=0, wait_s=0),  # type: ignore[arg-type]  # asks none
+        hosts=HostLimits(None, lanes=1, pause_s=0, wait_s=0),  # type: ignore[arg-type]  # asks none
         store=ImageStore(folder, max_bytes=4096),
         owner="w1",
         lease_s=60,

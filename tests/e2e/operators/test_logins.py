@@ -10,7 +10,7 @@ import pytest
 
 from controller.control_center.purge import purge_all
 from controller.rest import create_app
-from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.limits import Rate, RateLimits
 from registry import Registry
 from registry.admin import Periods
 from registry.tenancy import logins
@@ -116,7 +116,7 @@ def test_a_login_ends_when_its_holder_logs_out_and_a_token_made_by_hand_does_not
 
 
 def test_who_guesses_links_is_slowed_down_and_those_with_tokens_go_on(api: Api) -> None:
-    app = create_app(api.registry, limits=Limits(failures=Rate(per_s=0.001, burst=2)))
+    app = create_app(api.registry, limits=RateLimits(failures=Rate(per_s=0.001, burst=2)))
     honest = a_client(app, token=a_token(api.registry, None, "honest"))
     code = a_link(honest)
     for guess in ("wrong", "worse"):

@@ -8,7 +8,7 @@ import pytest
 
 from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
-from controller.control_center.slot_loop import SlotLoop
+from controller.control_center.slot_loop import SlotLoopRunner
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
 from registry import SlotLoopPausedError
@@ -87,7 +87,7 @@ def test_a_leader_tells_that_its_slot_is_paused(api: Api, decider: PolicyProcess
     api.operator.post(PAUSE, json={"reason": "stop"})
     metrics = ProcessMetrics("control")
     leadership = Leadership(api.registry, "cc-1", 600)
-    loop = SlotLoop(
+    loop = SlotLoopRunner(
         api.registry,
         leadership,
         decider,

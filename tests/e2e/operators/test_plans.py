@@ -9,7 +9,7 @@ from uuid import UUID
 
 from controller.plans.deciding import PlanInputs, decide_plan
 from controller.rounds.running import to_running
-from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.model import RebalanceLimits
 from registry.db.ids import uuid7
 from registry.moves import PlannedMove
 from tests.e2e.conftest import Api
@@ -95,7 +95,7 @@ def test_a_plan_is_replayed_in_a_process_of_its_own_and_damaged_inputs_are_told(
     add_host(api.registry, "h1")
     running, names = to_running(api.registry.plans.view_running(rest_s=0))
     inputs = PlanInputs(
-        kind="pack", arguments={}, running=running, names=names, limits=MoveLimits(), seed=1
+        kind="pack", arguments={}, running=running, names=names, limits=RebalanceLimits(), seed=1
     ).encode()
     decided, damaged = ask(api, kind="pack").json(), ask(api, kind="mend").json()
     propose(api, decided, [], inputs, decide_plan(inputs))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.rest import create_app
-from controller.rest.middleware.limits import Limits, Rate
+from controller.rest.middleware.limits import Rate, RateLimits
 from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem
@@ -222,7 +222,7 @@ def test_it_is_told_to_the_hour_when_a_token_was_used(api: Api, raw: RawSql):
 
 
 def limited(register: Registry, **rates: Rate) -> Any:
-    app = create_app(register, limits=Limits(**rates))
+    app = create_app(register, limits=RateLimits(**rates))
     return lambda token: a_client(app, token=token)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.queries.ahead import Question
+from controller.queries.ahead import ForecastQuery
 from controller.queries.wait_estimates import WaitingTimes
 from controller.rounds.policy_process import PolicyProcess
 from registry.db.ids import first_at
@@ -31,7 +31,7 @@ class Kept:
     def __init__(self, process: PolicyProcess) -> None:
         self.process, self.asked = process, 0
 
-    def estimates(self, question: Question, *, deadline_s: float) -> Any:
+    def estimates(self, question: ForecastQuery, *, deadline_s: float) -> Any:
         self.asked += 1
         return self.process.estimates(question, deadline_s=deadline_s)
 

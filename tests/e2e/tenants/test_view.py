@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 
 from controller.cli.main import main
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from controller.rest.idempotency.versions import version_of
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
@@ -421,7 +421,7 @@ def test_no_command_of_a_tenant_prints_it_either(
 def test_every_word_of_a_failure_that_says_which_machine_it_was_is_taken_out(site: Site):
     names = HostNames.of(site.registry)
 
-    told = Reader("a", names).text(failed(2))
+    told = Viewer("a", names).text(failed(2))
 
     alias = names.alias("a", host_name(2))
     assert told == (
@@ -429,4 +429,4 @@ def test_every_word_of_a_failure_that_says_which_machine_it_was_is_taken_out(sit
         f"'(an address)': Connection refused; {alias} and {alias} say: cannot open (a path) "
         "with its credential ((an address))"
     )
-    assert Reader(None, names).text(failed(2)) == failed(2)
+    assert Viewer(None, names).text(failed(2)) == failed(2)

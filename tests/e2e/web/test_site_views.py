@@ -15,10 +15,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from controller.plans.deciding import decide_plan
-from controller.plans.executor import Planning, Plans
+from controller.plans.executor import PlanExecutor, Planning
 from controller.rest import create_app
 from controller.settings import ControllerSettings
-from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.model import RebalanceLimits
 from registry import HostAdmin, Registry
 from registry.moves import PlanKind, PlanState
 from service.settings_in_force import settings_in_force
@@ -47,7 +47,7 @@ VIEWS = (
     ("#/site", "Site"),
 )
 PLANNING = Planning(
-    limits=MoveLimits(per_source=2, per_destination=2, at_once=8),
+    limits=RebalanceLimits(per_source=2, per_destination=2, at_once=8),
     rest_s=0,
     seed=0,
     budget_units=None,
@@ -96,7 +96,7 @@ def site(upgraded_database: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     for name in ("logs", "mail"):
         a_running_vm(register, register.hosts.get("h5"), name=name)
     stop, lease = threading.Event(), take_lease(register)
-    centre = Plans(
+    centre = PlanExecutor(
         register,
         lambda: lease,
         InThisProcess(),  # type: ignore[arg-type]

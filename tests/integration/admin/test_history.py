@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from registry import HostAdminEvent, Registry
-from registry.admin import HostChange, Past, PastVm
+from registry.admin import HostTransition, Past, PastVm
 from registry.db import engine
 from registry.requests import MembershipRule, Rules
 from registry.tenancy import MoveTo
-from simulation import Decided, RunSpec, TraceSpec, record, simulate
+from simulation import DecidedRounds, RunSpec, TraceSpec, record, simulate
 from tests.register import (
     ACTOR,
     a_cluster,
@@ -27,7 +27,7 @@ from tests.register import (
     run_vm,
 )
 
-DECIDED = Decided(told_by="a test", policy="fuga", slot_length_s=5, budget_units=None)
+DECIDED = DecidedRounds(told_by="a test", policy="fuga", slot_length_s=5, budget_units=None)
 
 
 def moment(register: Registry) -> datetime:
@@ -117,11 +117,11 @@ def test_hosts_are_told_with_what_became_of_them(lived):
 
     h1, h2, h3 = past.hosts
     assert h1.was_open
-    assert [change for _, change in h1.changes] == [HostChange.CLOSED]
+    assert [change for _, change in h1.changes] == [HostTransition.CLOSED]
     assert (h2.was_open, h2.changes) == (True, ())
     assert h3.created_at > since
     assert not h3.was_open  # enrolling, until the monitor reached it
-    assert [change for _, change in h3.changes] == [HostChange.OPENED]
+    assert [change for _, change in h3.changes] == [HostTransition.OPENED]
     assert h2.capacity == {"vcpus": 16, "memory_mib": 32_768, "disk_gib": 300}
 
 
@@ -134,7 +134,7 @@ def test_retired_hosts_leave_and_do_not_come_back(register):
     whole, _ = read(register, since, moment(register))
     later, _ = read(register, between, moment(register))
 
-    assert [change for _, change in whole.hosts[0].changes] == [HostChange.RETIRED]
+    assert [change for _, change in whole.hosts[0].changes] == [HostTransition.RETIRED]
     assert [host.name for host in later.hosts] == ["h2"]
 
 

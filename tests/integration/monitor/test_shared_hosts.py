@@ -12,7 +12,7 @@ import pytest
 from lab.cluster import LabHost
 from monitor.host_shards import rank
 from registry import HostAdminEvent
-from registry.hosts import MonitorSeen
+from registry.hosts import MonitorRecord
 from tests.integration.workers.site import ServiceProcess, Site, open_site
 from tests.servers.lab_hosts import driver_hosts  # noqa: F401
 from tests.servers.running import eventually
@@ -40,7 +40,7 @@ def hosts(
     return found
 
 
-def seen(site: Site, monitor: ServiceProcess) -> MonitorSeen | None:
+def seen(site: Site, monitor: ServiceProcess) -> MonitorRecord | None:
     ends = f":{monitor.pid}"
     return next((each for each in site.registry.monitors.all() if each.name.endswith(ends)), None)
 

@@ -9,7 +9,7 @@ from registry.hosts import Host
 from tests.integration.workers.world import World, eventually
 from tests.register import take_lease
 from workers import builds, power, removals
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 LONG_S = 30.0
 
@@ -85,12 +85,12 @@ def test_what_nobody_began_to_build_there_is_decided_again_and_nothing_is_begun(
 
     assert world.state(reserved) == AssignmentState.RELEASED
     assert world.state(begun) == AssignmentState.CREATING
-    assert builds.create(begun, world.worker()) == Outcome.NOT_OURS
+    assert builds.create(begun, world.worker()) == TaskOutcome.NOT_OURS
     assert begun not in {due.id for due in world.registry.assignments.due(limit=9)}
 
     world.host.pool_silent_s = None
     world.report()
-    assert world.build(begun) == Outcome.DONE
+    assert world.build(begun) == TaskOutcome.DONE
 
 
 def test_power_works_and_a_deletion_ends_the_guest_while_the_pool_hangs(world: World) -> None:
@@ -108,12 +108,12 @@ def test_power_works_and_a_deletion_ends_the_guest_while_the_pool_hangs(world: W
     world.delete_vm_of(deleted)
     outcome = removals.delete(deleted, world.worker())
 
-    assert outcome == Outcome.HANDED_BACK
+    assert outcome == TaskOutcome.HANDED_BACK
     assert world.state(deleted) == AssignmentState.RELEASING
     assert world.host.domains[gone].run is None
     assert ("remove", gone) not in world.host.log
 
     world.host.pool_silent_s = None
     world.report()
-    assert world.remove(deleted) == Outcome.DONE
+    assert world.remove(deleted) == TaskOutcome.DONE
     assert gone not in world.host.domains

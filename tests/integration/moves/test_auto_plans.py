@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.auto_balance import BalanceRule
-from controller.plans.executor import Plans
+from controller.plans.executor import PlanExecutor
 from registry import Registry, StaleEpochError
 from registry.moves import STANDING_RULE, Plan, PlanKind
 from registry.rounds import CONTROL_LEASE
@@ -19,7 +19,7 @@ from tests.integration.moves.world import MovingWorld
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, take_lease
 
-Centre = Callable[..., Plans]
+Centre = Callable[..., PlanExecutor]
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def told() -> list[str]:
 def centre(world: MovingWorld, told: list[str]) -> Centre:
     lease = take_lease(world.registry)
 
-    def make(**rule: Any) -> Plans:
+    def make(**rule: Any) -> PlanExecutor:
         given = {"every_s": 3600, "least_gain": 0.001, "most_gib": 1000} | rule
-        return Plans(
+        return PlanExecutor(
             world.registry,
             lambda: lease,
             InThisProcess(),  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def plans(world: MovingWorld) -> tuple[Plan, ...]:
     return world.registry.plans.list().items
 
 
-def look(world: MovingWorld, centre: Plans, times: int = 20) -> None:
+def look(world: MovingWorld, centre: PlanExecutor, times: int = 20) -> None:
     for _ in range(times):
         centre.look()
         world.sweep()
@@ -167,7 +167,7 @@ def test_a_control_centre_that_takes_over_neither_loses_nor_doubles_a_plan(
 def test_without_a_rule_what_it_asked_for_is_declined(world: MovingWorld, centre: Centre) -> None:
     lease = take_lease(world.registry)
     world.registry.standing_plans.ask_if_due(lease, PlanKind.BALANCE, {}, every_s=1)
-    without = Plans(
+    without = PlanExecutor(
         world.registry,
         lambda: lease,
         InThisProcess(),  # type: ignore[arg-type]

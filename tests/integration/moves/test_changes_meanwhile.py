@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from controller.plans.executor import Plans
+from controller.plans.executor import PlanExecutor
 from registry import HostAdminEvent
-from registry.moves import Driving, Move
+from registry.moves import Move, StepReport
 from registry.networks import NetworkSource
 from registry.requests import MembershipRule, Rules, Vm
 from tests.integration.moves.test_plans import InThisProcess, a_centre, evacuate
@@ -16,7 +16,7 @@ from tests.integration.moves.test_rolls import Site
 from tests.integration.moves.world import NAMES, MovingWorld
 from tests.register import ACTOR, add_request, place, take_lease
 from workers import builds
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 LAN: Final = NetworkSource(kind="bridge", name="br0")
 APART: Final = Rules(anti_affinity=MembershipRule(group="apart"))
@@ -24,7 +24,7 @@ BESIDE: Final = Rules(affinity=MembershipRule(group="beside"))
 
 
 @pytest.fixture
-def centre(world: MovingWorld) -> Plans:
+def centre(world: MovingWorld) -> PlanExecutor:
     return a_centre(world, InThisProcess())
 
 
@@ -32,7 +32,7 @@ def arrives_on(world: MovingWorld, host: str) -> Vm:
     """A VM that a round places there and a worker builds at once."""
     request = add_request(world.registry)
     [key] = place(world.registry, request, world.registry.hosts.get(host)).assignment_ids
-    assert builds.create(key, world.worker()) is Outcome.DONE
+    assert builds.create(key, world.worker()) is TaskOutcome.DONE
     return next(vm for vm in world.registry.vms.list(limit=500).items if vm.assignment_id == key)
 
 
@@ -74,14 +74,14 @@ def test_no_move_begins_to_a_host_that_lost_its_room_meanwhile(world: MovingWorl
     asked = world.ask(vm)
     world.registry.hosts.update("h2", overrides={"memory_mib": 1024}, actor=ACTOR)
 
-    assert world.move(asked) is Outcome.NOT_OURS
+    assert world.move(asked) is TaskOutcome.NOT_OURS
 
     assert world.get(asked).last_error == "host h2 offers less memory_mib than it holds by now"
     world.assert_settled(vm, "h1")
 
 
 def assert_refused(world: MovingWorld, vm: Vm, asked: Move, told: str) -> None:
-    assert world.move(asked) is Outcome.NOT_OURS
+    assert world.move(asked) is TaskOutcome.NOT_OURS
 
     ended = world.get(asked)
     assert (ended.state, ended.last_error) == ("failed", told)
@@ -123,7 +123,7 @@ def test_no_move_begins_to_a_host_that_lost_its_network_meanwhile(world: MovingW
 
 
 def test_no_move_begins_away_from_a_vm_that_was_to_follow_and_stays(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vms = [world.running("h1", rules=BESIDE) for _ in range(2)]
     plan = evacuate(world, "h1", approve=True)
@@ -149,7 +149,7 @@ def test_no_move_begins_that_leaves_a_zone_with_more_than_its_part(world: Moving
         for key in place(world.registry, request, world.registry.hosts.get(name)).assignment_ids
     ]
     for key in keys:
-        assert builds.create(key, world.worker()) is Outcome.DONE
+        assert builds.create(key, world.worker()) is TaskOutcome.DONE
     items = world.registry.vms.list().items
     vm = next(each for each in items if each.host == "h1")
     asked = world.ask(vm)
@@ -164,7 +164,7 @@ def test_a_vm_is_no_neighbour_of_its_own_where_it_arrives(world: MovingWorld, ru
         world.registry.hosts.update(name, labels=["zone=a"], actor=ACTOR)
     vm = world.running(rules=rules)
 
-    assert world.move(world.ask(vm)) is Outcome.DONE
+    assert world.move(world.ask(vm)) is TaskOutcome.DONE
 
     world.assert_settled(vm, "h2")
 
@@ -186,7 +186,7 @@ def test_who_is_to_be_beside_a_vm_that_moves_goes_to_where_it_will_be(world: Mov
 
     assert (at_old.assignment_ids, len(at_new.assignment_ids)) == ((), 1)
     assert where_a_round_sees(world, BESIDE) == {"h2"}
-    assert world.move(asked) is Outcome.DONE
+    assert world.move(asked) is TaskOutcome.DONE
     assert world.vm(vm).host == "h2"
 
 
@@ -204,7 +204,9 @@ def test_a_move_that_fails_has_its_group_where_it_was(world: MovingWorld) -> Non
     assert where_a_round_sees(world, BESIDE) == {"h1"}
 
 
-def test_vms_of_a_group_follow_each_other_by_a_plan(world: MovingWorld, centre: Plans) -> None:
+def test_vms_of_a_group_follow_each_other_by_a_plan(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     first, second = world.running("h1", rules=BESIDE), world.running("h1", rules=BESIDE)
     plan = evacuate(world, "h1", approve=True)
 
@@ -217,7 +219,7 @@ def test_vms_of_a_group_follow_each_other_by_a_plan(world: MovingWorld, centre: 
 
 
 def test_a_plan_goes_on_without_a_move_that_its_destination_refuses(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     for name in ("h1", "h2"):
         world.registry.hosts.update(name, labels=["ssd"], actor=ACTOR)
@@ -247,12 +249,12 @@ def test_a_move_under_way_to_a_host_that_closes_arrives(world: MovingWorld) -> N
 
     world.movers.during = close
 
-    assert world.move(asked) is Outcome.DONE
+    assert world.move(asked) is TaskOutcome.DONE
     world.assert_settled(vm, "h2")
 
 
 def test_moves_of_a_cancelled_plan_end_though_their_host_is_silent(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1", approve=True)
@@ -273,7 +275,7 @@ def test_moves_of_a_cancelled_plan_end_though_their_host_is_silent(
 
 
 def test_moves_of_a_cancelled_plan_end_while_the_slot_loop_is_paused(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1", approve=True)
@@ -286,7 +288,7 @@ def test_moves_of_a_cancelled_plan_end_while_the_slot_loop_is_paused(
     world.assert_settled(vm, "h1")
 
 
-def test_what_has_no_place_keeps_its_name(world: MovingWorld, centre: Plans) -> None:
+def test_what_has_no_place_keeps_its_name(world: MovingWorld, centre: PlanExecutor) -> None:
     vm = world.running("h1")
     world.registry.vms.label(vm.id, {"moves": "never"})
     plan = evacuate(world, "h1")
@@ -303,7 +305,7 @@ def test_the_command_begins_on_no_host_that_got_vms_since_it_was_empty(world: Mo
     world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="somebody")
     vm = arrives_on(world, "h1")
 
-    [host] = site.step(claim, Driving(begun=("h1",))).hosts
+    [host] = site.step(claim, StepReport(begun=("h1",))).hosts
 
     assert host.phase == "emptying"
     assert site.drive(claim).roll.state == "done"

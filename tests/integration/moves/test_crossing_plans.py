@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.plans.executor import Plans
+from controller.plans.executor import PlanExecutor
 from registry import ConflictError, HostAdminEvent, RegistryError
 from registry.errors import IllegalTransitionError
 from registry.moves import Plan, PlanKind, PlannedMove
@@ -19,7 +19,7 @@ from tests.register import ACTOR, add_request, add_tenant, add_vm_type
 
 
 @pytest.fixture
-def centre(world: MovingWorld) -> Plans:
+def centre(world: MovingWorld) -> PlanExecutor:
     return a_centre(world, InThisProcess())
 
 
@@ -70,7 +70,9 @@ def a_plan(world: MovingWorld, *moves: tuple[Vm, str, str]) -> Plan:
     )
 
 
-def test_of_two_who_approve_a_plan_at_once_one_did(world: MovingWorld, centre: Plans) -> None:
+def test_of_two_who_approve_a_plan_at_once_one_did(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1")
     centre.look()
@@ -88,7 +90,9 @@ def test_of_two_who_approve_a_plan_at_once_one_did(world: MovingWorld, centre: P
     assert len(world.registry.moves.list(vm_id=vm.id).items) == 1
 
 
-def test_a_plan_cancelled_as_it_is_approved_is_cancelled(world: MovingWorld, centre: Plans) -> None:
+def test_a_plan_cancelled_as_it_is_approved_is_cancelled(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1")
     centre.look()
@@ -107,7 +111,7 @@ def test_a_plan_cancelled_as_it_is_approved_is_cancelled(world: MovingWorld, cen
     assert world.registry.check() == []
 
 
-def test_two_plans_that_want_one_vm_move_it_once(world: MovingWorld, centre: Plans) -> None:
+def test_two_plans_that_want_one_vm_move_it_once(world: MovingWorld, centre: PlanExecutor) -> None:
     vm = world.running("h1")
     plans = [a_plan(world, (vm, "h1", there)) for there in ("h2", "h3")]
     world.registry.plans.approve(plans[0].id, actor=ACTOR)
@@ -122,7 +126,9 @@ def test_two_plans_that_want_one_vm_move_it_once(world: MovingWorld, centre: Pla
     world.assert_settled(vm, "h2")
 
 
-def test_two_plans_that_want_one_vm_at_once_move_it_once(world: MovingWorld, centre: Plans) -> None:
+def test_two_plans_that_want_one_vm_at_once_move_it_once(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     vm = world.running("h1")
     plans = [a_plan(world, (vm, "h1", there)) for there in ("h2", "h3")]
     at_once(*(lambda key=each.id: world.registry.plans.approve(key, actor=ACTOR) for each in plans))
@@ -134,7 +140,7 @@ def test_two_plans_that_want_one_vm_at_once_move_it_once(world: MovingWorld, cen
 
 
 def test_two_plans_that_want_the_last_room_of_a_host_do_not_both_get_it(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     world.registry.hosts.update("h2", overrides={"memory_mib": 3072}, actor=ACTOR)
     vms = [world.running("h1"), world.running("h3")]
@@ -151,7 +157,7 @@ def test_two_plans_that_want_the_last_room_of_a_host_do_not_both_get_it(
 
 @pytest.mark.parametrize("change", ["maintain", "remove", "lose_room"])
 def test_a_plan_whose_destination_changed_since_moves_nothing_there(
-    world: MovingWorld, centre: Plans, change: str
+    world: MovingWorld, centre: PlanExecutor, change: str
 ) -> None:
     vm = world.running("h1")
     plan = a_plan(world, (vm, "h1", "h2"))
@@ -183,7 +189,7 @@ class TestRoom:
                 world.running(host)
         return add_request(world.registry, tenant="b", vm_type="large")
 
-    def ask(self, world: MovingWorld, centre: Plans, large: Any) -> Plan:
+    def ask(self, world: MovingWorld, centre: PlanExecutor, large: Any) -> Plan:
         plan = world.registry.plans.ask(
             PlanKind.ROOM, {"request": str(large.id)}, approve=False, actor=ACTOR
         )
@@ -191,7 +197,7 @@ class TestRoom:
         return plan
 
     def test_of_two_for_one_request_one_is_approved(
-        self, world: MovingWorld, centre: Plans, large: Any
+        self, world: MovingWorld, centre: PlanExecutor, large: Any
     ) -> None:
         first, second = (self.ask(world, centre, large) for _ in range(2))
         world.registry.plans.approve(first.id, actor=ACTOR)
@@ -202,7 +208,7 @@ class TestRoom:
         assert world.registry.plans.get(second.id).state == "proposed"
 
     def test_of_two_for_one_request_that_are_approved_at_once_one_is(
-        self, world: MovingWorld, centre: Plans, large: Any
+        self, world: MovingWorld, centre: PlanExecutor, large: Any
     ) -> None:
         plans = [self.ask(world, centre, large) for _ in range(2)]
 
@@ -224,7 +230,7 @@ class TestRoom:
         assert sum(isinstance(each, Plan) for each in came) == 1
 
     def test_one_for_a_request_that_is_gone_is_not_approved(
-        self, world: MovingWorld, centre: Plans, large: Any
+        self, world: MovingWorld, centre: PlanExecutor, large: Any
     ) -> None:
         plan = self.ask(world, centre, large)
         world.registry.requests.delete(large.id, actor=ACTOR)
@@ -233,7 +239,7 @@ class TestRoom:
             world.registry.plans.approve(plan.id, actor=ACTOR)
 
     def test_one_whose_request_goes_begins_no_other_move(
-        self, world: MovingWorld, centre: Plans, large: Any
+        self, world: MovingWorld, centre: PlanExecutor, large: Any
     ) -> None:
         plan = self.ask(world, centre, large)
         world.registry.plans.approve(plan.id, actor=ACTOR)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hypervisor import DomainState, MoveObstacle
+from hypervisor import DomainState, MigrationObstacle
 from registry import HostAdminEvent, VmDesired, VmDesiredEvent, VmObserved
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import Move, MoveLimits
@@ -15,7 +15,7 @@ from registry.tasks import Due
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR
-from workers.context import MoveOptions, Outcome
+from workers.context import MoveOptions, TaskOutcome
 
 # ---- nothing crosses ------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ def test_a_guest_moves_live_and_leaves_nothing_behind(world: MovingWorld) -> Non
     assert (asked.state, asked.kind) == ("asked", "live")
     assert (asked.from_host, asked.to_host) == ("h1", "h2")
     assert world.committed() == {"h1": 3072, "h2": 3072, "h3": 0}
-    assert world.move(asked) == Outcome.DONE
+    assert world.move(asked) == TaskOutcome.DONE
 
     moved = world.get(asked)
     assert (moved.state, moved.downtime_ms, moved.last_error) == ("moved", 150, None)
@@ -44,7 +44,7 @@ def test_a_host_receives_moves_at_the_address_of_its_label(
     labels = ["rack3"] if address is None else ["rack3", f"move_address={address}"]
     world.registry.hosts.update("h2", labels=labels, actor=ACTOR)
 
-    assert world.move(world.ask(vm)) == Outcome.DONE
+    assert world.move(world.ask(vm)) == TaskOutcome.DONE
 
     assert [each.address for each in world.movers.specs] == [address] * len(world.movers.specs)
     assert world.movers.specs
@@ -55,7 +55,7 @@ def test_a_vm_that_is_off_moves_with_its_disk(world: MovingWorld) -> None:
 
     asked = world.ask(vm)
     assert asked.kind == "cold"
-    assert world.move(asked) == Outcome.DONE
+    assert world.move(asked) == TaskOutcome.DONE
 
     assert world.vm(vm).observed == "stopped"
     world.assert_settled(vm, "h2", off=True)
@@ -75,7 +75,7 @@ def test_a_vm_moves_on_and_back(world: MovingWorld) -> None:
     vm = world.running()
 
     for host in ("h2", "h3", "h1"):
-        assert world.move(world.ask(world.vm(vm), host)) == Outcome.DONE
+        assert world.move(world.ask(world.vm(vm), host)) == TaskOutcome.DONE
         world.assert_settled(vm, host)
 
 
@@ -161,7 +161,7 @@ def test_a_move_is_cancelled_in_the_middle(world: MovingWorld) -> None:
     asked = world.ask(vm)
     world.movers.during = lambda: world.registry.moves.cancel(asked.id, actor=ACTOR)
 
-    assert world.move(asked, lease_s=0.0001) == Outcome.FAILED
+    assert world.move(asked, lease_s=0.0001) == TaskOutcome.FAILED
 
     assert world.get(asked).state == "cancelled"
     world.assert_settled(vm, "h1")
@@ -170,9 +170,9 @@ def test_a_move_is_cancelled_in_the_middle(world: MovingWorld) -> None:
 def test_a_host_that_cannot_take_it_fails_the_move_and_is_avoided(world: MovingWorld) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    world.movers.refuse(MoveObstacle.CPU_MODEL, "it lacks avx512f")
+    world.movers.refuse(MigrationObstacle.CPU_MODEL, "it lacks avx512f")
 
-    assert world.move(asked) == Outcome.FAILED
+    assert world.move(asked) == TaskOutcome.FAILED
 
     failed = world.get(asked)
     assert failed.state == "failed"
@@ -229,7 +229,7 @@ def test_another_worker_finds_out_what_became_of_a_move(
     kill_worker(world, asked, checkpoint)
     assert world.get(asked).state == "moving"
 
-    assert world.move(asked, "w2") != Outcome.NOT_OURS
+    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
 
     assert world.get(asked).state == "moved"
     world.assert_settled(vm, "h2")
@@ -244,12 +244,12 @@ def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(
     def overtake(reached: str) -> None:
         if reached == "move.after_move":
             world.let_claim_end(asked)
-            assert world.move(asked, "w2") == Outcome.DONE
+            assert world.move(asked, "w2") == TaskOutcome.DONE
             assert world.get(asked).downtime_ms is None
             taken_over.append(world.get(asked))
 
     taken_over: list[Move] = []
-    assert world.move(asked, checkpoint=overtake) == Outcome.CLAIM_LOST
+    assert world.move(asked, checkpoint=overtake) == TaskOutcome.CLAIM_LOST
     world.assert_settled(vm, "h2")
     [seen] = taken_over
     assert world.get(asked) == replace(seen, downtime_ms=150)
@@ -269,7 +269,7 @@ def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWo
 
     outcomes.append(world.move(asked))
 
-    assert Outcome.DONE in outcomes
+    assert TaskOutcome.DONE in outcomes
     world.assert_settled(vm, "h2")
 
 
@@ -337,7 +337,7 @@ def test_power_waits_for_the_move(world: MovingWorld) -> None:
         seen.append(world.registry.power.claim(vm.id, "p1", 60))
 
     world.movers.during = stop
-    assert world.move(asked) == Outcome.DONE
+    assert world.move(asked) == TaskOutcome.DONE
 
     assert seen == [None]
     step = world.registry.power.claim(vm.id, "p1", 60)
@@ -350,7 +350,7 @@ def test_a_move_waits_for_power(world: MovingWorld) -> None:
     asked = world.ask(vm)
     world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
-    assert world.move(asked) == Outcome.NOT_OURS
+    assert world.move(asked) == TaskOutcome.NOT_OURS
     assert world.get(asked).state == "asked"
 
 
@@ -381,7 +381,7 @@ def test_a_silent_source_leaves_the_move_open_until_it_answers(world: MovingWorl
         world.hosts["h1"].unreachable = True
 
     world.movers.during = cut
-    assert world.move(asked) == Outcome.HANDED_BACK
+    assert world.move(asked) == TaskOutcome.HANDED_BACK
     assert world.get(asked).state == "moving"
 
     world.hosts["h1"].unreachable = False
@@ -401,7 +401,7 @@ def test_a_silent_destination_does_not_keep_a_guest_that_runs_where_it_was(
         world.hosts["h2"].unreachable = True
 
     world.movers.during = cut
-    assert world.move(asked) == Outcome.FAILED
+    assert world.move(asked) == TaskOutcome.FAILED
 
     assert world.get(asked).state == "failed"
     assert world.vm(vm).host == "h1"
@@ -419,7 +419,7 @@ def test_what_reports_say_in_the_middle_of_a_move_changes_nothing(world: MovingW
             world.report("h1")
             world.report("h2")
 
-    assert world.move(asked, checkpoint=look) == Outcome.DONE
+    assert world.move(asked, checkpoint=look) == TaskOutcome.DONE
 
     assert [each for each in events(world, vm) if each == "vm_missing"] == []
     world.assert_settled(vm, "h2")
@@ -524,7 +524,7 @@ def test_a_vm_whose_destination_is_fenced_after_it_left_starts_again_from_its_di
     world.report("h1")
     assert "vm_missing" not in events(world, vm)  # the worker at the move tells where it is
 
-    assert world.move(asked, "w2") != Outcome.NOT_OURS
+    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
 
     assert world.get(asked).state == "failed"
     assert "h2 was fenced" in str(world.get(asked).last_error)
@@ -547,11 +547,11 @@ def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
             world.hosts["h2"].domains = there
             world.hosts["h2"].unreachable = False
 
-    assert world.move(asked, checkpoint=return_from_fence) == Outcome.CLAIM_LOST
+    assert world.move(asked, checkpoint=return_from_fence) == TaskOutcome.CLAIM_LOST
     world.hosts["h2"].domains.clear()  # as a leftover is
     world.let_claim_end(asked)
 
-    assert world.move(asked, "w2") != Outcome.NOT_OURS
+    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
 
     assert world.get(asked).state == "failed"
     world.assert_settled(vm, "h1")
@@ -564,7 +564,7 @@ def test_a_move_to_a_host_that_was_fenced_meanwhile_is_not_begun_again(world: Mo
     fence(world, "h2")
     world.hosts["h2"].unreachable = False
 
-    assert world.move(asked, "w2") != Outcome.NOT_OURS
+    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
 
     assert world.get(asked).state == "failed"
     assert world.movers.log == []
@@ -596,14 +596,14 @@ def test_a_moving_vm_keeps_its_labels_and_its_wish(world: MovingWorld) -> None:
 
 def test_no_more_moves_begin_than_a_host_may_have(world: MovingWorld) -> None:
     asked = [world.ask(world.running()) for _ in range(2)]
-    also: list[Outcome] = []
+    also: list[TaskOutcome] = []
     one = MoveOptions(limits=MoveLimits(per_host=1, everywhere=8))
     world.movers.during = lambda: also.append(world.move(asked[1], "w2", moves=one))
 
-    assert world.move(asked[0], moves=one) == Outcome.DONE
+    assert world.move(asked[0], moves=one) == TaskOutcome.DONE
 
-    assert also == [Outcome.NOT_OURS]
-    assert world.move(asked[1], "w2", moves=one) == Outcome.DONE
+    assert also == [TaskOutcome.NOT_OURS]
+    assert world.move(asked[1], "w2", moves=one) == TaskOutcome.DONE
 
 
 def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: MovingWorld) -> None:
@@ -636,7 +636,7 @@ def test_a_guest_that_went_off_where_it_had_arrived_is_judged_by_how_it_did(
     )
     world.report("h2")  # its place is h1 still
 
-    assert world.move(asked, "w2") == Outcome.DONE
+    assert world.move(asked, "w2") == TaskOutcome.DONE
     world.report("h2")
 
     found = world.vm(vm)

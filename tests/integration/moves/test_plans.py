@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from controller.plans.deciding import decide_plan
-from controller.plans.executor import Planning, Plans
+from controller.plans.executor import PlanExecutor, Planning
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
-from hypervisor import MoveObstacle
-from placement.rebalancing.model import MoveLimits
+from hypervisor import MigrationObstacle
+from placement.rebalancing.model import RebalanceLimits
 from registry import HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError, MoveRefusedError, PlanMoveOverError
 from registry.moves import Plan, PlanKind, PlannedMove
@@ -20,7 +20,7 @@ from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR, take_lease
 
 PLANNING = Planning(
-    limits=MoveLimits(per_source=2, per_destination=2, at_once=8),
+    limits=RebalanceLimits(per_source=2, per_destination=2, at_once=8),
     rest_s=3600,
     seed=0,
     budget_units=None,
@@ -40,13 +40,13 @@ class InThisProcess:
 
 
 @pytest.fixture
-def centre(world: MovingWorld) -> Plans:
+def centre(world: MovingWorld) -> PlanExecutor:
     return a_centre(world, InThisProcess())
 
 
-def a_centre(world: MovingWorld, process: Any) -> Plans:
+def a_centre(world: MovingWorld, process: Any) -> PlanExecutor:
     lease = take_lease(world.registry)
-    return Plans(
+    return PlanExecutor(
         world.registry, lambda: lease, process, PLANNING, interval_s=1, on_asked=lambda: None
     )
 
@@ -57,7 +57,7 @@ def evacuate(world: MovingWorld, *hosts: str, approve: bool = False) -> Plan:
     )
 
 
-def carry_out(world: MovingWorld, centre: Plans, plan: Plan, rounds: int = 20) -> Plan:
+def carry_out(world: MovingWorld, centre: PlanExecutor, plan: Plan, rounds: int = 20) -> Plan:
     """Let the control centre and workers go on until the plan is over."""
     for _ in range(rounds):
         centre.look()
@@ -68,7 +68,9 @@ def carry_out(world: MovingWorld, centre: Plans, plan: Plan, rounds: int = 20) -
     raise AssertionError(f"after {rounds} looks it is {found.state}: {found}")
 
 
-def test_a_host_is_emptied_and_each_vm_finds_a_place(world: MovingWorld, centre: Plans) -> None:
+def test_a_host_is_emptied_and_each_vm_finds_a_place(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     vms = [world.running("h1") for _ in range(5)]
     world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     asked = evacuate(world, "h1")
@@ -100,7 +102,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(world: MovingWorld, centre:
     assert {each.reason for each in moves} == {f"plan {asked.id}: evacuates"}
 
 
-def test_a_group_that_keeps_together_moves_whole(world: MovingWorld, centre: Plans) -> None:
+def test_a_group_that_keeps_together_moves_whole(world: MovingWorld, centre: PlanExecutor) -> None:
     rules = Rules(affinity=MembershipRule(group="beside"))
     vms = [world.running("h1", rules=rules) for _ in range(2)]
     with pytest.raises(MoveRefusedError, match="its group"):
@@ -122,7 +124,9 @@ def test_requests_alike_are_one_kind_of_vm(world: MovingWorld) -> None:
     assert (len(running), len(running.demand)) == (3, 1)
 
 
-def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centre: Plans) -> None:
+def test_what_has_no_place_is_named_with_what_is_short(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     never = world.running("h1")
     world.registry.vms.label(never.id, {"moves": "never"})
     world.running("h1")
@@ -143,7 +147,7 @@ def test_what_has_no_place_is_named_with_what_is_short(world: MovingWorld, centr
 
 
 def test_a_plan_without_a_move_is_done_and_leaves_nothing_to_approve(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     asked = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
 
@@ -160,7 +164,7 @@ def test_a_plan_without_a_move_is_done_and_leaves_nothing_to_approve(
 
 
 def test_a_plan_that_is_approved_at_once_begins_as_soon_as_it_is_decided(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vm = world.running("h1")
 
@@ -171,7 +175,7 @@ def test_a_plan_that_is_approved_at_once_begins_as_soon_as_it_is_decided(
 
 
 def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     first, second = world.running("h1"), world.running("h1")
     plan = evacuate(world, "h1")
@@ -190,7 +194,7 @@ def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
 
 
 def test_a_move_waits_for_the_room_that_an_earlier_one_leaves(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     leaves, comes = world.running("h1"), world.running("h2")
     world.registry.hosts.update("h1", overrides={"memory_mib": 3072}, actor=ACTOR)
@@ -219,7 +223,9 @@ def test_a_move_waits_for_the_room_that_an_earlier_one_leaves(
     assert [world.vm(each).host for each in (leaves, comes)] == ["h3", "h1"]
 
 
-def test_a_cancelled_plan_leaves_each_vm_at_one_place(world: MovingWorld, centre: Plans) -> None:
+def test_a_cancelled_plan_leaves_each_vm_at_one_place(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     vms = [world.running("h1") for _ in range(4)]
     plan = evacuate(world, "h1", approve=True)
     centre.look()
@@ -245,7 +251,7 @@ def test_a_cancelled_plan_leaves_each_vm_at_one_place(world: MovingWorld, centre
 
 
 def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
     asked = evacuate(world, "h1", approve=True)
@@ -264,7 +270,7 @@ def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
 
 
 def test_a_centre_that_leads_no_more_refuses_nothing_that_another_asked_for(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     world.running("h1")
     asked = evacuate(world, "h1", approve=True)
@@ -282,7 +288,7 @@ def test_a_centre_that_leads_no_more_refuses_nothing_that_another_asked_for(
 
 
 def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     world.running("h1")
     world.registry.slot_loop.pause("a look", actor=ACTOR)
@@ -298,7 +304,7 @@ def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(
 def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
     world.running("h1")
     plan = evacuate(world, "h1", approve=True)
-    other = Plans(
+    other = PlanExecutor(
         world.registry,
         lambda: None,
         InThisProcess(),  # type: ignore[arg-type]
@@ -313,7 +319,7 @@ def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
 
 
 def test_a_second_balance_right_after_the_first_has_no_useful_move(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     for _ in range(6):
         world.running("h1")
@@ -335,7 +341,7 @@ def test_a_second_balance_right_after_the_first_has_no_useful_move(
 
 
 def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
     plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
@@ -362,7 +368,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
 
 
 def test_what_failed_on_its_host_gained_nothing_and_rests(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     for _ in range(6):
         world.running("h1")
@@ -370,7 +376,7 @@ def test_what_failed_on_its_host_gained_nothing_and_rests(
     centre.look()
     planned = world.registry.plans.moves(plan.id)
     for _ in planned:
-        world.movers.refuse(MoveObstacle.SNAPSHOTS, "it has 1 snapshot")
+        world.movers.refuse(MigrationObstacle.SNAPSHOTS, "it has 1 snapshot")
     world.registry.plans.approve(plan.id, actor=ACTOR)
 
     done = carry_out(world, centre, plan)
@@ -391,7 +397,7 @@ def test_what_failed_on_its_host_gained_nothing_and_rests(
 @pytest.mark.parametrize("taken_out", [HostAdminEvent.DRAIN, HostAdminEvent.MAINTAIN])
 @pytest.mark.parametrize("looks", [0, 1, 2])
 def test_a_host_that_is_activated_again_is_emptied_no_further(
-    world: MovingWorld, centre: Plans, taken_out: HostAdminEvent, looks: int
+    world: MovingWorld, centre: PlanExecutor, taken_out: HostAdminEvent, looks: int
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
     world.registry.hosts.apply("h1", taken_out, actor=ACTOR)
@@ -411,7 +417,7 @@ def test_a_host_that_is_activated_again_is_emptied_no_further(
 
 
 def test_of_a_plan_for_two_hosts_the_one_that_is_activated_keeps_its_vms(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     first, second = world.running("h1"), world.running("h2")
     for host in ("h1", "h2"):
@@ -429,7 +435,7 @@ def test_of_a_plan_for_two_hosts_the_one_that_is_activated_keeps_its_vms(
     assert (world.runs(first), world.runs(second) != ["h2"]) == (["h1"], True)
 
 
-def test_a_host_that_nobody_took_out_is_emptied(world: MovingWorld, centre: Plans) -> None:
+def test_a_host_that_nobody_took_out_is_emptied(world: MovingWorld, centre: PlanExecutor) -> None:
     vm = world.running("h1")
     world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
@@ -440,7 +446,7 @@ def test_a_host_that_nobody_took_out_is_emptied(world: MovingWorld, centre: Plan
     assert world.runs(vm) != ["h1"]
 
 
-def test_packing_empties_hosts(world: MovingWorld, centre: Plans) -> None:
+def test_packing_empties_hosts(world: MovingWorld, centre: PlanExecutor) -> None:
     for host in ("h1", "h2", "h3"):
         world.running(host)
 
@@ -457,7 +463,9 @@ def test_a_plan_of_a_host_that_is_not_there_is_refused(world: MovingWorld) -> No
         evacuate(world, "nowhere")
 
 
-def test_a_stored_plan_is_decided_again_to_the_bit(world: MovingWorld, centre: Plans) -> None:
+def test_a_stored_plan_is_decided_again_to_the_bit(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     for _ in range(3):
         world.running("h1")
     plan = evacuate(world, "h1")

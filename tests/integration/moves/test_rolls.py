@@ -8,11 +8,11 @@ import pytest
 
 from controller.fork_server.children import Child, started
 from controller.plans.dry_run import RollPreview, rehearse
-from controller.plans.executor import Plans
-from placement.rebalancing.model import MoveLimits
+from controller.plans.executor import PlanExecutor
+from placement.rebalancing.model import RebalanceLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError
-from registry.moves import CommandEnd, Driving, NewRoll, RollClaim, RollLimits, RollTurn
+from registry.moves import CommandEnd, NewRoll, RollClaim, RollLimits, RollTurn, StepReport
 from tests.integration.moves.test_plans import InThisProcess, a_centre
 from tests.integration.moves.world import MovingWorld
 from tests.raw_sql import RawSql
@@ -30,7 +30,7 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
     def asked() -> RollPreview:
         turns = [[each.id] for each in world.registry.rolls.targets(("h1",))]
         view = world.registry.plans.view_running(rest_s=0)
-        return RollPreview(view=view, turns=turns, limits=MoveLimits())
+        return RollPreview(view=view, turns=turns, limits=RebalanceLimits())
 
     assert rehearse(asked(), start=start, most_here=0) == 1
     for other in ("h2", "h3"):
@@ -41,7 +41,10 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
         rehearse(asked(), within_s=0.001, most_here=0)
 
     assert [child.poll() is None for child in children] == [False, False]
-    assert rehearse(RollPreview(view=asked().view, turns=[], limits=MoveLimits()), start=start) == 0
+    assert (
+        rehearse(RollPreview(view=asked().view, turns=[], limits=RebalanceLimits()), start=start)
+        == 0
+    )
     assert len(children) == 2  # a small site's are planned here
 
 
@@ -50,7 +53,7 @@ class Site:
 
     def __init__(self, world: MovingWorld) -> None:
         self.world, self.registry = world, world.registry
-        self.centre: Plans = a_centre(world, InThisProcess())
+        self.centre: PlanExecutor = a_centre(world, InThisProcess())
         self.ran: list[str] = []
         self.fails: set[str] = set()
 
@@ -68,9 +71,11 @@ class Site:
         )
         return self.registry.rolls.begin(new, actor=ACTOR)
 
-    def step(self, claim: RollClaim, told: Driving | None = None) -> RollTurn:
+    def step(self, claim: RollClaim, told: StepReport | None = None) -> RollTurn:
         """One step of the driver, and what everybody else does meanwhile."""
-        turn = self.registry.rolls.drive(claim.roll.id, claim.token, told or Driving(), actor=ACTOR)
+        turn = self.registry.rolls.drive(
+            claim.roll.id, claim.token, told or StepReport(), actor=ACTOR
+        )
         self.centre.look()
         self.world.sweep()
         return turn
@@ -82,13 +87,13 @@ class Site:
             return turn
         for host in begun:
             assert self.world.hosts[host].domains == {}
-        self.step(claim, Driving(begun=begun))
+        self.step(claim, StepReport(begun=begun))
         self.ran += begun
         ended = tuple(
             CommandEnd(host=each, error="exit status 3" if each in self.fails else None)
             for each in begun
         )
-        turn = self.step(claim, Driving(ended=ended))
+        turn = self.step(claim, StepReport(ended=ended))
         for host in begun:
             self.world.report(host)
         return turn
@@ -204,9 +209,9 @@ def test_a_host_that_somebody_activates_meanwhile_is_left_to_them(
     world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     claim = site.begin("h1")
     site.until(claim, "empty")
-    site.step(claim, Driving(begun=("h1",)))
+    site.step(claim, StepReport(begun=("h1",)))
     world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="somebody")
-    site.step(claim, Driving(ended=(CommandEnd(host="h1"),)))
+    site.step(claim, StepReport(ended=(CommandEnd(host="h1"),)))
     world.report("h1")
 
     assert site.drive(claim).roll.state == "done"
@@ -219,9 +224,9 @@ def test_a_report_from_before_the_commands_end_proves_nothing(
 ) -> None:
     claim = site.begin("h1")
     site.until(claim, "empty")
-    site.step(claim, Driving(begun=("h1",)))
+    site.step(claim, StepReport(begun=("h1",)))
     world.report("h1")
-    site.step(claim, Driving(ended=(CommandEnd(host="h1"),)))
+    site.step(claim, StepReport(ended=(CommandEnd(host="h1"),)))
 
     assert [each.phase for each in site.step(claim).hosts] == ["returning"]
 
@@ -234,8 +239,8 @@ def test_a_host_that_does_not_come_back_stops_the_roll_and_is_waited_for_again(
 ) -> None:
     claim = site.begin("h1", up_within_s=0)
     site.until(claim, "empty")
-    site.step(claim, Driving(begun=("h1",)))
-    site.step(claim, Driving(ended=(CommandEnd(host="h1"),)))
+    site.step(claim, StepReport(begun=("h1",)))
+    site.step(claim, StepReport(ended=(CommandEnd(host="h1"),)))
 
     stopped = site.step(claim)
 
@@ -278,13 +283,13 @@ def test_a_driver_that_is_told_to_stop_leaves_nothing_begun_behind(
 ) -> None:
     claim = site.begin("h1", "h2")
     site.until(claim, "empty")
-    site.step(claim, Driving(begun=("h1",)))
+    site.step(claim, StepReport(begun=("h1",)))
 
-    waits = site.step(claim, Driving(stop="Ctrl-C"))
+    waits = site.step(claim, StepReport(stop="Ctrl-C"))
     assert waits.roll.state == "going"
-    site.step(claim, Driving(ended=(CommandEnd(host="h1"),), stop="Ctrl-C"))
+    site.step(claim, StepReport(ended=(CommandEnd(host="h1"),), stop="Ctrl-C"))
     world.report("h1")
-    site.step(claim, Driving(stop="Ctrl-C"))
+    site.step(claim, StepReport(stop="Ctrl-C"))
     stopped = world.registry.rolls.get(claim.roll.id)
 
     assert (stopped.state, stopped.last_error) == ("stopped", "Ctrl-C")
@@ -294,9 +299,9 @@ def test_a_driver_that_is_told_to_stop_leaves_nothing_begun_behind(
 def test_a_driver_that_leaves_ends_at_once(world: MovingWorld, site: Site) -> None:
     claim = site.begin("h1", "h2")
     site.until(claim, "empty")
-    site.step(claim, Driving(begun=("h1",)))
+    site.step(claim, StepReport(begun=("h1",)))
 
-    left = site.step(claim, Driving(stop="Ctrl-C", leave=True))
+    left = site.step(claim, StepReport(stop="Ctrl-C", leave=True))
 
     assert left.roll.state == "stopped"
     assert site.phases(claim) == {"h1": "at_work", "h2": "waiting"}
@@ -337,10 +342,10 @@ def test_a_cancelled_roll_waits_for_what_goes_on_and_is_over(
 ) -> None:
     claim = site.begin("h1", "h2")
     site.until(claim, "empty")
-    site.step(claim, Driving(begun=("h1",)))
+    site.step(claim, StepReport(begun=("h1",)))
 
     assert world.registry.rolls.cancel(claim.roll.id, actor="boss").state == "going"
-    site.step(claim, Driving(ended=(CommandEnd(host="h1"),)))
+    site.step(claim, StepReport(ended=(CommandEnd(host="h1"),)))
     world.report("h1")
     over = site.step(claim)
 
@@ -359,15 +364,15 @@ def test_a_cancelled_roll_moves_nothing_more_away(
 ) -> None:
     world.running()
     claim = site.begin("h1")
-    world.registry.rolls.drive(claim.roll.id, claim.token, Driving(), actor=ACTOR)
-    world.registry.rolls.drive(claim.roll.id, claim.token, Driving(), actor=ACTOR)
+    world.registry.rolls.drive(claim.roll.id, claim.token, StepReport(), actor=ACTOR)
+    world.registry.rolls.drive(claim.roll.id, claim.token, StepReport(), actor=ACTOR)
     [plan] = world.registry.plans.list().items
     if not driven:
         raw.run("UPDATE rolls SET driver_until = began_at")
 
     world.registry.rolls.cancel(claim.roll.id, actor="boss")
     if driven:
-        world.registry.rolls.drive(claim.roll.id, claim.token, Driving(), actor=ACTOR)
+        world.registry.rolls.drive(claim.roll.id, claim.token, StepReport(), actor=ACTOR)
 
     assert world.registry.rolls.get(claim.roll.id).state == "cancelled"
     over = world.registry.plans.get(plan.id)

@@ -10,13 +10,13 @@ import pytest
 
 from controller.control_center import policy_child
 from controller.plans.deciding import decide_plan
-from controller.plans.executor import Plans
+from controller.plans.executor import PlanExecutor
 from controller.plans.making_room import RoomRule
 from controller.queries.destinations import destinations
 from controller.queries.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs
-from controller.rounds.interfaces import Decider, PolicyChoice, RoundReport, Slot
-from controller.rounds.policy_process import Decision, Ideal
+from controller.rounds.interfaces import PolicyChoice, RoundDecider, RoundReport, Slot
+from controller.rounds.policy_process import Ideal, PolicyAnswer
 from controller.rounds.round import run_round
 from registry import (
     ConflictError,
@@ -37,7 +37,7 @@ from tests.register import ACTOR, add_request, add_tenant, add_vm_type, take_lea
 class DecidesHere:
     """Decides rounds as the control centre's child does, without one."""
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         return policy_child.decide(data)
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
@@ -57,13 +57,13 @@ def world(register: Registry) -> MovingWorld:
 
 
 @pytest.fixture
-def centre(world: MovingWorld) -> Plans:
+def centre(world: MovingWorld) -> PlanExecutor:
     return centre_of(world)
 
 
-def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> Plans:
+def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> PlanExecutor:
     lease = take_lease(world.registry)
-    return Plans(
+    return PlanExecutor(
         world.registry,
         lambda: lease,
         process or InThisProcess(),
@@ -74,7 +74,7 @@ def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> Plans
 
 
 def run(
-    registry: Registry, at: int, *, decider: Decider | None = None, **choice: Any
+    registry: Registry, at: int, *, decider: RoundDecider | None = None, **choice: Any
 ) -> RoundReport | None:
     """Run a round in this process."""
     values: dict[str, Any] = {
@@ -105,7 +105,7 @@ def hosts_of(world: MovingWorld, request: Request) -> list[str | None]:
 
 
 def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     run(world.registry, 0)
@@ -162,7 +162,7 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
 
 
 def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
-    world: MovingWorld, centre: Plans
+    world: MovingWorld, centre: PlanExecutor
 ) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large, approve=True)
@@ -187,7 +187,9 @@ def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
     assert world.ask(vm, made["host"]).to_host == made["host"]
 
 
-def test_the_room_is_given_up_when_the_plan_is_cancelled(world: MovingWorld, centre: Plans) -> None:
+def test_the_room_is_given_up_when_the_plan_is_cancelled(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large, approve=True)
     centre.look()
@@ -211,7 +213,9 @@ def test_room_that_nobody_takes_is_given_up_in_time(world: MovingWorld) -> None:
     assert not world.registry.room_plans.keeps(plan.id, for_s=-1)
 
 
-def test_what_no_moves_let_in_is_told_and_keeps_nothing(world: MovingWorld, centre: Plans) -> None:
+def test_what_no_moves_let_in_is_told_and_keeps_nothing(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     add_vm_type(world.registry, "huge", vcpus=4, memory_mib=64 * 1024, disk_gib=20)
     huge = add_request(world.registry, tenant="b", vm_type="huge")
     plan = ask(world, huge, approve=True)
@@ -225,7 +229,9 @@ def test_what_no_moves_let_in_is_told_and_keeps_nothing(world: MovingWorld, cent
     assert (done.let_in["hosts"], done.let_in["still_waits"]["count"]) == ([], 1)
 
 
-def test_what_stands_in_the_way_of_a_request_is_told(world: MovingWorld, centre: Plans) -> None:
+def test_what_stands_in_the_way_of_a_request_is_told(
+    world: MovingWorld, centre: PlanExecutor
+) -> None:
     for host in ("h1", "h2", "h3"):
         world.running(host, hosts=[host])
     never = [world.registry.vms.list(limit=500).items[0]]

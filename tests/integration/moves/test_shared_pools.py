@@ -19,7 +19,7 @@ from tests.integration.moves.world import NAMES, MovingWorld
 from tests.readers import an_operator
 from tests.register import ACTOR, a_commit, add_request, place, take_lease
 from workers import builds
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 SHARED = "shared_pool=nfs"
 
@@ -98,7 +98,7 @@ def test_a_move_copies_nothing_and_the_disk_goes_with_the_last_that_uses_it(
     disk = disk_of(vm)
 
     for host in ("h2", "h1", "h2"):
-        assert world.move(world.ask(world.vm(vm), host)) == Outcome.DONE
+        assert world.move(world.ask(world.vm(vm), host)) == TaskOutcome.DONE
         world.sweep()
         assert world.runs(vm) == [host]
         assert disks(world) == {disk}
@@ -117,7 +117,7 @@ def test_a_move_copies_nothing_and_the_disk_goes_with_the_last_that_uses_it(
 def test_one_that_is_off_moves_without_a_copy(world: MovingWorld) -> None:
     vm = world.stopped()
 
-    assert world.move(world.ask(vm)) == Outcome.DONE
+    assert world.move(world.ask(vm)) == TaskOutcome.DONE
     world.sweep()
 
     assert world.vm(vm).host == "h2"
@@ -143,7 +143,7 @@ def test_a_move_to_a_host_beside_the_pool_copies_the_disk_and_leaves_none(
 ) -> None:
     vm = world.running()
 
-    assert world.move(world.ask(vm, "h3")) == Outcome.DONE
+    assert world.move(world.ask(vm, "h3")) == TaskOutcome.DONE
     world.sweep()
 
     assert world.runs(vm) == ["h3"]
@@ -199,7 +199,7 @@ def test_a_vm_of_a_fenced_host_starts_elsewhere_with_its_disk(world: MovingWorld
     assert disks(world) == {disk}
     assert world.registry.check() == []
     # It goes on from there, also back.
-    assert world.move(world.ask(world.vm(vm), "h1")) == Outcome.DONE
+    assert world.move(world.ask(world.vm(vm), "h1")) == TaskOutcome.DONE
     world.sweep()
     assert world.runs(vm) == ["h1"]
     assert disks(world) == {disk}
@@ -317,7 +317,7 @@ def test_replace_loses_no_disk_of_a_host_with_a_pool_of_its_own_and_says_so(
 ) -> None:
     host = label(world, "h3", "on_failure=replace")
     vm = world.running()
-    assert world.move(world.ask(vm, "h3")) == Outcome.DONE
+    assert world.move(world.ask(vm, "h3")) == TaskOutcome.DONE
     world.sweep()
 
     assert "on_failure=replace moves nothing" in host.warnings[-1]
@@ -414,7 +414,7 @@ def test_a_label_that_is_taken_off_lets_no_word_remove_a_disk(world: MovingWorld
 
 def test_a_guest_that_its_host_holds_up_tells_its_tenant_so(world: MovingWorld) -> None:
     vm = world.running()
-    assert world.move(world.ask(vm)) == Outcome.DONE
+    assert world.move(world.ask(vm)) == TaskOutcome.DONE
     domains = world.hosts["h2"].domains
     domains[str(vm.id)] = replace(domains[str(vm.id)], state=DomainState.PAUSED)
 

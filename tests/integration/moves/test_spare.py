@@ -13,7 +13,7 @@ from controller.errors import PolicyFailedError
 from controller.plans.watching_spare import SpareWatch
 from controller.queries.failure_survival import Survival, survival, survival_aside
 from controller.queries.why_waiting import explain_request
-from controller.rounds.policy_process import Decision, PolicyProcess
+from controller.rounds.policy_process import PolicyAnswer, PolicyProcess
 from registry import ConflictError, HostAdminEvent, Registry
 from registry.rounds import Lease
 from tests.integration.moves.test_room import DecidesHere, run
@@ -66,7 +66,7 @@ def test_rounds_leave_room_for_the_vms_of_any_one_host(site: Registry) -> None:
 class TooSlow(DecidesHere):
     """The policy is killed, the fallback decides."""
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         if policy == "fuga":
             raise PolicyFailedError(policy, "exceeded its time")
         return super().decide(data, policy=policy, deadline_s=deadline_s)

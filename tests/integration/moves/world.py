@@ -21,8 +21,8 @@ from tests.fakes.movers import FakeMover, FakeMovers
 from tests.raw_sql import raw_sql
 from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type, place, take_lease
 from workers import builds, moves, removals
-from workers.context import Outcome, WorkerContext
-from workers.host_limits import Gate
+from workers.context import TaskOutcome, WorkerContext
+from workers.host_limits import HostLimits
 
 NAMES = ("h1", "h2", "h3")
 
@@ -73,7 +73,7 @@ class MovingWorld:
     def worker(self, name: str = "w1", **changes: Any) -> WorkerContext:
         values: dict[str, Any] = {
             "registry": self.registry,
-            "hosts": Gate(self._lent, lanes=8, pause_s=0, wait_s=0),
+            "hosts": HostLimits(self._lent, lanes=8, pause_s=0, wait_s=0),
             "store": ImageStore(Path("no-images"), max_bytes=1 << 30),
             "owner": name,
             "lease_s": 60.0,
@@ -85,7 +85,7 @@ class MovingWorld:
         """A VM that runs on a host."""
         request = add_request(self.registry, **asked)
         [key] = place(self.registry, request, self.registry.hosts.get(host)).assignment_ids
-        assert builds.create(key, self.worker()) == Outcome.DONE
+        assert builds.create(key, self.worker()) == TaskOutcome.DONE
         return next(vm for vm in self.registry.vms.list(limit=500).items if vm.assignment_id == key)
 
     def stopped(self, host: str = "h1") -> Vm:
@@ -101,7 +101,7 @@ class MovingWorld:
     def ask(self, vm: Vm, host: str = "h2", **asked: Any) -> Move:
         return self.registry.moves.ask(vm.id, host, reason="maintenance", actor=ACTOR, **asked)
 
-    def move(self, asked: Move, name: str = "w1", **changes: Any) -> Outcome:
+    def move(self, asked: Move, name: str = "w1", **changes: Any) -> TaskOutcome:
         return moves.move(asked.id, self.worker(name, **changes))
 
     def let_claim_end(self, asked: Move) -> None:
@@ -112,7 +112,7 @@ class MovingWorld:
 
     def sweep(self) -> None:
         """Do all that is due, as the control centre and its workers do."""
-        work: dict[str, Callable[[UUID, WorkerContext], Outcome]] = {
+        work: dict[str, Callable[[UUID, WorkerContext], TaskOutcome]] = {
             "workers.move_vm": moves.move,
             "workers.delete_vm": removals.delete,
             "workers.create_vm": builds.create,

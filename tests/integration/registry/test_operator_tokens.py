@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from controller.cli.operating.doctor_register import Finding, register_findings
+from controller.cli.operating.doctor_register import CheckResult, register_findings
 from controller.queries.fleet_metrics import FleetCollector
 from controller.settings import ControllerSettings
 from registry import Registry
@@ -17,7 +17,7 @@ from tests.register import ACTOR, add_tenant
 DAY_S = 86_400
 
 
-def told(url: str, folder: Path) -> list[Finding]:
+def told(url: str, folder: Path) -> list[CheckResult]:
     settings = ControllerSettings(database_url=url, state_dir=folder)
     found = register_findings(settings, hashes=False, repair=False)
     return [each for each in found if each.about == "tokens"]
@@ -43,10 +43,10 @@ def test_doctor_names_operators_tokens_that_end_soon_and_those_that_never_do(
         pass_days(raw, "alice", 80)
     after = told(register_url, tmp_path)
 
-    endless = Finding("tokens", True, "operators' tokens that never expire: old", note=True)
+    endless = CheckResult("tokens", True, "operators' tokens that never expire: old", note=True)
     assert before == [endless]
     assert after == [
-        Finding("tokens", False, "expire soon: alice; renew with `fuga token renew NAME`"),
+        CheckResult("tokens", False, "expire soon: alice; renew with `fuga token renew NAME`"),
         endless,
     ]
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
 from controller.control_center.policy_child import answer
-from controller.control_center.slot_loop import SlotLoop
+from controller.control_center.slot_loop import SlotLoopRunner
 from controller.rounds.interfaces import PolicyChoice, Slot
-from controller.rounds.policy_process import Decision, Failure, Ideal
+from controller.rounds.policy_process import Ideal, PolicyAnswer, PolicyFailure
 from registry import Registry
 from registry.rounds import CONTROL_LEASE
 from service import ProcessMetrics
@@ -26,9 +26,9 @@ class Sleeper:
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self._meanwhile = meanwhile
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         decision = answer("decide", data)
-        assert not isinstance(decision, Failure), decision
+        assert not isinstance(decision, PolicyFailure), decision
         self._meanwhile()
         return decision
 
@@ -44,7 +44,7 @@ class Centre:
     def __init__(self, register: Registry, holder: str, decider: Sleeper) -> None:
         self.metrics = ProcessMetrics("control")
         self.leadership = Leadership(register, holder, 600)
-        self._loop = SlotLoop(
+        self._loop = SlotLoopRunner(
             register,
             self.leadership,
             decider,

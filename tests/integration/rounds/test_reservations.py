@@ -14,7 +14,7 @@ from controller.queries.tenant_shares import standings
 from controller.queries.why_here import explain_vm
 from controller.queries.why_waiting import explain_request
 from controller.rest.schemas.operating import RoundDetail
-from controller.rounds.policy_process import Decision
+from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.replay import replay_round
 from registry import MoveRefusedError, Registry
 from registry.admin import Periods, Purged
@@ -226,7 +226,7 @@ class WhileOthersWrite(DecidesHere):
     def __init__(self, raw: RawSql) -> None:
         self._raw = raw
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         self._raw.run("UPDATE hosts SET version = version + 1")
         return super().decide(data, policy=policy, deadline_s=deadline_s)
 

@@ -10,7 +10,7 @@ import pytest
 
 from controller.control_center.reserving import Reserving
 from controller.errors import PolicyFailedError
-from controller.queries.reserving import Asked, answer
+from controller.queries.reserving import ReservationQuery, answer
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from registry.reservations import ReservationState
@@ -40,7 +40,7 @@ class FailsFor:
         self._key, self._error = key, error
 
     def reserve(self, question: object, *, deadline_s: float) -> Any:
-        assert isinstance(question, Asked)
+        assert isinstance(question, ReservationQuery)
         if question.asked.id == self._key:
             raise self._error
         return answer(question)

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter
 from benchmarks.registered import ask, load, run_what_was_placed
-from benchmarks.whole_rounds import Rounds
+from benchmarks.whole_rounds import TimedRounds
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from tests.servers.postgres import TEMPLATE, PostgresServer
@@ -23,7 +23,7 @@ def test_the_benchmarks_register_center_is_sound_before_and_after_its_rounds(
         try:
             assert registry.check() == []
             ask(loaded, 12)
-            rounds = Rounds(registry, decider, Meter(postmaster=1), "fuga")
+            rounds = TimedRounds(registry, decider, Meter(postmaster=1), "fuga")
             measured = rounds.run()
             run_what_was_placed(loaded)
             ask(loaded, 4)

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.simulations.worker import Outcome, run_message
+from controller.simulations.worker import RunMessageOutcome, run_message
 from simulation import (
     FleetStudy,
     JobFiles,
     JobQueue,
     JobTakenError,
-    Progress,
     RunFailedError,
+    RunProgress,
     RunSpec,
     SharedFolderError,
     TraceSpec,
@@ -267,11 +267,11 @@ def test_a_second_interrupt_leaves_a_run_to_its_worker(
     with files.submitting():
         files.submit(job)
     with held(files.job("run")):
-        files.tell_progress("run", Progress(part=0.5, slot=3, running=2, waiting=1, worker="w1"))
+        files.tell_progress("run", RunProgress(part=0.5, slot=3, running=2, waiting=1, worker="w1"))
         study = a_study(spec, files, NoQueue(), said.append)
-        seen: list[Progress] = []
+        seen: list[RunProgress] = []
 
-        def interrupt(progress: Mapping[str, Progress]) -> None:
+        def interrupt(progress: Mapping[str, RunProgress]) -> None:
             seen.extend(progress.values())
             study.stop()
 
@@ -296,7 +296,7 @@ def test_a_message_may_not_lead_out_of_the_folder(tmp_path: Path, folder: str, n
     with capture_logs() as logs:
         outcome = run_message(root, str(root / folder), name, threading.Event(), worker="w1")
 
-    assert outcome is Outcome.REFUSED
+    assert outcome is RunMessageOutcome.REFUSED
     assert [line["event"] for line in logs] == ["simulation_refused"]
 
 

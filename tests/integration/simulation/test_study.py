@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from registry import Registry
-from simulation import Progress, RunFailedError, RunSpec, Study, TraceSpec, plan, simulate
+from simulation import RunFailedError, RunProgress, RunSpec, Study, TraceSpec, plan, simulate
 from tests.raw_sql import raw_sql
 from tests.register import a_cluster, add_request, place
 
@@ -132,7 +132,7 @@ def test_a_study_that_is_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None
     specs = plan(base, policies=["first_fit", "best_fit_drfh"], seeds=1)
     stopped = Study(specs, tmp_path / "study", jobs=1, resume=False, as_csv=False)
 
-    def stop_at_once(progress: Mapping[str, Progress]) -> None:
+    def stop_at_once(progress: Mapping[str, RunProgress]) -> None:
         stopped.stop()
 
     before = stopped.run(stop_at_once)

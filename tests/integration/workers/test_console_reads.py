@@ -15,7 +15,7 @@ from tests.integration.workers.world import World
 from tests.raw_sql import RawSql
 from tests.register import add_request
 from workers import consoles
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 
 class Workers:
@@ -24,7 +24,7 @@ class Workers:
     def __init__(self, world: World, *, lost: int = 0) -> None:
         self._world = world
         self._lost = lost
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[TaskOutcome] = []
 
     def send(self, task: str, row_id: UUID) -> bool:
         assert task == "workers.read_console"
@@ -123,7 +123,7 @@ def test_a_message_that_comes_late_finds_nobody_waiting(world: World, vm_id: UUI
     key = reads.ask(vm_id)
     reads.forget(key)
 
-    assert consoles.read(key, world.worker()) is Outcome.NOT_OURS
+    assert consoles.read(key, world.worker()) is TaskOutcome.NOT_OURS
     assert ("console_tail", str(vm_id)) not in world.host.log
 
 

@@ -26,7 +26,7 @@ from tests.raw_sql import RawSql
 from tests.register import add_request
 from workers.console_threads import ConsoleThreads
 from workers.consoles import attach, hold
-from workers.context import Outcome, WorkerContext
+from workers.context import TaskOutcome, WorkerContext
 
 LEASE_S = 60.0
 
@@ -200,7 +200,7 @@ def test_a_host_that_does_not_answer_is_tried_again(
     work = world.registry.console_holds.claim(key, "w1", LEASE_S)
     assert work is not None
 
-    assert hold(work, context, OneHost(world.host)) is Outcome.FAILED
+    assert hold(work, context, OneHost(world.host)) is TaskOutcome.FAILED
 
     waits = look(world, vm_id, key).session
     assert waits.state is ConsoleState.WAITING
@@ -214,7 +214,7 @@ def test_the_session_ends_with_the_guest(world: World, vm_id: UUID, context: Wor
     assert work is not None
     world.host.before("exchange_console", lambda: world.host.destroy(str(vm_id)))
 
-    assert hold(work, context, OneHost(world.host)) is Outcome.DONE
+    assert hold(work, context, OneHost(world.host)) is TaskOutcome.DONE
 
     assert "the guest is off" in str(look(world, vm_id, key).session.reason)
 
@@ -225,7 +225,7 @@ def test_a_guest_that_is_off_refuses(world: World, vm_id: UUID, context: WorkerC
     work = world.registry.console_holds.claim(key, "w1", LEASE_S)
     assert work is not None
 
-    assert hold(work, context, OneHost(world.host)) is Outcome.FAILED
+    assert hold(work, context, OneHost(world.host)) is TaskOutcome.FAILED
 
     over = look(world, vm_id, key).session
     assert over.state is ConsoleState.ENDED
@@ -240,7 +240,7 @@ def test_a_worker_that_is_told_to_end_hands_the_console_back(world: World, vm_id
     assert work is not None
     world.host.before("exchange_console", stopping.set)
 
-    assert hold(work, context, OneHost(world.host)) is Outcome.HANDED_BACK
+    assert hold(work, context, OneHost(world.host)) is TaskOutcome.HANDED_BACK
 
     assert look(world, vm_id, key).session.state is ConsoleState.WAITING
     assert world.host.held_console is None
@@ -296,7 +296,7 @@ def test_a_worker_whose_threads_are_taken_leaves_the_rest_to_others(
     begun = threading.Event()
     assert full.begin("b", lambda: lambda: begun.wait(60))
 
-    assert attach(key, dataclasses.replace(context, consoles=full)) is Outcome.NOT_OURS
+    assert attach(key, dataclasses.replace(context, consoles=full)) is TaskOutcome.NOT_OURS
 
     begun.set()
     full.join(within_s=60)
@@ -316,7 +316,7 @@ def test_the_consoles_of_one_tenant_leave_threads_to_the_next(
     outcome = attach(key, dataclasses.replace(context, consoles=threads))
 
     assert greedy == [True] * 4 + [None] * 16
-    assert outcome is Outcome.DONE
+    assert outcome is TaskOutcome.DONE
     eventually(
         lambda: (
             next_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0).session.state

@@ -13,10 +13,10 @@ import pytest
 from hypervisor import (
     DomainState,
     HostUnreachableError,
-    Limits,
+    HostVolume,
     Mark,
     OperationFailedError,
-    VolumeSeen,
+    VmLimits,
     volume_name,
 )
 from registry import AssignmentState, Registry
@@ -32,8 +32,8 @@ from tests.integration.workers.world import (
 from tests.raw_sql import RawSql
 from tests.register import add_host, add_request
 from workers import builds, removals
-from workers.context import Outcome
-from workers.host_limits import Gate
+from workers.context import TaskOutcome
+from workers.host_limits import HostLimits
 
 #: What a build does on its host, in order.
 STEPS = ["create_overlay", "put_volume", "define", "start_paused", "resume"]
@@ -62,7 +62,7 @@ def test_a_reserved_assignment_becomes_a_running_vm(world: World) -> None:
 
     outcome = builds.create(assignment_id, world.worker())
 
-    assert outcome == Outcome.DONE
+    assert outcome == TaskOutcome.DONE
     world.assert_runs_once(assignment_id)
     assert [op for op, _ in world.host.log if op != "report"] == ["find", *STEPS]
 
@@ -84,7 +84,7 @@ def test_a_deleted_vm_leaves_nothing(world: World) -> None:
     builds.create(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
 
-    assert removals.delete(assignment_id, world.worker()) == Outcome.DONE
+    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.DONE
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -109,7 +109,7 @@ def test_a_domain_is_defined_with_the_limits_of_its_type(world: World) -> None:
         builds.create(assignment_id, world.worker())
 
     found = {spec.memory_mib: spec.limits for spec in world.host.specs.values()}
-    assert found == {512: Limits(disk_iops=500, net_mbps=100), 3072: Limits()}
+    assert found == {512: VmLimits(disk_iops=500, net_mbps=100), 3072: VmLimits()}
 
 
 # --- messages late and twice ----------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_message_that_comes_twice_does_nothing_the_second_time(world: World) -
     builds.create(assignment_id, world.worker())
     seen = len(world.host.log)
 
-    assert builds.create(assignment_id, world.worker("w2")) == Outcome.NOT_OURS
+    assert builds.create(assignment_id, world.worker("w2")) == TaskOutcome.NOT_OURS
     assert len(world.host.log) == seen
 
 
@@ -131,9 +131,9 @@ def test_a_message_that_comes_while_another_worker_builds_does_nothing(world: Wo
         "define", lambda: outcomes.append(builds.create(assignment_id, world.worker("w2")))
     )
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.DONE
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.DONE
 
-    assert outcomes == [Outcome.NOT_OURS]
+    assert outcomes == [TaskOutcome.NOT_OURS]
     world.assert_runs_once(assignment_id)
 
 
@@ -141,10 +141,10 @@ def test_a_build_message_after_the_deletion_does_nothing(world: World) -> None:
     assignment_id = world.request()
     builds.create(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
-    assert builds.create(assignment_id, world.worker()) == Outcome.NOT_OURS
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
     world.remove(assignment_id)
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.NOT_OURS
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -153,15 +153,15 @@ def test_a_removal_message_of_a_vm_that_nobody_deleted_does_nothing(world: World
     assignment_id = world.request()
     builds.create(assignment_id, world.worker())
 
-    assert removals.delete(assignment_id, world.worker()) == Outcome.NOT_OURS
+    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
 
     world.assert_runs_once(assignment_id)
 
 
 def test_a_message_about_something_unknown_does_nothing(world: World) -> None:
-    assert builds.create(uuid7(), world.worker()) == Outcome.NOT_OURS
-    assert removals.delete(uuid7(), world.worker()) == Outcome.NOT_OURS
-    assert removals.remove_leftover(uuid7(), world.worker()) == Outcome.NOT_OURS
+    assert builds.create(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
+    assert removals.delete(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
+    assert removals.remove_leftover(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
 
 
 # --- a worker stopped past its lease, and continued -----------------------------------
@@ -174,7 +174,7 @@ def test_a_worker_overtaken_before_a_step_starts_nothing_twice(world: World, ste
 
     outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
-    assert outcome == Outcome.CLAIM_LOST
+    assert outcome == TaskOutcome.CLAIM_LOST
     world.assert_runs_once(assignment_id)
 
 
@@ -185,7 +185,7 @@ def test_a_worker_overtaken_after_a_step_starts_nothing_twice(world: World, step
 
     outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
-    assert outcome == Outcome.CLAIM_LOST
+    assert outcome == TaskOutcome.CLAIM_LOST
     world.assert_runs_once(assignment_id)
 
 
@@ -198,13 +198,13 @@ def test_a_vm_deleted_and_removed_around_a_step_leaves_nothing(
 
     def delete() -> None:
         world.delete_vm_of(assignment_id)
-        assert world.remove(assignment_id) == Outcome.DONE
+        assert world.remove(assignment_id) == TaskOutcome.DONE
 
     getattr(world.host, when)(step, delete)
 
     outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
-    assert outcome in {Outcome.CLAIM_LOST, Outcome.HANDED_BACK}
+    assert outcome in {TaskOutcome.CLAIM_LOST, TaskOutcome.HANDED_BACK}
     world.assert_nothing_is_left(assignment_id)
 
 
@@ -216,7 +216,7 @@ def test_a_vm_deleted_around_a_step_is_removed_by_the_worker_that_builds_it(
     assignment_id = world.request()
     getattr(world.host, when)(step, lambda: world.delete_vm_of(assignment_id))
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.CLAIM_LOST
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.CLAIM_LOST
 
     assert world.host.consoles == {}
     world.assert_nothing_is_left(assignment_id)
@@ -232,7 +232,7 @@ def test_a_vm_deleted_around_its_resume_is_left_to_the_deleter_at_once(
     builds.create(assignment_id, world.worker())
 
     # The builder gave its lease back: the deleter need not wait a minute for it.
-    assert removals.delete(assignment_id, world.worker("deleter")) == Outcome.DONE
+    assert removals.delete(assignment_id, world.worker("deleter")) == TaskOutcome.DONE
     world.assert_nothing_is_left(assignment_id)
 
 
@@ -247,16 +247,16 @@ def test_a_worker_that_wakes_after_its_vm_was_built_anew_leaves_that_one_alone(
 
     def fail_and_place_again() -> None:
         world.host.fail_at("find")
-        assert world.build(first) == Outcome.FAILED
+        assert world.build(first) == TaskOutcome.FAILED
         assert world.state(first) == AssignmentState.RELEASED
         second.append(world.place(request_id))
-        assert world.build(second[0]) == Outcome.DONE
+        assert world.build(second[0]) == TaskOutcome.DONE
 
     getattr(world.host, when)(step, fail_and_place_again)
 
     outcome = builds.create(first, world.worker(lease_s=SHORT_LEASE_S))
 
-    assert outcome == Outcome.CLAIM_LOST
+    assert outcome == TaskOutcome.CLAIM_LOST
     # The first attempt may have been started, paused, before it was removed.
     world.assert_runs_once(second[0], starts=2 if (step, when) == ("start_paused", "after") else 1)
 
@@ -275,7 +275,7 @@ def test_a_build_that_is_ended_as_too_long_around_a_step_leaves_nothing(
 
     getattr(world.host, when)(step, end)
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.CLAIM_LOST
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.CLAIM_LOST
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -287,7 +287,7 @@ def test_what_a_worker_makes_between_the_deleters_look_and_its_release_goes_too(
     """The builder wakes when absence was proven already, but before that is written down."""
     assignment_id = world.request()
     stopped, continued = Event(), Event()
-    outcomes: list[Outcome] = []
+    outcomes: list[TaskOutcome] = []
 
     def stop() -> None:
         stopped.set()
@@ -309,7 +309,7 @@ def test_what_a_worker_makes_between_the_deleters_look_and_its_release_goes_too(
     world.host.after("remove", let_the_builder_go_on)
     world.remove(assignment_id)
 
-    assert outcomes == [Outcome.CLAIM_LOST]
+    assert outcomes == [TaskOutcome.CLAIM_LOST]
     world.assert_nothing_is_left(assignment_id)
 
 
@@ -322,7 +322,7 @@ def test_a_build_whose_worker_was_killed_is_finished_by_another(world: World, po
 
     with pytest.raises(KilledError):
         builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point)))
-    assert world.build(assignment_id) == Outcome.DONE
+    assert world.build(assignment_id) == TaskOutcome.DONE
 
     world.assert_runs_once(assignment_id)
 
@@ -334,7 +334,7 @@ def test_a_vm_deleted_after_its_worker_was_killed_leaves_nothing(world: World, p
     with pytest.raises(KilledError):
         builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point)))
     world.delete_vm_of(assignment_id)
-    assert world.remove(assignment_id) == Outcome.DONE
+    assert world.remove(assignment_id) == TaskOutcome.DONE
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -349,7 +349,7 @@ def test_a_removal_whose_worker_was_killed_is_finished_by_another(world: World) 
             assignment_id,
             world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("delete.after_destroy")),
         )
-    assert world.remove(assignment_id) == Outcome.DONE
+    assert world.remove(assignment_id) == TaskOutcome.DONE
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -365,7 +365,7 @@ def test_a_vm_whose_worker_was_killed_before_the_resume_survives_a_power_cycle(
         )
     world.host.power_cycle()
 
-    assert world.build(assignment_id) == Outcome.DONE
+    assert world.build(assignment_id) == TaskOutcome.DONE
 
     [domain] = world.host.domains.values()
     assert domain.state is DomainState.RUNNING
@@ -382,7 +382,7 @@ def test_an_active_vm_whose_domain_went_before_it_ever_ran_can_be_decided_again(
         )
     world.host.domains.clear()
 
-    assert world.build(assignment_id) == Outcome.FAILED
+    assert world.build(assignment_id) == TaskOutcome.FAILED
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -398,9 +398,12 @@ def test_a_build_that_a_hung_host_cut_short_is_taken_up_again(
     assignment_id = world.request()
     world.host.hang_at(step, after=after)
 
-    assert builds.create(assignment_id, world.worker()) in {Outcome.FAILED, Outcome.HANDED_BACK}
+    assert builds.create(assignment_id, world.worker()) in {
+        TaskOutcome.FAILED,
+        TaskOutcome.HANDED_BACK,
+    }
     assert world.vm_of(assignment_id).last_error
-    assert world.build(assignment_id) == Outcome.DONE
+    assert world.build(assignment_id) == TaskOutcome.DONE
 
     world.assert_runs_once(assignment_id)
 
@@ -414,11 +417,11 @@ def test_a_timeout_frees_no_capacity(world: World) -> None:
 
     assert world.state(assignment_id) == AssignmentState.QUARANTINED
     assert world.committed()["vcpus"] == 1
-    assert removals.delete(assignment_id, world.worker()) == Outcome.HANDED_BACK
+    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
     assert world.committed()["vcpus"] == 1
 
     world.host.unreachable = False
-    assert world.remove(assignment_id) == Outcome.DONE
+    assert world.remove(assignment_id) == TaskOutcome.DONE
     world.assert_nothing_is_left(assignment_id)
 
 
@@ -430,12 +433,12 @@ def test_a_refused_build_is_proven_absent_at_once_and_can_be_decided_again(
     vm = world.vm_of(assignment_id)
     world.host.fail_at(step, OperationFailedError(step, "No space left on device", 38))
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.FAILED
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.FAILED
 
     world.assert_nothing_is_left(assignment_id)
     assert "No space left on device" in (world.registry.vms.get(vm.id).last_error or "")
     again = world.place(vm.request_id)
-    assert world.build(again) == Outcome.DONE
+    assert world.build(again) == TaskOutcome.DONE
     world.assert_runs_once(again)
 
 
@@ -447,11 +450,11 @@ def test_a_refused_build_on_a_host_that_then_falls_silent_stays_quarantined(
     world.host.fail_at("find", times=0)
     world.host.before("start_paused", lambda: world.host.hang_at("find"))
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.FAILED
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.FAILED
     assert world.state(assignment_id) == AssignmentState.QUARANTINED
     assert world.committed()["vcpus"] == 1
 
-    assert world.remove(assignment_id) == Outcome.DONE
+    assert world.remove(assignment_id) == TaskOutcome.DONE
     world.assert_nothing_is_left(assignment_id)
 
 
@@ -465,9 +468,9 @@ def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
     world.delete_vm_of(assignment_id)
     world.host.hang_at(op, after=after)
 
-    assert removals.delete(assignment_id, world.worker()) == Outcome.HANDED_BACK
+    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
     assert world.committed()["vcpus"] == 1
-    assert world.remove(assignment_id) == Outcome.DONE
+    assert world.remove(assignment_id) == TaskOutcome.DONE
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -480,7 +483,7 @@ def test_a_host_that_refuses_a_removal_keeps_the_assignment_with_the_reason(
     world.delete_vm_of(assignment_id)
     world.host.fail_at("remove", OperationFailedError("remove", "device or resource busy", 38))
 
-    assert removals.delete(assignment_id, world.worker()) == Outcome.HANDED_BACK
+    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
 
     assert world.state(assignment_id) == AssignmentState.RELEASING
     assert "busy" in (world.vm_of(assignment_id).last_error or "")
@@ -505,7 +508,7 @@ def test_an_older_attempt_that_was_released_is_cleared_away_first(world: World) 
     world.host.domains[vm_id] = kept["domain"]
     world.host.volumes.update(kept["volumes"])
 
-    assert builds.create(second, world.worker()) == Outcome.DONE
+    assert builds.create(second, world.worker()) == TaskOutcome.DONE
 
     world.assert_runs_once(second)
 
@@ -517,7 +520,7 @@ def test_a_stranger_with_the_vms_uuid_is_left_alone_and_the_vm_placed_nowhere_el
     vm_id = str(world.vm_of(assignment_id).id)
     world.host.add_stranger(vm_id)
 
-    assert builds.create(assignment_id, world.worker()) == Outcome.FAILED
+    assert builds.create(assignment_id, world.worker()) == TaskOutcome.FAILED
 
     assert world.host.domains[vm_id].name == "stranger"
     assert world.host.domains[vm_id].state is DomainState.RUNNING
@@ -533,9 +536,9 @@ def test_a_worker_that_is_to_end_takes_nothing_new(world: World) -> None:
     context = world.worker()
     context.stopping.set()
 
-    assert builds.create(assignment_id, context) == Outcome.NOT_OURS
-    assert removals.delete(assignment_id, context) == Outcome.NOT_OURS
-    assert removals.remove_leftover(assignment_id, context) == Outcome.NOT_OURS
+    assert builds.create(assignment_id, context) == TaskOutcome.NOT_OURS
+    assert removals.delete(assignment_id, context) == TaskOutcome.NOT_OURS
+    assert removals.remove_leftover(assignment_id, context) == TaskOutcome.NOT_OURS
 
     assert world.state(assignment_id) == AssignmentState.RESERVED
 
@@ -548,7 +551,7 @@ def test_a_worker_that_is_to_end_hands_back_what_it_holds_at_once(world: World, 
 
     builds.create(assignment_id, context)
     if world.state(assignment_id) != AssignmentState.ACTIVE:
-        assert builds.create(assignment_id, world.worker("w2")) == Outcome.DONE
+        assert builds.create(assignment_id, world.worker("w2")) == TaskOutcome.DONE
 
     world.assert_runs_once(assignment_id)
 
@@ -562,7 +565,7 @@ def test_what_a_worker_could_not_clear_away_becomes_a_leftover_and_goes(world: W
 
     def delete() -> None:
         world.delete_vm_of(assignment_id)
-        assert world.remove(assignment_id) == Outcome.DONE
+        assert world.remove(assignment_id) == TaskOutcome.DONE
         world.host.before("start_paused", lambda: world.host.hang_at("remove"))
 
     world.host.before("define", delete)
@@ -597,31 +600,31 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     world = World(register, labels=["shared_pool=nfs"])
     neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
     add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = Gate(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
     assignment_id = world.request()
     world.build(assignment_id)
     world.delete_vm_of(assignment_id)
-    assert world.remove(assignment_id) == Outcome.DONE
+    assert world.remove(assignment_id) == TaskOutcome.DONE
     disk = volume_name(str(assignment_id))
-    world.host.volumes[disk] = VolumeSeen(name=disk, capacity_bytes=1 << 30, allocation_bytes=0)
+    world.host.volumes[disk] = HostVolume(name=disk, capacity_bytes=1 << 30, allocation_bytes=0)
     world.report()
 
-    def attempt() -> set[Outcome]:
+    def attempt() -> set[TaskOutcome]:
         due = world.registry.assignments.due(resend_after_s=0)
         context = world.worker(hosts=hosts, lease_s=0.001)
         return {removals.remove_leftover(each.id, context) for each in due}
 
     neighbour.users[disk] = "an-operators-own"
-    assert attempt() == {Outcome.HANDED_BACK}
+    assert attempt() == {TaskOutcome.HANDED_BACK}
     assert disk in world.host.volumes
 
     neighbour.users.clear()
     neighbour.unreachable = True
-    eventually(lambda: attempt() == {Outcome.HANDED_BACK})
+    eventually(lambda: attempt() == {TaskOutcome.HANDED_BACK})
     assert disk in world.host.volumes
 
     neighbour.unreachable = False
-    eventually(lambda: attempt() == {Outcome.DONE})
+    eventually(lambda: attempt() == {TaskOutcome.DONE})
     assert disk not in world.host.volumes
 
 
@@ -653,7 +656,7 @@ def test_what_a_full_host_refused_is_sent_again_as_soon_as_a_build_there_ends(
 
     builds.create(first, context)
 
-    assert refused == [Outcome.NOT_OURS]
+    assert refused == [TaskOutcome.NOT_OURS]
     assert sent == [("workers.create_vm", second)]
 
 
@@ -667,15 +670,15 @@ def kill_at(point: str) -> Any:
 
 def test_a_hung_host_is_not_asked_again_at_once(world: World) -> None:
     from tests.integration.workers.world import OneHost
-    from workers.host_limits import Gate
+    from workers.host_limits import HostLimits
 
     first, second = world.request(), world.request()
-    context = world.worker(hosts=Gate(OneHost(world.host), lanes=2, pause_s=3600, wait_s=0))
+    context = world.worker(hosts=HostLimits(OneHost(world.host), lanes=2, pause_s=3600, wait_s=0))
     world.host.fail_at("find", HostUnreachableError(world.host.uri, "no answer"))
     builds.create(first, context)
     asked = len(world.host.log)
 
-    assert builds.create(second, context) == Outcome.HANDED_BACK
+    assert builds.create(second, context) == TaskOutcome.HANDED_BACK
 
     assert len(world.host.log) == asked
-    assert world.build(second) == Outcome.DONE
+    assert world.build(second) == TaskOutcome.DONE

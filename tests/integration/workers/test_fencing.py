@@ -13,7 +13,7 @@ from registry import AssignmentState, FenceState, Registry
 from tests.integration.workers.world import KilledError, World
 from tests.raw_sql import RawSql
 from workers import fencing
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def world(register: Registry) -> World:
     """One VM runs on h1, which then falls silent and is to be fenced."""
     world = World(register, fence_target="bmc 7; reboot")
     assignment_id = world.request()
-    assert world.build(assignment_id) == Outcome.DONE
+    assert world.build(assignment_id) == TaskOutcome.DONE
     host = register.hosts.get("h1")
     register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
     register.fencing.ask("h1", actor="cli")
@@ -35,7 +35,7 @@ def script(folder: Path, body: str) -> Path:
     return path
 
 
-def fence(world: World, *command: Any, **changes: Any) -> Outcome:
+def fence(world: World, *command: Any, **changes: Any) -> TaskOutcome:
     context = world.worker(fence_command=tuple(str(each) for each in command), **changes)
     return fencing.fence(world.registry.hosts.get("h1").id, context)
 
@@ -58,7 +58,7 @@ def test_the_command_is_told_target_and_host_as_they_are_and_nothing_secret(
     monkeypatch.setenv("FUGA_DATABASE_URL", "postgresql://fuga:secret@db/fuga")
     path = script(tmp_path, f'printf "%s\\n" "$@" > {tmp_path}/said; env >> {tmp_path}/said')
 
-    assert fence(world, path, "off", "{target}", "--host={host}") == Outcome.DONE
+    assert fence(world, path, "off", "{target}", "--host={host}") == TaskOutcome.DONE
 
     said = (tmp_path / "said").read_text()
     assert said.splitlines()[:3] == ["off", "bmc 7; reboot", "--host=h1"]
@@ -72,14 +72,14 @@ def test_a_command_that_fails_frees_nothing_and_what_it_wrote_is_kept(
 ) -> None:
     path = script(tmp_path, "echo the BMC does not answer >&2; exit 3")
 
-    assert fence(world, path) == Outcome.FAILED
+    assert fence(world, path) == TaskOutcome.FAILED
 
     assert last_error(world) == f"{path} ended with status 3: the BMC does not answer"
     assert held(world) == AssignmentState.ACTIVE
 
 
 def test_a_command_that_takes_too_long_is_killed_and_proves_nothing(world: World) -> None:
-    assert fence(world, "/bin/sleep", "1000000", fence_timeout_s=0.2) == Outcome.FAILED
+    assert fence(world, "/bin/sleep", "1000000", fence_timeout_s=0.2) == TaskOutcome.FAILED
 
     assert last_error(world) == "/bin/sleep took longer than 0.2 s and was killed"
     assert held(world) == AssignmentState.ACTIVE
@@ -91,7 +91,7 @@ def test_a_command_that_takes_too_long_is_killed_and_proves_nothing(world: World
 def test_a_command_that_is_not_there_frees_nothing(
     world: World, command: tuple[str, ...], said: str
 ) -> None:
-    assert fence(world, *command) == Outcome.FAILED
+    assert fence(world, *command) == TaskOutcome.FAILED
 
     assert said in last_error(world)
     assert held(world) == AssignmentState.ACTIVE
@@ -109,10 +109,10 @@ def test_a_worker_killed_after_the_command_leaves_it_to_the_next_one(
     with pytest.raises(KilledError):
         fence(world, path, checkpoint=die)
     assert held(world) == AssignmentState.ACTIVE
-    assert fence(world, path) == Outcome.NOT_OURS
+    assert fence(world, path) == TaskOutcome.NOT_OURS
     raw.run("UPDATE host_fences SET claim_until = asked_at")
 
-    assert fence(world, path) == Outcome.DONE
+    assert fence(world, path) == TaskOutcome.DONE
 
     assert (tmp_path / "runs").read_text() == "once\nonce\n"
     assert held(world) is None
@@ -128,7 +128,7 @@ def test_a_worker_that_lost_its_claim_before_the_command_does_not_run_it(
             raw.run("UPDATE host_fences SET claim_until = asked_at")
             world.report()  # the host answers again
 
-    assert fence(world, path, checkpoint=overtaken) == Outcome.CLAIM_LOST
+    assert fence(world, path, checkpoint=overtaken) == TaskOutcome.CLAIM_LOST
 
     assert not (tmp_path / "runs").exists()
     assert held(world) == AssignmentState.ACTIVE
@@ -140,6 +140,6 @@ def test_what_a_command_leaves_running_does_not_hold_the_worker(
 ) -> None:
     path = script(tmp_path, f"sleep 1000000 & echo $! > {tmp_path}/pid")
 
-    assert fence(world, path) == Outcome.DONE
+    assert fence(world, path) == TaskOutcome.DONE
 
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it is still there

@@ -20,7 +20,7 @@ from tests.fakes.hypervisor import PIECE
 from tests.integration.workers.world import KilledError, World
 from tests.register import ACTOR, add_request
 from workers import uploads
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 SIZE_BYTES = 3 * PIECE
 
@@ -54,7 +54,7 @@ class ImageWorld(World):
         [copy] = self.registry.images.copies(name)
         return copy
 
-    def upload(self, owner: str = "w1", **changes: Any) -> Outcome:
+    def upload(self, owner: str = "w1", **changes: Any) -> TaskOutcome:
         return uploads.upload(self.copy().id, self.worker(owner, **changes))
 
     def due(self) -> list[tuple[str, UUID]]:
@@ -69,9 +69,9 @@ def world(register: Registry, tmp_path: Path) -> Iterator[ImageWorld]:
 def test_a_vm_boots_from_the_image_that_its_request_names(world: ImageWorld) -> None:
     sent: list[Any] = []
 
-    assert world.upload(send=sent.append) is Outcome.DONE
+    assert world.upload(send=sent.append) is TaskOutcome.DONE
     assert [each.task for each in sent] == ["workers.create_vm"]
-    assert world.build(world.assignment_id) is Outcome.DONE
+    assert world.build(world.assignment_id) is TaskOutcome.DONE
 
     [domain] = world.host.domains.values()
     assert domain.state is DomainState.RUNNING
@@ -80,13 +80,13 @@ def test_a_vm_boots_from_the_image_that_its_request_names(world: ImageWorld) -> 
 
 
 def test_an_upload_that_is_done_or_claimed_is_not_done_again(world: ImageWorld) -> None:
-    second: list[Outcome] = []
+    second: list[TaskOutcome] = []
     world.host.before("upload_send", lambda: second.append(world.upload("w2")))
 
-    assert world.upload() is Outcome.DONE
+    assert world.upload() is TaskOutcome.DONE
 
-    assert second == [Outcome.NOT_OURS]
-    assert world.upload() is Outcome.NOT_OURS
+    assert second == [TaskOutcome.NOT_OURS]
+    assert world.upload() is TaskOutcome.NOT_OURS
 
 
 @pytest.mark.parametrize("point", ["upload.after_begin", "upload.piece", "upload.before_end"])
@@ -104,12 +104,12 @@ def test_a_killed_worker_leaves_nothing_that_a_vm_could_rest_on(
     left = set(world.host.volumes)
     assert world.copy().state == CopyState.UPLOADING
 
-    assert world.upload("w2") is Outcome.DONE
+    assert world.upload("w2") is TaskOutcome.DONE
 
     [whole] = world.host.volumes.values()
     assert whole.name not in left
     assert whole.capacity_bytes == SIZE_BYTES
-    assert world.build(world.assignment_id) is Outcome.DONE
+    assert world.build(world.assignment_id) is TaskOutcome.DONE
 
 
 def _without_cleaning(world: ImageWorld) -> Any:
@@ -129,21 +129,21 @@ def _without_cleaning(world: ImageWorld) -> Any:
 
 def test_a_worker_that_was_outrun_deletes_its_own_and_no_more(world: ImageWorld) -> None:
     def outrun() -> None:
-        assert world.upload("w2") is Outcome.DONE
+        assert world.upload("w2") is TaskOutcome.DONE
 
     world.host.before("upload_end", outrun)
     outcome = world.upload(lease_s=0, piece_deadline_s=0.0)
 
-    assert outcome is Outcome.CLAIM_LOST
+    assert outcome is TaskOutcome.CLAIM_LOST
     [whole] = world.host.volumes
     assert whole.startswith(f"fuga-image-{world.copy().id}.2")
-    assert world.build(world.assignment_id) is Outcome.DONE
+    assert world.build(world.assignment_id) is TaskOutcome.DONE
 
 
 def test_a_host_that_refuses_frees_the_vms_place_and_keeps_no_volume(world: ImageWorld) -> None:
     world.host.fail_at("upload_send", OperationFailedError("upload", "No space left", 38))
 
-    assert world.upload() is Outcome.FAILED
+    assert world.upload() is TaskOutcome.FAILED
 
     assert world.host.volumes == {}
     assert world.copy().state == CopyState.FAILED
@@ -157,7 +157,7 @@ def test_a_host_that_refuses_frees_the_vms_place_and_keeps_no_volume(world: Imag
 def test_a_store_whose_file_changed_is_told_from_a_host_that_fails(world: ImageWorld) -> None:
     world.store.path(world.image.id, "raw").write_bytes(b"\0" * SIZE_BYTES)
 
-    assert world.upload() is Outcome.FAILED
+    assert world.upload() is TaskOutcome.FAILED
 
     assert "SHA-256" in (world.copy().last_error or "")
     assert world.host.volumes == {}
@@ -166,17 +166,17 @@ def test_a_store_whose_file_changed_is_told_from_a_host_that_fails(world: ImageW
 def test_a_host_that_falls_silent_is_tried_again_from_the_start(world: ImageWorld) -> None:
     world.host.hang_at("upload_send", after=True)
 
-    assert world.upload() is Outcome.HANDED_BACK
+    assert world.upload() is TaskOutcome.HANDED_BACK
     [half] = world.host.volumes
     assert world.copy().state == CopyState.ABSENT
-    assert world.upload() is Outcome.DONE
+    assert world.upload() is TaskOutcome.DONE
 
     [whole] = world.host.volumes
     assert whole != half
 
 
 def test_an_upload_that_lasts_too_long_gives_its_thread_back(world: ImageWorld) -> None:
-    assert world.upload(upload_deadline_s=-1.0) is Outcome.HANDED_BACK
+    assert world.upload(upload_deadline_s=-1.0) is TaskOutcome.HANDED_BACK
 
     assert world.copy().state == CopyState.ABSENT
     assert "the whole time for an upload" in (world.copy().last_error or "")
@@ -185,14 +185,14 @@ def test_an_upload_that_lasts_too_long_gives_its_thread_back(world: ImageWorld) 
 
 def test_uploads_leave_threads_for_builds(world: ImageWorld) -> None:
     threads = BoundedSemaphore(1)
-    second: list[Outcome] = []
+    second: list[TaskOutcome] = []
     world.host.before(
         "upload_send", lambda: second.append(world.upload("w2", upload_threads=threads))
     )
 
-    assert world.upload(upload_threads=threads) is Outcome.DONE
+    assert world.upload(upload_threads=threads) is TaskOutcome.DONE
 
-    assert second == [Outcome.NOT_OURS]
+    assert second == [TaskOutcome.NOT_OURS]
     assert threads.acquire(blocking=False)
 
 
@@ -200,11 +200,11 @@ def test_a_worker_that_is_told_to_end_hands_its_upload_back(world: ImageWorld) -
     stopping = Event()
     world.host.before("upload_send", stopping.set)
 
-    assert world.upload(stopping=stopping) is Outcome.HANDED_BACK
+    assert world.upload(stopping=stopping) is TaskOutcome.HANDED_BACK
 
     assert world.copy().state == CopyState.ABSENT
     assert world.host.volumes == {}
-    assert world.upload(stopping=stopping) is Outcome.NOT_OURS
+    assert world.upload(stopping=stopping) is TaskOutcome.NOT_OURS
 
 
 def test_an_image_removed_during_its_upload_leaves_nothing_behind(world: ImageWorld) -> None:
@@ -214,14 +214,14 @@ def test_an_image_removed_during_its_upload_leaves_nothing_behind(world: ImageWo
         world.registry.images.remove("debian", actor=ACTOR)
 
     world.host.before("upload_end", remove)
-    assert world.upload() is Outcome.CLAIM_LOST
+    assert world.upload() is TaskOutcome.CLAIM_LOST
     assert world.host.volumes == {}
 
     [(task, copy_id)] = world.due()
     assert task == "workers.remove_image"
-    assert uploads.remove(copy_id, world.worker()) is Outcome.DONE
+    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.DONE
     assert world.due() == []
-    assert uploads.remove(copy_id, world.worker()) is Outcome.NOT_OURS
+    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.NOT_OURS
 
 
 def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
@@ -232,8 +232,8 @@ def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
     [(_, copy_id)] = world.due()
     world.host.hang_at("delete_volume")
 
-    assert uploads.remove(copy_id, world.worker()) is Outcome.HANDED_BACK
-    assert uploads.remove(copy_id, world.worker()) is Outcome.DONE
+    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.HANDED_BACK
+    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.DONE
     assert world.host.volumes == {}
 
 
@@ -242,7 +242,7 @@ def test_what_a_host_must_not_look_into_is_not_sent(world: ImageWorld) -> None:
     evil = b"OOOM\0\0\0\2/run/a-fifo".ljust(SIZE_BYTES, b"\0")
     world.store.path(world.image.id, "raw").write_bytes(evil)
 
-    assert world.upload() is Outcome.FAILED
+    assert world.upload() is TaskOutcome.FAILED
 
     assert "it is a COW image" in (world.copy().last_error or "")
     assert world.host.volumes == {}
@@ -252,6 +252,6 @@ def test_what_a_host_must_not_look_into_is_not_sent(world: ImageWorld) -> None:
 def test_a_store_without_the_file_is_told(world: ImageWorld) -> None:
     world.store.path(world.image.id, "raw").unlink()
 
-    assert world.upload() is Outcome.FAILED
+    assert world.upload() is TaskOutcome.FAILED
 
     assert "No such file" in (world.copy().last_error or "")

@@ -29,8 +29,8 @@ from tests.raw_sql import RawSql
 from tests.register import ACTOR
 from tests.unit.registry.test_registry_image_signatures import KEYS, minisig
 from workers import imports
-from workers.context import Outcome, WorkerContext
-from workers.host_limits import Gate
+from workers.context import TaskOutcome, WorkerContext
+from workers.host_limits import HostLimits
 
 CONTENT = os.urandom(5 << 19)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -95,10 +95,10 @@ class Fetching:
             actor=ACTOR,
         )
 
-    def fetch(self, image: Image, owner: str = "w1", **changes: Any) -> Outcome:
+    def fetch(self, image: Image, owner: str = "w1", **changes: Any) -> TaskOutcome:
         values: dict[str, Any] = {
             "registry": self.registry,
-            "hosts": Gate(NoHosts(), lanes=1, pause_s=0, wait_s=0),
+            "hosts": HostLimits(NoHosts(), lanes=1, pause_s=0, wait_s=0),
             "store": ImageStore(self.folder, max_bytes=MAX_BYTES),
             "image_urls": {f"{self.site.url}/images/"},
             "owner": owner,
@@ -126,14 +126,14 @@ def test_an_image_is_fetched_checked_and_on_offer(fetching: Fetching) -> None:
     [due] = fetching.registry.assignments.due(resend_after_s=0)
     assert (due.task, due.id) == ("workers.import_image", image.id)
 
-    assert fetching.fetch(image) is Outcome.DONE
+    assert fetching.fetch(image) is TaskOutcome.DONE
 
     told = fetching.told()
     assert (told.state, told.size_bytes) == (ImageState.READY, len(CONTENT))
     [file] = fetching.files()
     assert file.read_bytes() == CONTENT
     assert fetching.registry.assignments.due(resend_after_s=0) == ()
-    assert fetching.fetch(image) is Outcome.NOT_OURS
+    assert fetching.fetch(image) is TaskOutcome.NOT_OURS
     events = fetching.registry.events.list(subject_id=str(image.id))
     assert [each.to_state for each in events] == ["importing", "ready"]
 
@@ -141,7 +141,7 @@ def test_an_image_is_fetched_checked_and_on_offer(fetching: Fetching) -> None:
 def test_a_redirect_leads_on_within_the_list(fetching: Fetching) -> None:
     fetching.site.pages["/images/latest"] = (302, {"Location": "debian.raw"}, b"")
 
-    assert fetching.fetch(fetching.ask("/images/latest")) is Outcome.DONE
+    assert fetching.fetch(fetching.ask("/images/latest")) is TaskOutcome.DONE
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_redirect_does_not_lead_out_of_the_list(
     fetching.site.pages["/images/loop"] = (302, {"Location": location}, b"")
     fetching.site.pages["/secret"] = (200, {}, CONTENT)
 
-    assert fetching.fetch(fetching.ask("/images/loop")) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask("/images/loop")) is TaskOutcome.FAILED
 
     assert reason in (fetching.told().last_error or "")
     assert "/secret" not in fetching.site.asked
@@ -182,7 +182,7 @@ def test_what_does_not_come_as_it_should_fails_and_says_why(
 ) -> None:
     fetching.site.pages["/images/debian.raw"] = page
 
-    assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask()) is TaskOutcome.FAILED
 
     told = fetching.told()
     assert told.state == ImageState.FAILED
@@ -193,7 +193,7 @@ def test_what_does_not_come_as_it_should_fails_and_says_why(
 def test_what_the_stores_disk_has_no_room_for_is_not_downloaded(fetching: Fetching) -> None:
     store = ImageStore(fetching.folder, max_bytes=MAX_BYTES, margin_bytes=1 << 60)
 
-    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask(), store=store) is TaskOutcome.FAILED
 
     assert "FUGA_IMAGE_MARGIN_GIB" in (fetching.told().last_error or "")
     assert fetching.files() == []
@@ -203,7 +203,7 @@ def test_a_download_ends_where_its_beginning_is_no_image(fetching: Fetching) -> 
     came: list[str] = []
     fetching.site.pages["/images/debian.raw"] = (200, {}, b"KDMV" + CONTENT[4:])
 
-    assert fetching.fetch(fetching.ask(), checkpoint=came.append) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask(), checkpoint=came.append) is TaskOutcome.FAILED
 
     assert "VMDK" in (fetching.told().last_error or "")
     assert len(came) < len(CONTENT) >> 17  # pieces come in 64 KiB
@@ -213,12 +213,12 @@ def test_more_than_is_allowed_is_not_stored_though_nobody_announced_it(fetching:
     headers = {"Content-Length": "", "Transfer-Encoding": "identity", "Connection": "close"}
     fetching.site.pages["/images/debian.raw"] = (200, headers, b"\0" * (MAX_BYTES + 512))
 
-    assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask()) is TaskOutcome.FAILED
     assert fetching.files() == []
 
 
 def test_a_list_that_was_shortened_since_counts(fetching: Fetching) -> None:
-    assert fetching.fetch(fetching.ask(), image_urls=()) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask(), image_urls=()) is TaskOutcome.FAILED
 
     assert "FUGA_IMAGE_URLS is empty" in (fetching.told().last_error or "")
     assert fetching.site.asked == []
@@ -229,7 +229,7 @@ def test_a_server_that_is_not_there_is_said(fetching: Fetching) -> None:
         free.bind(("127.0.0.1", 0))
         fetching.site.url = f"http://127.0.0.1:{free.getsockname()[1]}"
 
-        assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+        assert fetching.fetch(fetching.ask()) is TaskOutcome.FAILED
 
     assert "cannot be downloaded" in (fetching.told().last_error or "")
 
@@ -247,7 +247,7 @@ def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching, raw: 
         fetching.fetch(image, checkpoint=die)
     raw.run("UPDATE images SET claim_until = created_at")  # its time ran out
 
-    assert fetching.fetch(image, "w2") is Outcome.DONE
+    assert fetching.fetch(image, "w2") is TaskOutcome.DONE
     assert len(fetching.files()) == 1
 
 
@@ -257,9 +257,9 @@ def test_a_worker_that_is_told_to_end_hands_its_import_back(fetching: Fetching) 
 
     outcome = fetching.fetch(image, stopping=stopping, checkpoint=lambda _: stopping.set())
 
-    assert outcome is Outcome.HANDED_BACK
+    assert outcome is TaskOutcome.HANDED_BACK
     assert fetching.files() == []
-    assert fetching.fetch(image) is Outcome.DONE
+    assert fetching.fetch(image) is TaskOutcome.DONE
 
 
 def test_an_image_removed_while_it_is_fetched_leaves_no_file(fetching: Fetching) -> None:
@@ -269,7 +269,7 @@ def test_an_image_removed_while_it_is_fetched_leaves_no_file(fetching: Fetching)
         if point == "import.before_end":
             fetching.registry.images.remove("debian", actor=ACTOR)
 
-    assert fetching.fetch(image, checkpoint=remove) is Outcome.CLAIM_LOST
+    assert fetching.fetch(image, checkpoint=remove) is TaskOutcome.CLAIM_LOST
 
     assert fetching.files() == []
     assert fetching.registry.images.list(include_removed=True).items[0].state == "removed"
@@ -365,7 +365,7 @@ def test_a_hostile_mirror_holds_no_thread(
     with a_socket_that(mirror) as url:
         fetching.site.url = url
 
-        assert fetching.fetch(fetching.ask(), piece_deadline_s=1.5) is Outcome.FAILED
+        assert fetching.fetch(fetching.ask(), piece_deadline_s=1.5) is TaskOutcome.FAILED
 
     assert re.search(reason, fetching.told().last_error or "")
     assert fetching.files() == []
@@ -375,7 +375,7 @@ def test_a_slow_mirror_is_given_up_when_the_whole_time_is_over(fetching: Fetchin
     with a_socket_that(trickle(BODY)) as url:
         fetching.site.url = url
 
-        assert fetching.fetch(fetching.ask(), upload_deadline_s=0.5) is Outcome.FAILED
+        assert fetching.fetch(fetching.ask(), upload_deadline_s=0.5) is TaskOutcome.FAILED
 
     assert "in 0.5 s, the whole time for it" in (fetching.told().last_error or "")
 
@@ -391,7 +391,7 @@ def test_a_worker_ends_though_its_mirror_says_nothing(fetching: Fetching) -> Non
     with a_socket_that(say_nothing) as url:
         fetching.site.url = url
 
-        assert fetching.fetch(fetching.ask(), stopping=stopping) is Outcome.HANDED_BACK
+        assert fetching.fetch(fetching.ask(), stopping=stopping) is TaskOutcome.HANDED_BACK
 
     assert asked.is_set()
 
@@ -404,7 +404,7 @@ def test_an_image_removed_while_its_mirror_is_silent_is_let_go_of(fetching: Fetc
     with a_socket_that(remove) as url:
         fetching.site.url = url
 
-        assert fetching.fetch(fetching.ask()) is Outcome.CLAIM_LOST
+        assert fetching.fetch(fetching.ask()) is TaskOutcome.CLAIM_LOST
 
 
 def test_content_that_unpacks_itself_is_refused_and_nothing_of_it_is_unpacked(
@@ -419,7 +419,7 @@ def test_content_that_unpacks_itself_is_refused_and_nothing_of_it_is_unpacked(
     fetching.site.pages["/images/debian.raw"] = (200, headers, bomb)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    assert fetching.fetch(fetching.ask()) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask()) is TaskOutcome.FAILED
 
     assert "Content-Encoding: 'gzip, gzip, gzip'" in (fetching.told().last_error or "")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
@@ -428,7 +428,7 @@ def test_content_that_unpacks_itself_is_refused_and_nothing_of_it_is_unpacked(
 def test_an_import_leaves_a_thread_to_those_who_bring_images_to_hosts(fetching: Fetching) -> None:
     threads, imports_at_once = BoundedSemaphore(2), BoundedSemaphore(1)
     left: list[bool] = []
-    second: list[Outcome] = []
+    second: list[TaskOutcome] = []
 
     def meanwhile(point: str) -> None:
         if point == "import.before_end":
@@ -443,23 +443,23 @@ def test_an_import_leaves_a_thread_to_those_who_bring_images_to_hosts(fetching: 
         fetching.ask(), checkpoint=meanwhile, upload_threads=threads, import_threads=imports_at_once
     )
 
-    assert (outcome, second, left) == (Outcome.DONE, [Outcome.NOT_OURS], [True])
+    assert (outcome, second, left) == (TaskOutcome.DONE, [TaskOutcome.NOT_OURS], [True])
 
 
 def test_an_import_takes_the_signature_beside_the_image(fetching: Fetching, tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "signed", max_bytes=MAX_BYTES, keys=KEYS)
-    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask(), store=store) is TaskOutcome.FAILED
     assert "it is not signed, and images here are" in (fetching.told().last_error or "")
     blake2b = hashlib.blake2b(CONTENT).digest()
     fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, minisig(b"something else"))
-    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask(), store=store) is TaskOutcome.FAILED
     assert "not of this content" in fetching.registry.images.get("debian:2").last_error  # type: ignore[operator]
     fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, b"x" * 8192)
-    assert fetching.fetch(fetching.ask(), store=store) is Outcome.FAILED
+    assert fetching.fetch(fetching.ask(), store=store) is TaskOutcome.FAILED
     assert "more than 4096 bytes" in (fetching.registry.images.get("debian:3").last_error or "")
 
     fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, minisig(blake2b))
-    assert fetching.fetch(fetching.ask(), store=store) is Outcome.DONE
+    assert fetching.fetch(fetching.ask(), store=store) is TaskOutcome.DONE
 
     told = fetching.registry.images.get("debian")
     assert told.signed_by == "minisign key 0706050403020100 (release.pub)"

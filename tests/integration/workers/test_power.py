@@ -13,7 +13,7 @@ from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, e
 from tests.raw_sql import RawSql
 from tests.register import add_request
 from workers import builds, power
-from workers.context import Outcome
+from workers.context import TaskOutcome
 
 STOP, START, REBOOT = VmDesiredEvent.STOP, VmDesiredEvent.START, VmDesiredEvent.REBOOT
 
@@ -42,7 +42,7 @@ class PowerWorld(World):
     def ask(self, event: VmDesiredEvent, timeout_s: int = 60) -> Vm:
         return self.registry.vms.switch(self.vm_id, event, timeout_s=timeout_s, actor="tenant:a")
 
-    def step(self, **changes: object) -> Outcome:
+    def step(self, **changes: object) -> TaskOutcome:
         """Let a worker take one step, as soon as one is due."""
         return self._as_soon_as_possible(power.switch, self.vm_id, **changes)
 
@@ -96,7 +96,7 @@ def test_a_guest_that_does_not_listen_is_forced_after_its_time(world: PowerWorld
 def test_with_no_timeout_the_power_is_cut_without_a_word(world: PowerWorld):
     world.ask(STOP, timeout_s=0)
 
-    assert world.step() == Outcome.DONE
+    assert world.step() == TaskOutcome.DONE
 
     assert world.calls("shut_down", "power_off") == ["power_off"]
     assert world.states() == ("stopped", "stopped")
@@ -109,7 +109,7 @@ def test_force_after_a_graceful_stop_does_not_wait_for_it(world: PowerWorld):
 
     world.ask(STOP, timeout_s=0)
 
-    assert world.step() == Outcome.DONE
+    assert world.step() == TaskOutcome.DONE
     assert world.states() == ("stopped", "stopped")
 
 
@@ -280,7 +280,7 @@ def test_a_stop_during_the_build_waits_for_it_and_says_so(register: Registry):
 
     assert asked.power is not None
     assert asked.power.waits_for == "it is still being built"
-    assert nothing_yet == Outcome.NOT_OURS
+    assert nothing_yet == TaskOutcome.NOT_OURS
     assert world.states() == ("stopped", "stopped")
     assert_sound(world)
 
@@ -336,7 +336,7 @@ def test_a_stop_waits_for_its_host_and_says_so(world: PowerWorld):
 
     assert waits_for == "its host is unreachable"
     assert due == ()
-    assert meanwhile == Outcome.NOT_OURS
+    assert meanwhile == TaskOutcome.NOT_OURS
     assert world.states() == ("stopped", "stopped")
 
 
@@ -344,7 +344,7 @@ def test_a_host_that_falls_silent_gets_the_step_again(world: PowerWorld):
     world.host.fail_at("shut_down", HostUnreachableError(world.host.uri, "no answer"))
     world.ask(STOP, timeout_s=1)
 
-    assert world.step() == Outcome.HANDED_BACK
+    assert world.step() == TaskOutcome.HANDED_BACK
     error = world.vm.power.last_error if world.vm.power else None
     world.settle()
 
@@ -361,7 +361,7 @@ def test_a_deletion_goes_before_a_shutdown_that_takes_its_time(world: PowerWorld
     world.remove(world.assignment_id)
 
     assert world.vm.power is None
-    assert power.switch(world.vm_id, world.worker()) == Outcome.NOT_OURS
+    assert power.switch(world.vm_id, world.worker()) == TaskOutcome.NOT_OURS
     world.assert_nothing_is_left(world.assignment_id)
 
 
@@ -372,7 +372,7 @@ def test_a_deletion_in_the_middle_of_a_start_leaves_nothing(world: PowerWorld, o
     world.ask(START)
     world.host.before(op, lambda: world.registry.vms.delete(world.vm_id, actor="cli") and None)
 
-    assert world.step() == Outcome.CLAIM_LOST
+    assert world.step() == TaskOutcome.CLAIM_LOST
     world.remove(world.assignment_id)
 
     world.assert_nothing_is_left(world.assignment_id)
@@ -384,7 +384,7 @@ def test_a_start_that_its_host_refuses_is_given_up_and_told(world: PowerWorld, r
     world.host.fail_at("start_paused", OperationFailedError("start", "no bootable disk"), times=99)
     world.ask(START)
 
-    assert world.step() == Outcome.HANDED_BACK
+    assert world.step() == TaskOutcome.HANDED_BACK
     raw.run("UPDATE power_actions SET attempts = 4, due_at = asked_at")
     world.step()
 
@@ -423,21 +423,21 @@ def test_a_worker_that_comes_too_late_does_not_cut_the_power_of_the_next_run(wor
     world.ask(STOP, timeout_s=0)
     world.host.before("power_off", overtake)
 
-    assert power.switch(world.vm_id, world.worker(lease_s=SHORT_LEASE_S)) == Outcome.CLAIM_LOST
+    assert power.switch(world.vm_id, world.worker(lease_s=SHORT_LEASE_S)) == TaskOutcome.CLAIM_LOST
 
     world.assert_runs_once(world.assignment_id, starts=2)
 
 
 def test_two_messages_at_a_time_are_one_step(world: PowerWorld):
-    outcomes: list[Outcome] = []
+    outcomes: list[TaskOutcome] = []
     world.ask(STOP, timeout_s=0)
     world.host.before(
         "power_off", lambda: outcomes.append(power.switch(world.vm_id, world.worker("w2")))
     )
 
-    assert power.switch(world.vm_id, world.worker()) == Outcome.DONE
+    assert power.switch(world.vm_id, world.worker()) == TaskOutcome.DONE
 
-    assert outcomes == [Outcome.NOT_OURS]
+    assert outcomes == [TaskOutcome.NOT_OURS]
 
 
 def test_the_sweep_sends_what_is_asked_until_it_is_done(world: PowerWorld):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from hypervisor import DomainState, HostReport, seed_name, volume_name
+from hypervisor import DomainState, HostPoll, seed_name, volume_name
 from monitor.translate import to_report
 from registry import AssignmentState, Registry
 from registry.hosts import HostAccess
@@ -19,8 +19,8 @@ from registry.requests import Vm
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
 from workers import builds, removals
-from workers.context import Outcome, WorkerContext
-from workers.host_limits import Gate
+from workers.context import TaskOutcome, WorkerContext
+from workers.host_limits import HostLimits
 
 T = TypeVar("T")
 URI = "qemu+tcp://h1.test/system"
@@ -80,7 +80,7 @@ class World:
         started_at = self.registry.now()
         self.report_of(self.host.report("default"), started_at)
 
-    def report_of(self, seen: HostReport, started_at: datetime) -> None:
+    def report_of(self, seen: HostPoll, started_at: datetime) -> None:
         """Let the monitor write down a look that began then."""
         report = to_report(seen, started_at=started_at, polled_at=self.registry.now(), took_ms=1)
         self.registry.hosts.record_report(self.registry.hosts.get("h1").id, report)
@@ -98,7 +98,7 @@ class World:
     def worker(self, name: str = "w1", **changes: Any) -> WorkerContext:
         values: dict[str, Any] = {
             "registry": self.registry,
-            "hosts": Gate(OneHost(self.host), lanes=8, pause_s=0, wait_s=0),
+            "hosts": HostLimits(OneHost(self.host), lanes=8, pause_s=0, wait_s=0),
             "store": self.store,
             "owner": name,
             "lease_s": LONG_LEASE_S,
@@ -106,20 +106,20 @@ class World:
         }
         return WorkerContext(**values | changes)
 
-    def build(self, assignment_id: UUID, **changes: Any) -> Outcome:
+    def build(self, assignment_id: UUID, **changes: Any) -> TaskOutcome:
         """Let another worker build, as soon as the row lets it."""
         return self._as_soon_as_possible(builds.create, assignment_id, **changes)
 
-    def remove(self, assignment_id: UUID, **changes: Any) -> Outcome:
+    def remove(self, assignment_id: UUID, **changes: Any) -> TaskOutcome:
         """Let another worker remove, as soon as the row lets it."""
         return self._as_soon_as_possible(removals.delete, assignment_id, **changes)
 
     def _as_soon_as_possible(
-        self, work: Callable[[UUID, WorkerContext], Outcome], subject: UUID, **changes: Any
-    ) -> Outcome:
+        self, work: Callable[[UUID, WorkerContext], TaskOutcome], subject: UUID, **changes: Any
+    ) -> TaskOutcome:
         context = self.worker("another", **changes)
         return eventually(
-            lambda: (outcome := work(subject, context)) != Outcome.NOT_OURS and outcome
+            lambda: (outcome := work(subject, context)) != TaskOutcome.NOT_OURS and outcome
         )
 
     def delete_vm_of(self, assignment_id: UUID) -> None:

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from placement.rebalancing.model import (
     Mobility,
-    MoveLimits,
-    Running,
+    RebalanceLimits,
     RunningGroup,
     RunningSpread,
+    RunningState,
 )
 from tests.unit.placement.rebalancing.builders import a_running
 
 SIZES: Final = ((4, 8), (8, 8), (8, 16), (16, 16), (6, 9))
 
 limits = st.builds(
-    MoveLimits,
+    RebalanceLimits,
     per_source=st.integers(1, 4),
     per_destination=st.integers(1, 4),
     at_once=st.integers(1, 6),
@@ -36,7 +36,7 @@ def runnings(
     rules: bool = True,
     over: bool = False,
     waiting: bool = False,
-) -> Running:
+) -> RunningState:
     """Draw a cluster: VMs of several tenants and kinds, some of which cannot move.
 
     With ``rules`` groups and spreads, some of which are broken already; with
@@ -84,7 +84,7 @@ def runnings(
 
 
 @st.composite
-def _ruled(draw: st.DrawFn, running: Running) -> Running:
+def _ruled(draw: st.DrawFn, running: RunningState) -> RunningState:
     vms, hosts, requests = len(running), len(running.receives), len(running.snapshot.count)
     some = st.lists(st.integers(0, vms - 1), unique=True, min_size=1, max_size=5).map(sorted)
     waiting = st.lists(st.integers(0, requests - 1), unique=True) if requests else st.just([])
@@ -126,7 +126,7 @@ def _ruled(draw: st.DrawFn, running: Running) -> Running:
     )
 
 
-def a_tight_cluster(seed: int) -> tuple[Running, list[int]]:
+def a_tight_cluster(seed: int) -> tuple[RunningState, list[int]]:
     """Return a small cluster and hosts to empty, where what leaves nearly fills the rest.
 
     Drawn from a seed and not by Hypothesis, which prefers what is simple: how often

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from placement.rebalancing.balance import BALANCE_WORTH, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.local_search.private_terms import Emptiness, Level
-from placement.rebalancing.model import MoveLimits, Plan
+from placement.rebalancing.model import MovePlan, RebalanceLimits
 from placement.rebalancing.pack import PACK_WORTH, pack
 from tests.properties.rebalancing.uneven_clusters import may_move, moved, uneven_clusters
 from tests.properties.subjects import about, contains
 
 LIMITS = st.builds(
-    MoveLimits,
+    RebalanceLimits,
     per_source=st.integers(1, 2),
     per_destination=st.integers(1, 2),
     at_once=st.integers(1, 4),
@@ -144,7 +144,7 @@ def test_without_second_thoughts_it_is_the_steepest_response_each_time(
     expected = steepest(running, worth, skewness)
 
     plan = balance(
-        running, worth, skewness=skewness, reconsiderations=0, limits=MoveLimits(at_once=1)
+        running, worth, skewness=skewness, reconsiderations=0, limits=RebalanceLimits(at_once=1)
     )
 
     contains(plan.moves)
@@ -203,7 +203,7 @@ def test_second_thoughts_lose_nothing(running):
     assert net(twice, worth) >= net(once, worth) - 1e-9
 
 
-def net(plan: Plan, worth) -> float:
+def net(plan: MovePlan, worth) -> float:
     return sum(plan.details["gains"]) - plan.after.moved_gib * worth.price_per_gib
 
 
@@ -239,7 +239,7 @@ def test_shares_stand_still_and_the_same_plan_is_made_again(running, limits):
     contains(plan.moves)
     assert len({each.fairness_distance for each in plan.measures}) == 1
     assert plan.document() == balance(running, limits=limits).document()
-    assert Plan.of_document(json.loads(json.dumps(plan.document()))) == plan
+    assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
 
 
 @about("hosts that are emptied", least=0.1)

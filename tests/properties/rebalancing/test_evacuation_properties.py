@@ -12,12 +12,12 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.model import Plan, Running, WhyStays
+from placement.rebalancing.model import MovePlan, RunningState, WhyStays
 from tests.properties.rebalancing.running_clusters import a_tight_cluster, limits, runnings
 
 
 @st.composite
-def evacuations(draw: st.DrawFn, **options: bool) -> tuple[Running, list[int], Plan]:
+def evacuations(draw: st.DrawFn, **options: bool) -> tuple[RunningState, list[int], MovePlan]:
     running = draw(runnings(**options))
     hosts = draw(
         st.lists(st.integers(0, len(running.receives) - 1), unique=True, min_size=1, max_size=3)
@@ -28,14 +28,16 @@ def evacuations(draw: st.DrawFn, **options: bool) -> tuple[Running, list[int], P
 
 
 @given(evacuations(over=True))
-def test_every_state_of_an_evacuation_is_feasible(case: tuple[Running, list[int], Plan]) -> None:
+def test_every_state_of_an_evacuation_is_feasible(
+    case: tuple[RunningState, list[int], MovePlan],
+) -> None:
     running, _, plan = case
 
     check_plan(running, plan)
 
 
 @given(evacuations())
-def test_every_vm_moves_away_or_is_named(case: tuple[Running, list[int], Plan]) -> None:
+def test_every_vm_moves_away_or_is_named(case: tuple[RunningState, list[int], MovePlan]) -> None:
     running, hosts, plan = case
 
     there = set(running.vms_on(hosts).tolist())
@@ -46,7 +48,9 @@ def test_every_vm_moves_away_or_is_named(case: tuple[Running, list[int], Plan]) 
 
 
 @given(evacuations())
-def test_who_stays_for_want_of_room_fits_nowhere(case: tuple[Running, list[int], Plan]) -> None:
+def test_who_stays_for_want_of_room_fits_nowhere(
+    case: tuple[RunningState, list[int], MovePlan],
+) -> None:
     running, hosts, plan = case
 
     after = running.after(plan.moves)
@@ -66,20 +70,27 @@ def test_who_stays_for_want_of_room_fits_nowhere(case: tuple[Running, list[int],
 
 
 @given(evacuations())
-def test_an_evacuation_is_decided_again_bit_for_bit(case: tuple[Running, list[int], Plan]) -> None:
+def test_an_evacuation_is_decided_again_bit_for_bit(
+    case: tuple[RunningState, list[int], MovePlan],
+) -> None:
     running, hosts, plan = case
     stored = json.loads(json.dumps(running.document()))
 
     again = evacuate(
-        Running.of_document(stored, running.snapshot), hosts, limits=plan.limits, seed=plan.seed
+        RunningState.of_document(stored, running.snapshot),
+        hosts,
+        limits=plan.limits,
+        seed=plan.seed,
     )
 
     assert again == plan
-    assert Plan.of_document(json.loads(json.dumps(plan.document()))) == plan
+    assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
 
 
 @given(runnings(), st.integers(0, 60))
-def test_a_budget_cuts_and_what_is_planned_stays_feasible(running: Running, units: int) -> None:
+def test_a_budget_cuts_and_what_is_planned_stays_feasible(
+    running: RunningState, units: int
+) -> None:
     plan = evacuate(running, [0], budget_units=units)
 
     check_plan(running, plan)
@@ -89,7 +100,7 @@ def test_a_budget_cuts_and_what_is_planned_stays_feasible(running: Running, unit
 
 
 @given(runnings(rules=False))
-def test_quotas_do_not_matter_to_what_moves(running: Running) -> None:
+def test_quotas_do_not_matter_to_what_moves(running: RunningState) -> None:
     """A tenant at its quota holds as much after the moves: shares count a VM once."""
     plan = evacuate(running, [0])
 
@@ -98,7 +109,7 @@ def test_quotas_do_not_matter_to_what_moves(running: Running) -> None:
     assert all(m.fairness_distance == plan.before.fairness_distance for m in plan.measures)
 
 
-def most_that_fit(running: Running, hosts: list[int]) -> int:
+def most_that_fit(running: RunningState, hosts: list[int]) -> int:
     """Return how many VMs of these hosts find a place at once, by HiGHS and plain sums.
 
     It shares nothing with the planner's own program, and knows what tight clusters have: room,

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import (
     Mobility,
-    MoveLimits,
-    Plan,
-    Running,
+    MovePlan,
+    RebalanceLimits,
     RunningGroup,
+    RunningState,
     Why,
     WhyStays,
 )
 from placement.rebalancing.repair import mend
 from placement.rebalancing.units import Units
-from placement.rebalancing.waves import Wanted, in_waves
+from placement.rebalancing.waves import UnitDestination, in_waves
 from tests.properties.rebalancing.running_clusters import limits, runnings
 from tests.unit.placement.rebalancing.builders import a_plan, a_running
 
 
 @st.composite
-def mendings(draw: st.DrawFn) -> tuple[Running, Plan]:
+def mendings(draw: st.DrawFn) -> tuple[RunningState, MovePlan]:
     running = draw(runnings(over=True))
     plan = mend(running, limits=draw(limits))
     note(json.dumps([running.document(), plan.document()]))
@@ -36,14 +36,14 @@ def mendings(draw: st.DrawFn) -> tuple[Running, Plan]:
 
 
 @given(mendings())
-def test_every_state_of_mending_is_feasible(case: tuple[Running, Plan]) -> None:
+def test_every_state_of_mending_is_feasible(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
     check_plan(running, plan)
 
 
 @given(mendings())
-def test_what_is_broken_afterwards_is_named(case: tuple[Running, Plan]) -> None:
+def test_what_is_broken_afterwards_is_named(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
     after = running.after(plan.moves)
     stays = {each.vm for each in plan.stays}
@@ -56,7 +56,7 @@ def test_what_is_broken_afterwards_is_named(case: tuple[Running, Plan]) -> None:
         assert len(stays & vms) >= number
 
 
-def too_many(running: Running) -> Iterator[tuple[set[int], int]]:
+def too_many(running: RunningState) -> Iterator[tuple[set[int], int]]:
     """Yield VMs that break a hard rule together, and how many of them would have to leave.
 
     But for groups that are to be together. It shares nothing with the planner.
@@ -78,7 +78,7 @@ def too_many(running: Running) -> Iterator[tuple[set[int], int]]:
 
 
 @given(mendings())
-def test_nothing_that_is_well_where_it_is_moves(case: tuple[Running, Plan]) -> None:
+def test_nothing_that_is_well_where_it_is_moves(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
     together = {vm for g in running.groups if g.hard and not g.apart for vm in g.vms}
     ill = together.union(*(vms for vms, number in too_many(running) if number > 0))
@@ -91,14 +91,14 @@ def test_nothing_that_is_well_where_it_is_moves(case: tuple[Running, Plan]) -> N
 
 
 @given(mendings())
-def test_mending_is_decided_again_bit_for_bit(case: tuple[Running, Plan]) -> None:
+def test_mending_is_decided_again_bit_for_bit(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
     assert mend(running, limits=plan.limits) == plan
 
 
 @given(runnings(rules=False))
-def test_a_cluster_without_fault_needs_no_mending(running: Running) -> None:
+def test_a_cluster_without_fault_needs_no_mending(running: RunningState) -> None:
     well = dataclasses.replace(running, eligible=np.ones_like(running.eligible))
 
     assert mend(well).moves == ()
@@ -107,7 +107,7 @@ def test_a_cluster_without_fault_needs_no_mending(running: Running) -> None:
 
 @given(runnings(rules=False), limits, st.randoms(use_true_random=False))
 def test_vms_that_change_places_find_an_order_or_stay(
-    running: Running, most: MoveLimits, random: object
+    running: RunningState, most: RebalanceLimits, random: object
 ) -> None:
     """Hosts of VMs are shuffled: where the shuffled cluster is feasible, an order is asked for."""
     movable = np.flatnonzero(running.movable).tolist()
@@ -115,7 +115,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
     random.shuffle(places)  # type: ignore[attr-defined]
     units, _ = Units(running, most).of(movable)
     wanted = [
-        Wanted(unit=unit, destination=place, why=Why.BALANCES)
+        UnitDestination(unit=unit, destination=place, why=Why.BALANCES)
         for unit, place in zip(units, places, strict=True)
         if place != running.host[unit.vms[0]]
         and running.receives[place]
@@ -135,13 +135,13 @@ def test_vms_that_change_places_find_an_order_or_stay(
 
 def test_two_full_hosts_exchange_vms_by_a_third() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024), (1, 1024)])
-    units, _ = Units(running, MoveLimits()).of([0, 1])
+    units, _ = Units(running, RebalanceLimits()).of([0, 1])
     wanted = [
-        Wanted(unit=units[0], destination=1, why=Why.BALANCES),
-        Wanted(unit=units[1], destination=0, why=Why.BALANCES),
+        UnitDestination(unit=units[0], destination=1, why=Why.BALANCES),
+        UnitDestination(unit=units[1], destination=0, why=Why.BALANCES),
     ]
 
-    order = in_waves(running, wanted, MoveLimits())
+    order = in_waves(running, wanted, RebalanceLimits())
 
     assert [(m.vm, m.source, m.destination, m.why) for m in order.moves] == [
         (0, 0, 2, Why.DETOUR),
@@ -154,13 +154,13 @@ def test_two_full_hosts_exchange_vms_by_a_third() -> None:
 
 def test_without_a_third_host_a_cycle_stays() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024)])
-    units, _ = Units(running, MoveLimits()).of([0, 1])
+    units, _ = Units(running, RebalanceLimits()).of([0, 1])
     wanted = [
-        Wanted(unit=units[0], destination=1, why=Why.BALANCES),
-        Wanted(unit=units[1], destination=0, why=Why.BALANCES),
+        UnitDestination(unit=units[0], destination=1, why=Why.BALANCES),
+        UnitDestination(unit=units[1], destination=0, why=Why.BALANCES),
     ]
 
-    order = in_waves(running, wanted, MoveLimits())
+    order = in_waves(running, wanted, RebalanceLimits())
 
     assert order.moves == ()
     assert list(order.left) == wanted

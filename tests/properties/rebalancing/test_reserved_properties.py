@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import Allowance, check_allocation, decide, policy_by_name
+from placement import QuotaHeadroom, check_allocation, decide, policy_by_name
 from placement.model.reserved import Reserved, check_reserved, settle, unsettled
 from placement.model.snapshot import Snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
@@ -32,7 +32,7 @@ def with_reserved(draw: st.DrawFn) -> tuple[Snapshot, Reserved]:
         draws[kind] = number
     allowances = ()
     if draw(st.booleans()):
-        allowances = (Allowance(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
+        allowances = (QuotaHeadroom(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
     reserved = Reserved(
         tenant=snapshot.tenant[kinds],
         demand=snapshot.demand[kinds],

@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 
 from placement.model.snapshot import Reason
 from placement.rebalancing.check import check_plan
-from placement.rebalancing.model import Mobility, MoveLimits, Plan, Running, RunningGroup, Why
+from placement.rebalancing.model import (
+    Mobility,
+    MovePlan,
+    RebalanceLimits,
+    RunningGroup,
+    RunningState,
+    Why,
+)
 from placement.rebalancing.room import make_room
 from tests.properties.rebalancing.running_clusters import limits, runnings
 from tests.unit.placement.rebalancing.builders import a_running
 
 
 @st.composite
-def rooms(draw: st.DrawFn) -> tuple[Running, Plan]:
+def rooms(draw: st.DrawFn) -> tuple[RunningState, MovePlan]:
     running = draw(runnings(waiting=True))
     plan = make_room(running, 0, limits=draw(limits))
     note(json.dumps([running.document(), plan.document()]))
@@ -27,7 +34,7 @@ def rooms(draw: st.DrawFn) -> tuple[Running, Plan]:
 
 @given(rooms())
 def test_room_is_there_after_the_moves_and_every_state_is_feasible(
-    case: tuple[Running, Plan],
+    case: tuple[RunningState, MovePlan],
 ) -> None:
     running, plan = case
 
@@ -40,7 +47,7 @@ def test_room_is_there_after_the_moves_and_every_state_is_feasible(
 
 
 @given(rooms())
-def test_who_fits_moves_nobody(case: tuple[Running, Plan]) -> None:
+def test_who_fits_moves_nobody(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
     snapshot = running.snapshot
     ruled = any(0 in g.requests for g in running.groups) or any(
@@ -54,13 +61,13 @@ def test_who_fits_moves_nobody(case: tuple[Running, Plan]) -> None:
 
 
 @given(rooms())
-def test_room_is_made_again_bit_for_bit(case: tuple[Running, Plan]) -> None:
+def test_room_is_made_again_bit_for_bit(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
     assert make_room(running, 0, limits=plan.limits) == plan
 
 
-def least_carried(running: Running) -> int | None:
+def least_carried(running: RunningState) -> int | None:
     """Return the least MiB whose move lets one VM in, nobody moving for another's sake."""
     snapshot, room = running.snapshot, running.room
     best: int | None = None
@@ -79,7 +86,7 @@ def least_carried(running: Running) -> int | None:
     return best
 
 
-def _find_places(running: Running, host: int, vms: tuple[int, ...]) -> bool:
+def _find_places(running: RunningState, host: int, vms: tuple[int, ...]) -> bool:
     others = [each for each in range(len(running.room)) if each != host]
     for hosts in itertools.product(others, repeat=len(vms)):
         room = running.room.copy()
@@ -90,7 +97,7 @@ def _find_places(running: Running, host: int, vms: tuple[int, ...]) -> bool:
     return False
 
 
-def a_fragmented_cluster(seed: int) -> Running:
+def a_fragmented_cluster(seed: int) -> RunningState:
     """Return a small cluster where the free room would hold a VM, but no host does."""
     rng = np.random.default_rng(seed)
     hosts = int(rng.integers(2, 5))
@@ -204,7 +211,7 @@ def test_a_gang_that_keeps_apart_is_let_in_whole() -> None:
         groups=[apart],
     )
 
-    plan = make_room(running, 0, limits=MoveLimits(per_source=1))
+    plan = make_room(running, 0, limits=RebalanceLimits(per_source=1))
 
     check_plan(running, plan)
     # One host is empty already, and of the others one holds a single small VM.

@@ -11,22 +11,28 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.snapshot import Reason
 from placement.rebalancing.destination_search import Search, find_places
-from placement.rebalancing.location_index import Whereabouts
-from placement.rebalancing.model import Mobility, MoveLimits, Running, RunningGroup, RunningSpread
+from placement.rebalancing.location_index import PlacementState
+from placement.rebalancing.model import (
+    Mobility,
+    RebalanceLimits,
+    RunningGroup,
+    RunningSpread,
+    RunningState,
+)
 from placement.rebalancing.spare import spare
-from placement.rebalancing.spare_policy import KeepingSpare, with_placed
+from placement.rebalancing.spare_policy import SpareCapacityPolicy, with_placed
 from placement.rebalancing.units import Units
 from tests.properties.rebalancing.running_clusters import runnings
 from tests.unit.placement.rebalancing.builders import a_running
 
-_MANY = MoveLimits(per_source=1000, per_destination=1000, at_once=1000)
+_MANY = RebalanceLimits(per_source=1000, per_destination=1000, at_once=1000)
 
 
 @st.composite
-def sites(draw: st.DrawFn, **options: bool) -> tuple[Running, np.ndarray]:  # type: ignore[type-arg]
+def sites(draw: st.DrawFn, **options: bool) -> tuple[RunningState, np.ndarray]:  # type: ignore[type-arg]
     running = draw(runnings(**options))
     hosts = len(running.receives)
     of_host = st.integers(-1, draw(st.integers(0, 2)))
@@ -35,12 +41,12 @@ def sites(draw: st.DrawFn, **options: bool) -> tuple[Running, np.ndarray]:  # ty
     return running, np.array(domain, dtype=np.int64)
 
 
-def survives(running: Running, hosts: Sequence[int]) -> bool:
+def survives(running: RunningState, hosts: Sequence[int]) -> bool:
     """Do all movable VMs of these hosts find room elsewhere? By the planner alone."""
     closed = running.closing(hosts)
     vms = closed.vms_on(hosts)
     units, stays = Units(closed, _MANY).of(vms[closed.movable[vms]].tolist())
-    where = Whereabouts(closed)
+    where = PlacementState(closed)
     places = find_places(
         where, units, rng=np.random.default_rng(0), budget=Budget(None), search=Search()
     )
@@ -49,7 +55,7 @@ def survives(running: Running, hosts: Sequence[int]) -> bool:
 
 @given(sites(over=True))
 def test_each_domain_holds_if_its_vms_find_places(
-    site: tuple[Running, np.ndarray],  # type: ignore[type-arg]
+    site: tuple[RunningState, np.ndarray],  # type: ignore[type-arg]
 ) -> None:
     running, domain = site
     note(json.dumps([running.document(), domain.tolist()]))
@@ -64,7 +70,7 @@ def test_each_domain_holds_if_its_vms_find_places(
 
 @given(sites(), st.integers(0, 3))
 def test_what_is_kept_is_enough_however_full_the_rest_becomes(
-    site: tuple[Running, np.ndarray],  # type: ignore[type-arg]
+    site: tuple[RunningState, np.ndarray],  # type: ignore[type-arg]
     seed: int,
 ) -> None:
     running, domain = site
@@ -77,10 +83,10 @@ def test_what_is_kept_is_enough_however_full_the_rest_becomes(
     assert again.holds[found.holds].all()
 
 
-def as_of_a_round(running: Running) -> Running:
+def as_of_a_round(running: RunningState) -> RunningState:
     """Return what runs beside the snapshot of a round: its constraints are those of what runs."""
     groups = tuple(
-        Group(
+        AffinityGroup(
             apart=group.apart,
             hard=group.hard,
             requests=group.requests,
@@ -119,7 +125,7 @@ def as_of_a_round(running: Running) -> Running:
 
 @given(sites(waiting=True), st.sampled_from(["first_fit", "best_fit_drfh", "fuga"]))
 def test_a_round_breaks_no_spare_that_held(
-    site: tuple[Running, np.ndarray],  # type: ignore[type-arg]
+    site: tuple[RunningState, np.ndarray],  # type: ignore[type-arg]
     name: str,
 ) -> None:
     running, domain = site
@@ -127,7 +133,7 @@ def test_a_round_breaks_no_spare_that_held(
     snapshot = running.snapshot
     note(json.dumps([running.document(), domain.tolist()]))
     before = spare(running, domain)
-    policy = KeepingSpare(policy_by_name(name, {}), running, domain)
+    policy = SpareCapacityPolicy(policy_by_name(name, {}), running, domain)
 
     allocation = policy.place(snapshot, np.random.default_rng(0), Budget(None))
 
@@ -138,13 +144,13 @@ def test_a_round_breaks_no_spare_that_held(
 
 
 @given(runnings(waiting=True))
-def test_where_nothing_is_to_survive_a_round_decides_as_ever(running: Running) -> None:
+def test_where_nothing_is_to_survive_a_round_decides_as_ever(running: RunningState) -> None:
     running = as_of_a_round(running)
     snapshot = running.snapshot
     policy = policy_by_name("best_fit_drfh", {})
     nowhere = np.full(len(running.receives), -1, dtype=np.int64)
 
-    kept = KeepingSpare(policy, running, nowhere).place(
+    kept = SpareCapacityPolicy(policy, running, nowhere).place(
         snapshot, np.random.default_rng(0), Budget(None)
     )
 
@@ -155,7 +161,7 @@ def test_where_nothing_is_to_survive_a_round_decides_as_ever(running: Running) -
 
 def test_two_hosts_keep_each_others_vms_room() -> None:
     running = a_running(host=[0, 0, 1], capacity=[(4, 8192)] * 2, requests=[(1, 1024)], count=[5])
-    policy = KeepingSpare(policy_by_name("first_fit", {}), running, np.arange(2))
+    policy = SpareCapacityPolicy(policy_by_name("first_fit", {}), running, np.arange(2))
 
     allocation = policy.place(running.snapshot, np.random.default_rng(0), Budget(None))
 
@@ -180,7 +186,7 @@ def test_a_vm_that_takes_the_only_place_that_a_rule_leaves_waits() -> None:
         groups=[RunningGroup(apart=True, hard=True, vms=(0,), requests=(0,))],
     )
     running = as_of_a_round(running)
-    policy = KeepingSpare(policy_by_name("first_fit", {}), running, np.array([0, -1]))
+    policy = SpareCapacityPolicy(policy_by_name("first_fit", {}), running, np.array([0, -1]))
 
     allocation = policy.place(running.snapshot, np.random.default_rng(0), Budget(None))
 
@@ -192,7 +198,7 @@ def test_a_host_that_could_not_fail_before_keeps_nobody_waiting() -> None:
     running = a_running(
         host=[0] * 3 + [1] * 3, capacity=[(4, 8192)] * 2, requests=[(1, 1024)], count=[2]
     )
-    policy = KeepingSpare(policy_by_name("first_fit", {}), running, np.arange(2))
+    policy = SpareCapacityPolicy(policy_by_name("first_fit", {}), running, np.arange(2))
 
     allocation = policy.place(running.snapshot, np.random.default_rng(0), Budget(None))
 

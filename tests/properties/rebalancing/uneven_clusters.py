@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from placement.rebalancing.model import Mobility, Running, RunningGroup, RunningSpread
+from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
 from tests.unit.placement.rebalancing.builders import a_running
 
 
 @st.composite
 def uneven_clusters(
     draw: st.DrawFn, *, max_hosts: int = 6, max_vms: int = 20, ruled: bool = False
-) -> Running:
+) -> RunningState:
     """Draw hosts that are filled unevenly, with every rule that a VM can be under.
 
     Some hosts are over their capacity, some take nothing, some rules are broken already.
@@ -67,7 +67,7 @@ def uneven_clusters(
     )
 
 
-def may_move(running: Running, vm: int, host: int) -> bool:
+def may_move(running: RunningState, vm: int, host: int) -> bool:
     """May this VM go there now, for a gain? Rule by rule, with nothing kept up."""
     demand = running.demand[running.kind[vm]].tolist()
     room = running.room[host].tolist()
@@ -94,7 +94,7 @@ def may_move(running: Running, vm: int, host: int) -> bool:
     return True
 
 
-def moved(running: Running, vm: int, host: int) -> Running:
+def moved(running: RunningState, vm: int, host: int) -> RunningState:
     """Return the same once a VM is there, no matter that it moved."""
     where, room = running.host.copy(), running.room.copy()
     demand = running.demand[running.kind[vm]]

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.client.connection import Connection
-from controller.client.errors import ProblemError
+from controller.client.connection import ApiConnection
+from controller.client.errors import ApiProblemError
 from controller.client.generate import models, type_of
 from controller.client.http import Client
 
@@ -24,7 +24,8 @@ class Wire:
         self.sent: list[httpx.Request] = []
         self._answers = list(answers)
         self.client = Client(
-            Connection(url="http://api.test", token="t"), transport=httpx.MockTransport(self._next)
+            ApiConnection(url="http://api.test", token="t"),
+            transport=httpx.MockTransport(self._next),
         )
 
     def _next(self, request: httpx.Request) -> httpx.Response:
@@ -41,7 +42,7 @@ def test_what_was_read_is_changed_only_while_it_is_the_same() -> None:
     )
 
     host, version = wire.client.hosts.read("h1")
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ApiProblemError) as refused:
         wire.client.hosts.change("h1", {"labels": ["ssd"]}, if_match=version)
     wire.client.hosts.delete("h1", if_match=refused.value.current_version)
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from controller.client.connection import Connection
-from controller.client.errors import ApiUnreachableError, ProblemError
+from controller.client.connection import ApiConnection
+from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.client.http import Client
 from controller.rest.problems import patterns
 from controller.session import name_lookup
 from controller.terminal.errors import at_the_prompt
 
-HERE = Connection(url="http://api.test", token="secret")
+HERE = ApiConnection(url="http://api.test", token="secret")
 
 
 class Wire:
@@ -71,7 +71,7 @@ def test_a_post_at_work_is_waited_for_longer_than_a_refused_connection() -> None
     waits: list[float] = []
     wire = Wire(at_work, sleep=waits.append)
 
-    with pytest.raises(ProblemError, match="busy"):
+    with pytest.raises(ApiProblemError, match="busy"):
         wire.api.post("requests", {})
 
     assert 30 <= sum(waits) <= 60
@@ -81,7 +81,7 @@ def test_a_post_at_work_is_waited_for_longer_than_a_refused_connection() -> None
 def test_another_conflict_is_told_at_once() -> None:
     wire = Wire(httpx.Response(409, json={"code": "duplicate", "detail": "there is a host-1"}))
 
-    with pytest.raises(ProblemError, match="there is a host-1"):
+    with pytest.raises(ApiProblemError, match="there is a host-1"):
         wire.api.post("hosts", {})
 
     assert len(wire.sent) == 1
@@ -104,7 +104,7 @@ def test_a_page_that_is_no_json_is_not_our_api() -> None:
 def test_an_error_without_a_document_still_says_something() -> None:
     wire = Wire(httpx.Response(502, text="bad gateway"))
 
-    with pytest.raises(ProblemError, match="502") as refused:
+    with pytest.raises(ApiProblemError, match="502") as refused:
         wire.api.get("vms")
 
     assert at_the_prompt(refused.value).status == 1
@@ -113,7 +113,7 @@ def test_an_error_without_a_document_still_says_something() -> None:
 def test_who_is_above_a_quota_is_not_told_to_take_another_token() -> None:
     def advised(code: str) -> bool:
         problem = {"status": 403, "code": code, "title": code, "detail": "no"}
-        return "needs another token" in str(at_the_prompt(ProblemError(403, problem)))
+        return "needs another token" in str(at_the_prompt(ApiProblemError(403, problem)))
 
     assert advised("forbidden")
     assert not advised("quota_exceeded")
@@ -153,7 +153,7 @@ def test_what_may_be_repeated_is_asked_again_when_the_api_says(status: int, call
 def test_a_change_that_may_not_be_repeated_is_told_at_once() -> None:
     wire = Wire(busy(503), httpx.Response(200, json={}))
 
-    with pytest.raises(ProblemError, match="later"):
+    with pytest.raises(ApiProblemError, match="later"):
         wire.api.patch("things/1", {})
 
     assert len(wire.sent) == 1
@@ -175,14 +175,14 @@ def test_a_replay_has_ten_minutes_and_is_sent_once(call: str) -> None:
 def test_who_says_no_time_or_a_long_one_is_not_waited_for(retry_after: str | None) -> None:
     wire = Wire(busy(429, retry_after), httpx.Response(200, json={}))
 
-    with pytest.raises(ProblemError, match="later"):
+    with pytest.raises(ApiProblemError, match="later"):
         wire.api.get("things/1")
 
 
 def test_who_stays_busy_is_given_up() -> None:
     wire = Wire(busy(429))
 
-    with pytest.raises(ProblemError, match="later"):
+    with pytest.raises(ApiProblemError, match="later"):
         wire.api.get("things/1")
 
     assert len(wire.sent) == 4

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.queries.coarse_numbers import step_above, step_below
 from controller.queries.reserving import decision_of
-from placement.forecast.reserving import Judged
+from placement.forecast.reserving import ReservationVerdict
 from registry.reservations import Reservation
 
 NUMBERS = st.integers(0, 10**15)
@@ -41,7 +41,7 @@ def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:
     wanted = cast(Reservation, SimpleNamespace(keep_from=now, created_at=now, count=40))
 
     decisions = {
-        decision_of(wanted, Judged(fits=fits, samples=0, carried=0, hurried=False))
+        decision_of(wanted, ReservationVerdict(fits=fits, samples=0, carried=0, hurried=False))
         for fits in range(20, 40)
     }
 

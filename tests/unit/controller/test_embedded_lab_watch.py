@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded.lab_hosts import QEMU, TEST, Lab
+from controller.embedded.lab_hosts import QEMU, TEST, LabHosts
 from controller.embedded.lab_watch import LabWatch
 from lab.cluster import LabHost
 from lab.driver_hosts import DriverHost
@@ -37,7 +37,7 @@ class DriverHosts:
         self.started_at: list[float] = []
         self.now_s = 1000.0
         self.fails = False
-        lab = Lab(driver=TEST, hosts=(replace(a_host(folder), domain_type="test"),))
+        lab = LabHosts(driver=TEST, hosts=(replace(a_host(folder), domain_type="test"),))
         self.watch = LabWatch(
             folder, lab, ["host-1"], self.said.append, lambda: self.now_s, self.start
         )
@@ -62,7 +62,9 @@ def test_what_real_hosts_tell_is_said_once_and_nothing_from_before(tmp_path: Pat
     said: list[str] = []
     log = tmp_path / "daemons.log"
     log.write_text("2026-01-01 10:00:00 libvirtd ended (SIGSEGV); it starts again in 1 s\n")
-    watch = LabWatch(tmp_path, Lab(driver=QEMU, hosts=(a_host(tmp_path),)), ["host-1"], said.append)
+    watch = LabWatch(
+        tmp_path, LabHosts(driver=QEMU, hosts=(a_host(tmp_path),)), ["host-1"], said.append
+    )
 
     watch.look()
     with log.open("a") as more:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from registry import InvalidError
 from registry.hosts import HostIdentity
 
@@ -72,7 +72,7 @@ def test_a_host_that_is_added_is_known_and_one_that_is_retired_is_not():
 
     hosts.retired.add("h1")
     assert names.meant("a", names.alias("a", "h1")) is None
-    assert "h1" not in Reader("a", names).text("host h1 is gone")  # old texts still name it
+    assert "h1" not in Viewer("a", names).text("host h1 is gone")  # old texts still name it
 
 
 @pytest.mark.parametrize("given", ["h1", "H1", "host-aaaaaaaaa", ""])
@@ -80,7 +80,7 @@ def test_what_means_no_host_is_refused_alike(given: str):
     names = HostNames(lambda: Hosts(["h1"]))
 
     with pytest.raises(InvalidError) as refused:
-        Reader("a", names).meant("hosts", given)
+        Viewer("a", names).meant("hosts", given)
 
     assert str(refused.value).replace(given, "") == (
         "hosts: host '' not found; use the host names that your VMs show"
@@ -107,7 +107,7 @@ def test_what_means_no_host_is_refused_alike(given: str):
 def test_what_is_taken_out_of_a_failure(text: str, told: str):
     names = HostNames(lambda: Hosts(["n7"]))
 
-    found = Reader("a", names).text(text)
+    found = Viewer("a", names).text(text)
 
     assert found == told.format(n7=names.alias("a", "n7"))
 
@@ -118,7 +118,7 @@ def test_a_machine_that_calls_itself_by_a_plain_word_is_not_named_where_that_sta
         def all(self) -> list[HostIdentity]:
             return [replace(each, hostname=hostname) for each in super().all()]
 
-    reader = Reader("a", HostNames(lambda: SoCalled(["n7"])))
+    reader = Viewer("a", HostNames(lambda: SoCalled(["n7"])))
 
     assert reader.text("no VM that is running ends: no room") == (
         "no VM that is running ends: no room"
@@ -143,5 +143,5 @@ def test_a_machine_that_calls_itself_by_a_plain_word_is_not_named_where_that_sta
 def test_who_did_something(actor: str, told: str):
     names = HostNames(lambda: Hosts([]))
 
-    assert Reader("a", names).actor(actor) == told
-    assert Reader(None, names).actor(actor) == actor
+    assert Viewer("a", names).actor(actor) == told
+    assert Viewer(None, names).actor(actor) == actor

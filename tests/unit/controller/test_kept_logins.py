@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from controller.session.logins import Logins, change_logins
+from controller.session.logins import StoredLogins, change_logins
 
 
 def test_logins_at_the_same_time_lose_none(tmp_path: Path) -> None:
@@ -18,5 +18,5 @@ def test_logins_at_the_same_time_lose_none(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(log_in, urls))
 
-    assert dict(Logins.load(path).tokens) == urls
+    assert dict(StoredLogins.load(path).tokens) == urls
     assert path.stat().st_mode & 0o777 == 0o600

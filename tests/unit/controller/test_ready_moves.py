@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from controller.plans.ready_moves import turns_of
-from placement.rebalancing.model import MoveLimits
+from placement.rebalancing.model import RebalanceLimits
 from registry.moves import MoveState, PlanMove
 
-LIMITS = MoveLimits(per_source=2, per_destination=2, at_once=8)
+LIMITS = RebalanceLimits(per_source=2, per_destination=2, at_once=8)
 
 
 def moves(*ends: tuple[int, str, str]) -> list[PlanMove]:
@@ -40,7 +40,7 @@ def as_it_is(move: PlanMove, state: MoveState, *, leaves: bool = False) -> PlanM
     return replace(move, move_id=uuid4(), state=state, leaves=leaves)
 
 
-def asked(plan: list[PlanMove], limits: MoveLimits = LIMITS) -> tuple[list[int], list[int]]:
+def asked(plan: list[PlanMove], limits: RebalanceLimits = LIMITS) -> tuple[list[int], list[int]]:
     """Positions of what is due, and of what goes early."""
     turns = turns_of(plan, limits)
     assert turns is not None

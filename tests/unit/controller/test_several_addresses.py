@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from controller.client import addresses
-from controller.client.connection import Connection
+from controller.client.connection import ApiConnection
 from controller.client.errors import ApiUnreachableError
 from controller.client.http import Client
 from controller.session.credentials import find_connection
@@ -62,7 +62,7 @@ def live() -> Iterator[HttpApi]:
 
 
 def client(*urls: str, retry_after_s: tuple[float, ...] = (0.0,)) -> Client:
-    connection = Connection(url=urls[0], others=urls[1:], token="secret")
+    connection = ApiConnection(url=urls[0], others=urls[1:], token="secret")
     return Client(connection, timeout_s=0.5, retry_after_s=retry_after_s)
 
 
@@ -161,7 +161,7 @@ def test_the_last_address_has_the_time_to_connect_that_was_given() -> None:
         raise httpx.ConnectTimeout("timed out")
 
     urls = ("http://a", "http://b", "http://c")
-    connection = Connection(url=urls[0], others=urls[1:], token="secret")
+    connection = ApiConnection(url=urls[0], others=urls[1:], token="secret")
     api = Client(connection, timeout_s=9.0, retry_after_s=(), transport=httpx.MockTransport(hangs))
     with pytest.raises(ApiUnreachableError):
         api.get("vms/1")

@@ -12,7 +12,7 @@ import pytest
 from controller.fork_server.children import Child, started
 from controller.fork_server.client import ForkServerError, ForkServerLateError
 from controller.what_ifs import executor
-from controller.what_ifs.executor import WhatIfBounds, WhatIfs
+from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
 from registry.admin import WhatIfEvent, WhatIfState
 from tests.fakes import forked
 
@@ -30,7 +30,7 @@ class Carried:
         self.closes_at = self.cancelled_at = -1
         self.ended: list[tuple[WhatIfEvent, str | None]] = []
         registry: Any = SimpleNamespace(what_ifs=self, database_url="postgresql:///")
-        self.what_ifs = WhatIfs(registry, WhatIfBounds(), {}, self.start)
+        self.what_ifs = WhatIfExecutor(registry, WhatIfBounds(), {}, self.start)
 
     def carry(self, _id: UUID, _carrier: UUID, _progress: float) -> WhatIfState:
         self.said += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hypervisor import DomainSpec, Guard, Limits, Mark, MoveSpec
+from hypervisor import DomainSpec, Guard, Mark, MoveSpec, VmLimits
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 from hypervisor.xml.disks import DiskFile, DiskFiles
@@ -47,7 +47,7 @@ def a_domain(**changes: Any) -> str:
         seed_volume="a-seed.img",
         network="default",
         mac="52:54:00:00:00:01",
-        limits=Limits(disk_iops=100, net_mbps=10),
+        limits=VmLimits(disk_iops=100, net_mbps=10),
         guard=Guard(filtered=False, isolated=False),
     )
     return domain_xml.build(replace(spec, **changes), HERE)

@@ -11,7 +11,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from hypervisor import Mark, MoveProgress, MoveSpec, OperationFailedError
+from hypervisor import Mark, MigrationProgress, MoveSpec, OperationFailedError
 from hypervisor.child import cold_moves
 
 VM = str(uuid.uuid4())
@@ -138,8 +138,8 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def copy(
     there: Volume, *, spec: MoveSpec = SPEC, stop: threading.Event | None = None
-) -> tuple[int, list[MoveProgress], Ends]:
-    told: list[MoveProgress] = []
+) -> tuple[int, list[MigrationProgress], Ends]:
+    told: list[MigrationProgress] = []
     ends: Any = Ends(there)
     copying = cold_moves._Copy(ends, spec, stop or threading.Event(), told.append)
     here: Any = Volume(DISK)

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from hypervisor import (
-    DomainSeen,
     DomainState,
     HostConnection,
-    HostReport,
+    HostDomain,
+    HostPoll,
     HostUnreachableError,
+    HostVolume,
     Mark,
     OperationFailedError,
-    VolumeSeen,
     connection,
     wire,
 )
@@ -236,10 +236,10 @@ def test_a_forked_process_starts_a_child_of_its_own_and_leaves_the_parents_alone
 
 def test_a_report_crosses_the_wire_unchanged() -> None:
     mark = Mark(vm_id="v", assignment_id="a", generation=2, tenant="ü", round=3)
-    domain = DomainSeen(
+    domain = HostDomain(
         uuid="v", name="n", state=DomainState.PAUSED, vcpus=1, memory_mib=2, mark=mark
     )
-    report = HostReport(
+    report = HostPoll(
         hostname="h",
         vcpus=1,
         memory_mib=2,
@@ -248,7 +248,7 @@ def test_a_report_crosses_the_wire_unchanged() -> None:
         memory_used_mib=None,
         disk_used_gib=6,
         domains=(domain,),
-        volumes=(VolumeSeen(name="x", capacity_bytes=1, allocation_bytes=0),),
+        volumes=(HostVolume(name="x", capacity_bytes=1, allocation_bytes=0),),
         interfaces=(("eth0", "52:54:00:00:00:01"),),
     )
 

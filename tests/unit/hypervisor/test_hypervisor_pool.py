@@ -10,9 +10,9 @@ from hypervisor import (
     HostConnection,
     HostConnections,
     HostEnd,
+    HostPairMigrator,
     HostUnreachableError,
-    Mover,
-    Movers,
+    MigratorPool,
 )
 
 
@@ -123,7 +123,7 @@ A, B = HostEnd("x:///a"), HostEnd("x:///b")
 
 
 def test_a_mover_that_did_its_work_is_lent_again_for_the_same_two_hosts() -> None:
-    movers = Movers()
+    movers = MigratorPool()
     with movers.use(A, B) as first:
         pass
     with movers.use(A, B) as second, movers.use(A, B) as meanwhile, movers.use(B, A) as back:
@@ -137,13 +137,13 @@ def test_a_mover_that_did_its_work_is_lent_again_for_the_same_two_hosts() -> Non
 def test_a_mover_is_ended_with_what_failed_and_when_it_is_idle_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    closed: list[Mover] = []
+    closed: list[HostPairMigrator] = []
 
-    def close(self: Mover) -> None:
+    def close(self: HostPairMigrator) -> None:
         closed.append(self)
 
-    monkeypatch.setattr(Mover, "close", close)
-    movers = Movers(limit=1)
+    monkeypatch.setattr(HostPairMigrator, "close", close)
+    movers = MigratorPool(limit=1)
     with pytest.raises(RuntimeError), movers.use(A, B) as failed:
         raise RuntimeError
     assert closed == [failed]
@@ -153,7 +153,7 @@ def test_a_mover_is_ended_with_what_failed_and_when_it_is_idle_too_long(
     assert closed == [failed, younger]  # the one given back first
     movers.close()
     assert closed == [failed, younger, older]
-    short = Movers(idle_s=-1.0)
+    short = MigratorPool(idle_s=-1.0)
     with short.use(A, B) as idle:
         pass
     assert closed[-1] is idle

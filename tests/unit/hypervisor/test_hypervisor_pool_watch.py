@@ -10,7 +10,7 @@ from typing import Any, cast
 import libvirt
 import pytest
 
-from hypervisor.child.background_calls import Question, SpareConnections
+from hypervisor.child.background_calls import BackgroundCall, SpareConnections
 from hypervisor.child.pool_watch import PoolSeen, PoolSilent, PoolWatch
 
 LATER_S = 60.0
@@ -80,7 +80,7 @@ def test_whatever_goes_wrong_with_a_question_is_told_to_who_asked() -> None:
     def fail(_conn: libvirt.virConnect) -> None:
         b"\xff".decode()
 
-    question = Question(spares(SlowPool()), fail)
+    question = BackgroundCall(spares(SlowPool()), fail)
     assert not question.is_open_after(LATER_S)
     with pytest.raises(UnicodeDecodeError):
         question.answer()

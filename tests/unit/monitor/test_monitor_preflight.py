@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor import connection
-from monitor.preflight import Target, look
+from monitor.preflight import PreflightTarget, look
 from registry.hosts import HostCredentials
 
 #: Ends as told by a word for each process, the last of which stands for all that follow.
@@ -49,7 +49,7 @@ def test_a_child_that_a_signal_ended_is_asked_once_more(
     monkeypatch.setattr(connection, "_CHILD", (sys.executable, str(script)))
 
     seen = look(
-        Target(name="rack1", uri="test:///default"),
+        PreflightTarget(name="rack1", uri="test:///default"),
         [],
         HostCredentials(tmp_path / "credentials"),
         deadline_s=60,

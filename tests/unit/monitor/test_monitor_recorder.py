@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from monitor.recorder import MAX_AT_ONCE, Recorder
+from monitor.recorder import MAX_AT_ONCE, PollRecorder
 from registry.db.ids import uuid7
 from registry.hosts import MissPolicy
 
@@ -46,7 +46,7 @@ class Hosts:
 
 def recorded(hosts: Hosts, looks: Mapping[UUID, str]) -> list[Any]:
     """Bring a first look, and the others while it is written; return what became of each."""
-    recorder: Any = Recorder(hosts, 0.0, POLICY)  # type: ignore[arg-type]
+    recorder: Any = PollRecorder(hosts, 0.0, POLICY)  # type: ignore[arg-type]
     (first, report), *others = looks.items()
     with ThreadPoolExecutor(len(looks)) as watches:
         futures = [watches.submit(recorder.record, first, report)]

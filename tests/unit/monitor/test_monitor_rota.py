@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from monitor.scheduler import Hands, Rota
+from monitor.scheduler import PollerThreads, PollScheduler
 from tests.servers.running import eventually
 
 PERIOD_S = 0.05
@@ -34,14 +34,14 @@ class Looker:
 
 
 @pytest.fixture
-def rota() -> Iterator[Rota]:
-    made = Rota(PERIOD_S)
+def rota() -> Iterator[PollScheduler]:
+    made = PollScheduler(PERIOD_S)
     made.start()
     yield made
     made.end(20)
 
 
-def test_many_turns_that_hang_delay_no_other(rota: Rota) -> None:
+def test_many_turns_that_hang_delay_no_other(rota: PollScheduler) -> None:
     released = threading.Event()
     hanging = [Looker(lambda: released.wait(60)) for _ in range(200)]
     well = [Looker() for _ in range(5)]
@@ -53,7 +53,7 @@ def test_many_turns_that_hang_delay_no_other(rota: Rota) -> None:
     released.set()
 
 
-def test_a_turn_that_fails_is_given_again(rota: Rota) -> None:
+def test_a_turn_that_fails_is_given_again(rota: PollScheduler) -> None:
     def fail() -> None:
         raise RuntimeError("nobody thought of this")
 
@@ -64,7 +64,7 @@ def test_a_turn_that_fails_is_given_again(rota: Rota) -> None:
     eventually(lambda: failing.looks >= 3)
 
 
-def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: Rota) -> None:
+def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: PollScheduler) -> None:
     released = threading.Event()
     looking = Looker(lambda: released.wait(60))
     rota.take_on([looking])
@@ -79,7 +79,7 @@ def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: Rota)
     assert looking.looks == 1
 
 
-def test_what_is_dropped_between_looks_is_closed_at_once(rota: Rota) -> None:
+def test_what_is_dropped_between_looks_is_closed_at_once(rota: PollScheduler) -> None:
     looker = Looker()
     rota.take_on([looker])
     eventually(lambda: looker.looks)
@@ -89,7 +89,7 @@ def test_what_is_dropped_between_looks_is_closed_at_once(rota: Rota) -> None:
     eventually(lambda: looker.closed)
 
 
-def test_a_host_whose_look_hangs_is_told_to_be_late(rota: Rota) -> None:
+def test_a_host_whose_look_hangs_is_told_to_be_late(rota: PollScheduler) -> None:
     released = threading.Event()
     rota.take_on([Looker(lambda: released.wait(60)), Looker()])
 
@@ -99,7 +99,7 @@ def test_a_host_whose_look_hangs_is_told_to_be_late(rota: Rota) -> None:
 
 
 def test_threads_that_are_not_needed_end() -> None:
-    before, hands = threading.active_count(), Hands(idle_s=0.01)
+    before, hands = threading.active_count(), PollerThreads(idle_s=0.01)
     released, begun = threading.Event(), threading.Semaphore(0)
 
     def work() -> None:
@@ -122,7 +122,7 @@ def test_threads_that_are_not_needed_end() -> None:
 def test_what_finds_no_thread_is_done_by_one_that_has_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hands, released, done = Hands(), threading.Event(), []
+    hands, released, done = PollerThreads(), threading.Event(), []
     hands.do(lambda: released.wait(60))
 
     def refuse(_: threading.Thread) -> None:
@@ -140,7 +140,7 @@ def test_what_finds_no_thread_is_done_by_one_that_has_time(
 def test_what_finds_no_thread_at_all_is_done_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hands, done = Hands(idle_s=0.001), threading.Event()
+    hands, done = PollerThreads(idle_s=0.001), threading.Event()
     threading.Event().wait(0.05)  # whoever has nothing to do has gone by now
 
     def refuse(_: threading.Thread) -> None:
@@ -153,7 +153,7 @@ def test_what_finds_no_thread_at_all_is_done_all_the_same(
 
 
 def test_work_that_raises_takes_no_thread_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    hands, done = Hands(), threading.Event()
+    hands, done = PollerThreads(), threading.Event()
 
     def fail() -> None:
         raise MemoryError

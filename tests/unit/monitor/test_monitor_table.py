@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from monitor.table import HostTable, Ways, key_of, may_stay
+from monitor.table import CredentialChecks, HostTable, key_of, may_stay
 from registry import HostCredentialError, HostHealth
 from registry.db.ids import uuid7
 from registry.hosts import CredentialFiles, HostsRead, WatchedHost
@@ -118,7 +118,7 @@ def test_who_comes_or_goes_among_monitors_is_a_change_of_all_hosts() -> None:
 
 def test_files_are_looked_at_once_however_many_hosts_they_open() -> None:
     files, listed = Files(), [a_host(f"h{number}") for number in range(100)]
-    made: Any = Ways
+    made: Any = CredentialChecks
     ways = made(files)
     before = [ways.to(host) for host in listed]
 
@@ -135,7 +135,7 @@ def test_files_are_looked_at_once_however_many_hosts_they_open() -> None:
 
 def test_files_in_disorder_open_nothing_new_and_close_nothing() -> None:
     files, host = Files(), a_host()
-    made: Any = Ways
+    made: Any = CredentialChecks
     ways = made(files)
     before = ways.to(host)
 

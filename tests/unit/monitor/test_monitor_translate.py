@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hypervisor import (
-    DomainSeen,
     DomainState,
-    HostReport,
+    HostDomain,
+    HostPoll,
+    HostVolume,
     Mark,
     OperationFailedError,
-    VolumeSeen,
 )
 from monitor.translate import to_report
 from registry.db.ids import uuid7
@@ -22,7 +22,7 @@ from registry.db.ids import uuid7
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def a_domain(**changes: Any) -> DomainSeen:
+def a_domain(**changes: Any) -> HostDomain:
     values: dict[str, Any] = {
         "uuid": str(uuid7()),
         "name": "d",
@@ -31,14 +31,14 @@ def a_domain(**changes: Any) -> DomainSeen:
         "memory_mib": 128,
         "mark": None,
     }
-    return DomainSeen(**values | changes)
+    return HostDomain(**values | changes)
 
 
 def a_mark(assignment_id: str) -> Mark:
     return Mark(vm_id=str(uuid7()), assignment_id=assignment_id, generation=3, tenant="a", round=7)
 
 
-A_LOOK = HostReport(
+A_LOOK = HostPoll(
     hostname="lab1",
     vcpus=4,
     memory_mib=8192,
@@ -51,14 +51,14 @@ A_LOOK = HostReport(
 )
 
 
-def translated(*domains: DomainSeen, volumes: tuple[VolumeSeen, ...] = ()) -> Any:
+def translated(*domains: HostDomain, volumes: tuple[HostVolume, ...] = ()) -> Any:
     seen = replace(A_LOOK, domains=domains, volumes=volumes)
     return to_report(seen, started_at=AT, polled_at=AT, took_ms=12)
 
 
 def test_a_report_carries_capacity_and_consumption() -> None:
     report = translated(
-        volumes=(VolumeSeen(name="base.qcow2", capacity_bytes=1, allocation_bytes=1),)
+        volumes=(HostVolume(name="base.qcow2", capacity_bytes=1, allocation_bytes=1),)
     )
 
     assert report.detected == {"vcpus": 4, "memory_mib": 8192, "disk_gib": 500}

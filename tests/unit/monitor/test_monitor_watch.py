@@ -13,12 +13,12 @@ from uuid import UUID
 
 import pytest
 
-from hypervisor import HostReport, HostUnreachableError, OperationFailedError
+from hypervisor import HostPoll, HostUnreachableError, OperationFailedError
 from monitor.clock import NearClock
-from monitor.metrics import LookMetrics
+from monitor.metrics import PollMetrics
 from monitor.poller import HostWatch
 from monitor.probe import ProbeFactory
-from monitor.recorder import Recorder
+from monitor.recorder import PollRecorder
 from monitor.resolved import Resolved
 from monitor.scheduler import next_tick
 from monitor.service import Monitor
@@ -27,7 +27,7 @@ from registry.db.ids import uuid7
 from registry.hosts import HostsRead, Miss, MissPolicy
 from service import ProcessMetrics
 
-AN_EMPTY_HOST = HostReport(
+AN_EMPTY_HOST = HostPoll(
     hostname="h",
     vcpus=4,
     memory_mib=8192,
@@ -46,11 +46,11 @@ FAST = MonitorSettings(poll_interval_s=0.08, poll_deadline_s=0.2)
 class FakeProbe:
     """Answers, fails, or hangs until released; remembers its looks."""
 
-    answer: Callable[[], HostReport] = lambda: AN_EMPTY_HOST
+    answer: Callable[[], HostPoll] = lambda: AN_EMPTY_HOST
     looks: int = 0
     closed: bool = False
 
-    def report(self, pool: str) -> HostReport:
+    def report(self, pool: str) -> HostPoll:
         self.looks += 1
         return self.answer()
 
@@ -154,8 +154,8 @@ def by_uri(probes: dict[str, FakeProbe]) -> ProbeFactory:
     return open_again
 
 
-def no_metrics() -> LookMetrics:
-    return LookMetrics(ProcessMetrics("monitor"))
+def no_metrics() -> PollMetrics:
+    return PollMetrics(ProcessMetrics("monitor"))
 
 
 def a_watch(host: Any, probe: FakeProbe, registry: Any) -> HostWatch:
@@ -163,7 +163,7 @@ def a_watch(host: Any, probe: FakeProbe, registry: Any) -> HostWatch:
         host,
         probe,
         no_metrics(),
-        recorder=Recorder(registry, 0.0, POLICY),
+        recorder=PollRecorder(registry, 0.0, POLICY),
         clock=NearClock(registry.now),
         resolved=Resolved(),
     )
@@ -195,7 +195,7 @@ def test_a_look_is_written_with_the_time_before_it() -> None:
     ],
 )
 def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
-    def fail() -> HostReport:
+    def fail() -> HostPoll:
         raise error
 
     registry, host = FakeRegistry(), a_host()
@@ -220,7 +220,7 @@ def test_a_watch_outlives_a_register_center_that_is_away_for_a_moment() -> None:
 def test_a_host_that_hangs_delays_no_other() -> None:
     begun, released = threading.Event(), threading.Event()
 
-    def hang() -> HostReport:
+    def hang() -> HostPoll:
         begun.set()
         released.wait(30)
         raise HostUnreachableError("test://hung/", "no answer")

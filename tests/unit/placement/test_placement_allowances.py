@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from placement import (
     POLICIES,
     Allocation,
-    Allowance,
     Budget,
     InfeasibleAllocationError,
+    QuotaHeadroom,
     Reason,
     Snapshot,
     check_allocation,
@@ -34,7 +34,7 @@ def within(snapshot: Snapshot, *limits: tuple[Sequence[int], int | None, int]) -
     return dataclasses.replace(
         snapshot,
         allowances=tuple(
-            Allowance(tenants=tuple(tenants), resource=resource, room=room)
+            QuotaHeadroom(tenants=tuple(tenants), resource=resource, room=room)
             for tenants, resource, room in limits
         ),
     )

@@ -9,19 +9,19 @@ import pytest
 
 from placement import (
     Allocation,
-    Allowance,
     Budget,
     InfeasibleAllocationError,
+    QuotaHeadroom,
     Reason,
     Snapshot,
     check_allocation,
     policy_by_name,
 )
 from placement.constraints.constrained import MOST_LIMITS
-from placement.constraints.expansion import Wish, expand
+from placement.constraints.expansion import SoftConstraint, expand
 from placement.constraints.zones import InZones, Zone
 from placement.errors import ConstraintError
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from tests.builders import a_snapshot
 
 THREE_HOSTS = ((4, 4096, 40), (4, 4096, 40), (4, 4096, 40))
@@ -39,12 +39,12 @@ def place(snapshot: Snapshot, policy: str = "best_fit_drfh", **parameters) -> Al
     return allocation
 
 
-def apart(*requests: int, hosts=(), hard=True) -> Group:
-    return Group(apart=True, hard=hard, requests=requests, hosts=hosts)
+def apart(*requests: int, hosts=(), hard=True) -> AffinityGroup:
+    return AffinityGroup(apart=True, hard=hard, requests=requests, hosts=hosts)
 
 
-def together(*requests: int, hosts=(), hard=True) -> Group:
-    return Group(apart=False, hard=hard, requests=requests, hosts=hosts)
+def together(*requests: int, hosts=(), hard=True) -> AffinityGroup:
+    return AffinityGroup(apart=False, hard=hard, requests=requests, hosts=hosts)
 
 
 def left(allocation: Allocation) -> list[tuple[int, int, Reason]]:
@@ -73,7 +73,7 @@ def test_two_requests_of_one_group_keep_apart_from_each_other():
 def test_a_group_that_keeps_apart_counts_in_no_share():
     snapshot = constrained(Constraints(groups=(apart(0),)), count=3)
 
-    expanded = expand(snapshot, snapshot.constraints, frozenset(Wish)).snapshot
+    expanded = expand(snapshot, snapshot.constraints, frozenset(SoftConstraint)).snapshot
 
     assert (expanded.limits, expanded.counted) == (1, 3)
     assert expanded.pool.tolist() == [12, 12288, 120, 0]
@@ -193,7 +193,7 @@ def test_a_quota_is_no_refusal_of_a_host(rule: str):
         if rule == "group"
         else Constraints(spreads=(spread,), zones=(0, 1, 2))
     )
-    none_left = Allowance(tenants=(0,), resource=None, room=0)
+    none_left = QuotaHeadroom(tenants=(0,), resource=None, room=0)
     snapshot = dataclasses.replace(constrained(constraints, count=2), allowances=(none_left,))
 
     assert place(snapshot).details["runs"] == 2

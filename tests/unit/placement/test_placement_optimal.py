@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, ParameterError, check_allocation, policy_by_name
-from placement.model.constraints import Constraints, Group, Spread
+from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.policies.optimal.hosts import ByPattern, HostGroup, OneByOne
 from placement.policies.optimal.integer_program import IntegerProgram
 from placement.policies.optimal.patterns import maximal_patterns
@@ -133,7 +133,7 @@ def test_a_program_that_presolve_calls_infeasible_is_solved_all_the_same():
             eligible=((True, True), (False, False), (True, True), (True, True), (True, True)),
         ),
         constraints=Constraints(
-            groups=(Group(apart=True, hard=False, requests=(0, 1, 2, 3), hosts=(3,)),),
+            groups=(AffinityGroup(apart=True, hard=False, requests=(0, 1, 2, 3), hosts=(3,)),),
             spreads=(Spread(request=0, most=1, placed=(0, 0)),),
             zones=(0, 0, 0, 0, 1),
             preferred={0: ()},

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement import Allowance, InfeasibleAllocationError
-from placement.model.reserved import Reserved, Settled, check_reserved, settle
+from placement import InfeasibleAllocationError, QuotaHeadroom
+from placement.model.reserved import ReservationPlacement, Reserved, check_reserved, settle
 from placement.model.snapshot import Snapshot
 from tests.builders import a_snapshot
 
@@ -21,7 +21,7 @@ def kept_and_drawn(
     quota: int | None = None,
     only_second: bool = False,
     **fields: Any,
-) -> Settled:
+) -> ReservationPlacement:
     """Two hosts of 4 cores; room for 2 VMs is kept on the first; one request draws."""
     snapshot, reserved = one_that_draws(
         asked, min_count=min_count, quota=quota, only_second=only_second, **fields
@@ -42,7 +42,7 @@ def one_that_draws(
         min_count=(min_count,),
     )
     if quota is not None:
-        allowance = Allowance(tenants=(0,), resource=None, room=quota)
+        allowance = QuotaHeadroom(tenants=(0,), resource=None, room=quota)
         snapshot = dataclasses.replace(snapshot, allowances=(allowance,))
     snapshot = dataclasses.replace(
         snapshot,

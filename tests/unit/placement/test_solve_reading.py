@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.solve.problem import MOST_BYTES, ProblemError, read_problem
+from placement.solve.problem import MOST_BYTES, ProblemFileError, read_problem
 
 SMALL: dict[str, Any] = {
     "resources": ["vcpus", "memory_gib"],
@@ -41,7 +41,7 @@ def changed(**at: object) -> bytes:
 
 
 def faults_of(data: bytes) -> list[str]:
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemFileError) as caught:
         read_problem(data)
     return [str(fault) for fault in caught.value.faults]
 
@@ -217,7 +217,7 @@ def test_a_tree_of_tenants_has_a_hundred_levels_at_most(levels: int) -> None:
     if levels == 100:
         assert len(read_problem(data).tenants) == 100
         return
-    with pytest.raises(ProblemError, match=r"tenants\[100\]\.parent: .* at most 100 levels"):
+    with pytest.raises(ProblemFileError, match=r"tenants\[100\]\.parent: .* at most 100 levels"):
         read_problem(data)
 
 
@@ -236,7 +236,7 @@ def test_trailing_zeros_are_not_decimal_places() -> None:
 def test_only_the_first_twenty_faults_are_told() -> None:
     data = changed(demands=[{"name": f"j{i}"} for i in range(50)])
 
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemFileError) as caught:
         read_problem(data)
 
     assert len(caught.value.faults) == 20

@@ -8,7 +8,7 @@ import pytest
 
 from placement.mechanisms import MECHANISMS
 from placement.solve.problem import (
-    ProblemError,
+    ProblemFileError,
     WholeVmProblem,
     read_problem,
     to_divisible,
@@ -35,7 +35,7 @@ def whole(problem: dict[str, Any]) -> WholeVmProblem:
 
 
 def faults_of(problem: dict[str, Any]) -> list[str]:
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemFileError) as caught:
         whole(problem)
     return [str(fault) for fault in caught.value.faults]
 

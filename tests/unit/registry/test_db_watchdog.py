@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from registry.db.db_watchdog import PATIENCE_S, Pulse, ServerHangsError
+from registry.db.db_watchdog import PATIENCE_S, DbWatchdog, ServerHangsError
 from tests.servers.running import eventually
 
 
@@ -19,7 +19,7 @@ class Server:
         self.asked = threading.Semaphore(0)
         self._may_tell = threading.Semaphore(0)
         self.now = 1000.0
-        self.pulse = Pulse(self._answers, now=lambda: self.now)
+        self.pulse = DbWatchdog(self._answers, now=lambda: self.now)
 
     def _answers(self) -> bool:
         self.asked.release()
@@ -113,7 +113,7 @@ class Unable:
         self.error = error
         self.looks = 0
         self.now = 1000.0
-        self.pulse = Pulse(self._answers, now=lambda: self.now)
+        self.pulse = DbWatchdog(self._answers, now=lambda: self.now)
 
     def _answers(self) -> bool:
         self.looks += 1

@@ -21,7 +21,7 @@ from registry.db.ids import uuid7
 from registry.tasks.queues import WorkQueue
 from service import ProcessMetrics
 from service.broker.inbox import Inbox
-from service.broker.messages import MAX_BYTES, NotOursError, envelope, is_text, one_id
+from service.broker.messages import MAX_BYTES, ForeignMessageError, envelope, is_text, one_id
 from service.settings import SharedSettings, celery_config
 from tests.strange_messages import a_message, strange_messages, with_header
 from workers.tasks import known
@@ -37,7 +37,7 @@ def read(message: dict[str, Any] | bytes, now: datetime = NOW) -> dict[str, Any]
 
 
 def reason(message: dict[str, Any] | bytes, now: datetime = NOW) -> str:
-    with pytest.raises(NotOursError) as refused:
+    with pytest.raises(ForeignMessageError) as refused:
         read(message, now)
     return refused.value.reason
 
@@ -141,7 +141,7 @@ def test_of_any_bytes_a_message_is_made_or_refused(seed: int) -> None:
     for content in itertools.islice(strange_messages(seed), 2_500):
         try:
             found = read(content)
-        except NotOursError:
+        except ForeignMessageError:
             refused += 1
         else:
             assert found["headers"]["timelimit"] == [None, None]
@@ -164,7 +164,7 @@ VALUES = st.recursive(
 def test_any_value_of_any_header_is_judged(name: str, value: object) -> None:
     try:
         found = read(with_header(name, value))
-    except NotOursError:
+    except ForeignMessageError:
         return
     assert found["headers"]["task"] in KNOWN.tasks
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from service import Check, Listener, ListenerError, ProcessMetrics, listening
-from service.listener import _Handler, _Server
+from service import Check, HttpListener, ListenerError, ProcessMetrics, listening
+from service.listener import _Handler, _ListenerServer
 from service.version import commit, engine_version
 
 WELL = Check("database", True, "it answers")
@@ -20,16 +20,16 @@ ILL = Check("broker", False, "it does not answer")
 
 
 @contextmanager
-def listener(address: str, *checks: Check) -> Iterator[Listener]:
+def listener(address: str, *checks: Check) -> Iterator[HttpListener]:
     metrics = ProcessMetrics("worker")
-    found = Listener(address, ready=lambda: checks, metrics=metrics.text)
+    found = HttpListener(address, ready=lambda: checks, metrics=metrics.text)
     try:
         yield found
     finally:
         found.close()
 
 
-def client(found: Listener) -> httpx.Client:
+def client(found: HttpListener) -> httpx.Client:
     if found.address.startswith("unix:"):
         transport = httpx.HTTPTransport(uds=found.address.removeprefix("unix:"))
         return httpx.Client(transport=transport, base_url="http://process", timeout=60)
@@ -88,20 +88,20 @@ def test_an_address_that_somebody_serves_is_refused(tmp_path: Path) -> None:
             listener(address, WELL) as first,
             pytest.raises(ListenerError, match="cannot listen on"),
         ):
-            Listener(first.address, ready=list, metrics=bytes)
+            HttpListener(first.address, ready=list, metrics=bytes)
 
 
 @pytest.mark.parametrize("address", ["", "9100", "host:", ":9100", "127.0.0.1:x", "[::1]:70000"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ListenerError, match=r"wanted host:port or unix:PATH"):
-        Listener(address, ready=list, metrics=bytes)
+        HttpListener(address, ready=list, metrics=bytes)
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
 
     with pytest.raises(ListenerError, match="not a socket"):
-        Listener(f"unix:{tmp_path}/notes", ready=list, metrics=bytes)
+        HttpListener(f"unix:{tmp_path}/notes", ready=list, metrics=bytes)
 
     assert (tmp_path / "notes").read_text() == "mine"
 
@@ -117,7 +117,7 @@ def test_without_an_address_nobody_listens() -> None:
 def test_a_caller_that_went_away_is_no_news(
     error: Exception, logged: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server = _Server(("127.0.0.1", 0), _Handler)
+    server = _ListenerServer(("127.0.0.1", 0), _Handler)
     with capture_logs() as logs:
         try:
             raise error

@@ -13,7 +13,7 @@ from registry.reconciliation import (
     DECIDED,
     Answer,
     Difference,
-    Known,
+    LedgerAssignment,
     LedgerVm,
     fate_of,
     whose,
@@ -37,15 +37,19 @@ def test_every_difference_is_decided() -> None:
         (None, None, Difference.STRANGER),
         (HERE, None, None),
         (THERE, None, Difference.UNKNOWN_MARK),
-        (THERE, Known(released_at=None, placed_anew=False), Difference.WRONG_HOST),
-        (THERE, Known(released_at=BEFORE, placed_anew=False), Difference.LEFTOVER),
-        (THERE, Known(released_at=BEFORE, placed_anew=True), Difference.OLDER_GENERATION),
-        (THERE, Known(released_at=LOOK, placed_anew=False), None),
-        (THERE, Known(released_at=AFTER, placed_anew=True), None),
+        (THERE, LedgerAssignment(released_at=None, placed_anew=False), Difference.WRONG_HOST),
+        (THERE, LedgerAssignment(released_at=BEFORE, placed_anew=False), Difference.LEFTOVER),
+        (
+            THERE,
+            LedgerAssignment(released_at=BEFORE, placed_anew=True),
+            Difference.OLDER_GENERATION,
+        ),
+        (THERE, LedgerAssignment(released_at=LOOK, placed_anew=False), None),
+        (THERE, LedgerAssignment(released_at=AFTER, placed_anew=True), None),
     ],
 )
 def test_a_domain_is_what_its_mark_says(
-    mark: UUID | None, known: Known | None, expected: Difference | None
+    mark: UUID | None, known: LedgerAssignment | None, expected: Difference | None
 ) -> None:
     ledger = {} if known is None else {THERE: known}
 
@@ -55,16 +59,16 @@ def test_a_domain_is_what_its_mark_says(
 @pytest.mark.parametrize(
     ("known", "shared_pool", "expected"),
     [
-        (Known(released_at=None, placed_anew=False), None, Difference.DISK_ELSEWHERE),
-        (Known(released_at=None, placed_anew=False), "nfs", Difference.DISK_ELSEWHERE),
-        (Known(released_at=None, placed_anew=False, shared_pool="nfs"), "nfs", None),
-        (Known(released_at=BEFORE, placed_anew=True, disk_in_use=True), None, None),
-        (Known(released_at=BEFORE, placed_anew=True), None, Difference.OLDER_GENERATION),
+        (LedgerAssignment(released_at=None, placed_anew=False), None, Difference.DISK_ELSEWHERE),
+        (LedgerAssignment(released_at=None, placed_anew=False), "nfs", Difference.DISK_ELSEWHERE),
+        (LedgerAssignment(released_at=None, placed_anew=False, shared_pool="nfs"), "nfs", None),
+        (LedgerAssignment(released_at=BEFORE, placed_anew=True, disk_in_use=True), None, None),
+        (LedgerAssignment(released_at=BEFORE, placed_anew=True), None, Difference.OLDER_GENERATION),
         (None, None, Difference.UNKNOWN_MARK),
     ],
 )
 def test_a_volume_of_a_vm_elsewhere_is_never_ours_to_remove(
-    known: Known | None, shared_pool: str | None, expected: Difference | None
+    known: LedgerAssignment | None, shared_pool: str | None, expected: Difference | None
 ) -> None:
     """Two hosts may see one folder with or without the label that says so."""
     ledger = {} if known is None else {THERE: known}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run_tests import WITH_HOSTS, Account, Group
+from scripts.run_tests import WITH_HOSTS, Account, PytestGroup
 from tests import libvirt_faults
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -179,7 +179,7 @@ def test_paths_that_somebody_asks_for_stand_in_place_of_the_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    group = Group("with hosts", ("-n", "3"), WITH_HOSTS)
+    group = PytestGroup("with hosts", ("-n", "3"), WITH_HOSTS)
 
     assert group.arguments(["-k", "ledger"]) == ["-n", "3", "-k", "ledger", *WITH_HOSTS]
     for asked in ("tests/contract", "tests/contract/test_limits.py::test_it"):

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from controller.cli.operating.doctor_certificates import certificate_findings
-from controller.client.connection import Connection
+from controller.client.connection import ApiConnection
 from controller.settings import ControllerSettings
 from registry.hosts import HostCredentials
 from service import ProcessMetrics, certificates
@@ -291,7 +291,7 @@ def test_doctor_says_of_a_hosts_certificate_that_qemus_is_replaced_with_it(ours:
     with tls_server(ours) as port:
         host = {"name": "h1", "uri": f"qemu+tls://127.0.0.1:{port}/system", "admin": "active"}
         session: Any = SimpleNamespace(
-            connection=Connection(url="http://127.0.0.1:1", token=None),
+            connection=ApiConnection(url="http://127.0.0.1:1", token=None),
             api=SimpleNamespace(items=lambda _: [host]),
         )
         findings = list(certificate_findings(session, ControllerSettings(), datetime.now(UTC)))
@@ -305,7 +305,7 @@ def test_doctor_looks_at_each_address_of_the_api(ours: Authority) -> None:
     with tls_server(ours) as one, tls_server(ours) as other:
         urls = [f"https://127.0.0.1:{port}" for port in (one, other)]
         session: Any = SimpleNamespace(
-            connection=Connection(url=urls[0], others=(urls[1],), token=None),
+            connection=ApiConnection(url=urls[0], others=(urls[1],), token=None),
             api=SimpleNamespace(items=lambda _: []),
         )
         findings = list(certificate_findings(session, ControllerSettings(), datetime.now(UTC)))

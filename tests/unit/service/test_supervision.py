@@ -14,12 +14,12 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from controller.control_center.slot_loop import SlotLoop
+from controller.control_center.slot_loop import SlotLoopRunner
 from controller.rounds.interfaces import PolicyChoice, Slot
 from monitor.service import Monitor
 from registry import upgrade
 from service import Check
-from service.supervision import Supervisor, supervised
+from service.supervision import NotifySocket, supervised
 from tests.servers.running import FUGA, eventually
 
 WELL = Check("database", True, "it answers")
@@ -85,7 +85,7 @@ def test_a_process_is_ready_when_its_checks_are_and_then_notifies_the_watchdog(
             raise found
         return found
 
-    supervisor = Supervisor(systemd.environ(0.02))
+    supervisor = NotifySocket(systemd.environ(0.02))
     with supervised(ready, time.monotonic, supervisor=supervisor):
         longer = "\nEXTEND_TIMEOUT_USEC=60000000"
         assert systemd.next() == f"STATUS=not ready: database: it does not answer{longer}"
@@ -102,7 +102,7 @@ def test_no_notification_comes_while_the_main_loop_hangs(systemd: Systemd) -> No
     def turned_at() -> float:
         return LONG_AGO if hangs.is_set() else time.monotonic()
 
-    supervisor = Supervisor(systemd.environ(0.2))
+    supervisor = NotifySocket(systemd.environ(0.2))
     with (
         capture_logs() as logs,
         supervised(lambda: [WELL], turned_at, supervisor=supervisor),
@@ -118,7 +118,7 @@ def test_no_notification_comes_while_the_main_loop_hangs(systemd: Systemd) -> No
 
 
 def test_a_loop_that_waits_for_what_is_away_is_excused(systemd: Systemd) -> None:
-    supervisor = Supervisor(systemd.environ(0.02))
+    supervisor = NotifySocket(systemd.environ(0.02))
     with supervised(lambda: [WELL], lambda: LONG_AGO, excused=lambda: True, supervisor=supervisor):
         systemd.wait_for("WATCHDOG=1")
 
@@ -132,7 +132,7 @@ def test_an_excuse_that_fails_is_none_and_ends_no_notifications(systemd: Systemd
             raise found
         return found
 
-    supervisor = Supervisor(systemd.environ(0.02))
+    supervisor = NotifySocket(systemd.environ(0.02))
     with supervised(lambda: [WELL], lambda: LONG_AGO, excused=excused, supervisor=supervisor):
         systemd.wait_for("WATCHDOG=1")
 
@@ -147,12 +147,12 @@ def test_an_excuse_that_fails_is_none_and_ends_no_notifications(systemd: Systemd
     ],
 )
 def test_a_watchdog_of_another_process_or_none_is_not_notified(environ: dict[str, str]) -> None:
-    assert Supervisor(environ).watchdog_s is None
-    assert not Supervisor(environ).is_there
+    assert NotifySocket(environ).watchdog_s is None
+    assert not NotifySocket(environ).is_there
 
 
 def test_a_supervisor_that_is_gone_does_no_harm(tmp_path: Path) -> None:
-    supervisor = Supervisor({"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    supervisor = NotifySocket({"NOTIFY_SOCKET": str(tmp_path / "gone")})
 
     with capture_logs() as logs, supervised(lambda: [WELL], time.monotonic, supervisor=supervisor):
         eventually(lambda: bool(logs))
@@ -170,7 +170,7 @@ def test_the_loops_of_control_centre_and_monitor_stand_still_with_what_hangs() -
             release.wait(600)
 
     clock = iter([59.9, 59.9, *[60.0] * 1000])
-    loop = SlotLoop(
+    loop = SlotLoopRunner(
         cast(Any, None),
         cast(Any, Hangs()),
         cast(Any, None),
@@ -243,7 +243,7 @@ def test_a_clock_that_is_set_stops_no_slots_and_a_round_may_take_its_time(
     monkeypatch.setattr("controller.control_center.slot_loop._TURN_S", 0.001)
     stop, clock = threading.Event(), Clock(change_s)
     choice = PolicyChoice(name="fuga", parameters={}, budget_units=None, decision_time_s=450)
-    loop = SlotLoop(
+    loop = SlotLoopRunner(
         cast(Any, None),
         cast(Any, Leads(stop)),
         cast(Any, None),

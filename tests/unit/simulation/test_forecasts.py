@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.forecasts import Told, factors_of, judged, told_by
+from benchmarks.forecasts import JudgedEstimate, factors_of, judged, told_by
 from placement.forecast.estimate import QUANTILES
 from simulation.traces.chunks import Arrivals, Chunk
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 from tests.simulations import RESOURCES, an_engine
 
 HOUR_S = 3600.0
@@ -36,7 +36,7 @@ class Stream:
             demand=np.where(large[:, None], [[4, 4096]], [[1, 1024]]),
             count=np.ones(number, dtype=np.int64),
             min_count=np.ones(number, dtype=np.int64),
-            wishes=(Wishes(),) * number,
+            wishes=(ConstraintTable(),) * number,
             read=1.0,
         )
 
@@ -75,7 +75,9 @@ def test_factors_are_what_would_have_been_right() -> None:
     rng = np.random.default_rng(2)
     waits_s = rng.exponential(600.0, (400, 41))
     told = [
-        Told(at_s=0.0, request=n, quantiles=tuple(np.quantile(w[1:] / 2, QUANTILES)), took_s=w[0])
+        JudgedEstimate(
+            at_s=0.0, request=n, quantiles=tuple(np.quantile(w[1:] / 2, QUANTILES)), took_s=w[0]
+        )
         for n, w in enumerate(waits_s)
     ]
 

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from simulation.errors import InputError
-from simulation.reproduction import ITEMS, Finished, Outcome, Setup, Verdict, items_named, run_items
+from simulation.reproduction import (
+    ITEMS,
+    Finished,
+    ItemOutcome,
+    Setup,
+    Verdict,
+    items_named,
+    run_items,
+)
 from simulation.reproduction.document import document_of
 from simulation.reproduction.model import Number, Statement
 from simulation.reproduction.running import SUMMARY, VERDICT, told_of
@@ -65,13 +73,13 @@ def a_number(ours: float, **changes: object) -> Number:
     return Number(ours=ours, **{**plain, **changes})  # type: ignore[arg-type]
 
 
-def an_outcome(*numbers: Number, holds: bool | None = None) -> Outcome:
+def an_outcome(*numbers: Number, holds: bool | None = None) -> ItemOutcome:
     statements = () if holds is None else (Statement(says="x", found="y", holds=holds),)
 
     def draw() -> None:
         raise AssertionError
 
-    return Outcome(numbers=numbers, statements=statements, draw=draw)  # type: ignore[arg-type]
+    return ItemOutcome(numbers=numbers, statements=statements, draw=draw)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ def an_outcome(*numbers: Number, holds: bool | None = None) -> Outcome:
     ],
 )
 def test_the_verdict_follows_from_numbers_and_statements(
-    outcome: Outcome, verdict: Verdict
+    outcome: ItemOutcome, verdict: Verdict
 ) -> None:
     assert outcome.verdict is verdict
 

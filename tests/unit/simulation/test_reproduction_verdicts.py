@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.embedded.setup import CAPACITIES
-from simulation.reproduction import ITEMS, Outcome, Setup
+from simulation.reproduction import ITEMS, ItemOutcome, Setup
 from simulation.reproduction.document import document_of
 from simulation.reproduction.drfh_completion import gains_by_size, only_there
 from simulation.reproduction.drfh_use import most_used_with
@@ -127,7 +127,7 @@ def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:
     assert HOSTS == CAPACITIES
 
 
-def page_of(outcome: Outcome) -> str:
+def page_of(outcome: ItemOutcome) -> str:
     return document_of([told_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
 
 
@@ -139,7 +139,7 @@ def test_the_page_has_the_interval_and_the_extremes_of_several_runs() -> None:
     number = Number.of_runs((1.0, 2.0, 3.0), what="x", paper=2.0, unit="", within=9.0)
     alike = Number.of_runs((0.1 + 0.2, 0.3), what="y", paper=0.3, unit="", within=9.0)
 
-    page = page_of(Outcome(numbers=(number, alike), draw=nothing_to_draw))  # type: ignore[arg-type]
+    page = page_of(ItemOutcome(numbers=(number, alike), draw=nothing_to_draw))  # type: ignore[arg-type]
 
     assert "| x | 2 | 2 ± 2.5 (1 to 3 in 3 runs) | 0 | 9 | agrees |" in page
     assert "| y | 0.3 | 0.3 ± 0 (0.3 to 0.3 in 2 runs) |" in page
@@ -148,7 +148,7 @@ def test_the_page_has_the_interval_and_the_extremes_of_several_runs() -> None:
 def test_the_page_shows_what_is_of_different_things_without_a_verdict() -> None:
     shown = Comparison(what="CPU in use", paper="75 %", ours="no record of it")
 
-    page = page_of(Outcome(comparisons=(shown,), draw=nothing_to_draw))  # type: ignore[arg-type]
+    page = page_of(ItemOutcome(comparisons=(shown,), draw=nothing_to_draw))  # type: ignore[arg-type]
 
     assert "Verdict: **not reproduced**" in page
     assert "| CPU in use | 75 % | no record of it |" in page

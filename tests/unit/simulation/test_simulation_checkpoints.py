@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from registry.requests import MembershipRule, Rules
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.checkpoint import CheckpointError, decode, encode, read
-from simulation.metrics.recorder import Recorder
+from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
-from simulation.slots.moving.options import Balance, MovePrice, Moving, Roll, Room
-from simulation.topology.hierarchy import Hierarchy, Quota
+from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
+from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import Happening, HostEvent, SimHost
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 pytestmark = pytest.mark.slow
@@ -35,10 +35,10 @@ HOSTS = [
     for number in range(5)
 ]
 WISHES = [
-    Wishes(),
-    Wishes(requires=("ssd",), rules=Rules(prefers=("zone=z1",))),
-    Wishes(rules=Rules(anti_affinity=MembershipRule(group="db"))),
-    Wishes(rules=Rules(affinity=MembershipRule(group="web", soft=True), spread="zone")),
+    ConstraintTable(),
+    ConstraintTable(requires=("ssd",), rules=Rules(prefers=("zone=z1",))),
+    ConstraintTable(rules=Rules(anti_affinity=MembershipRule(group="db"))),
+    ConstraintTable(rules=Rules(affinity=MembershipRule(group="web", soft=True), spread="zone")),
 ]
 TREE = Hierarchy(
     groups=("staff",), parents={"t0": "staff", "t1": "staff"}, weights={"staff": 2.0, "t2": 3.0}
@@ -48,7 +48,7 @@ TREE = Hierarchy(
 #: Moves of all kinds, some of which are under way as a slot begins.
 MOVING = Moving(
     price=MovePrice(gib_per_s=0.02, rest_s=120.0), balance=Balance(every_s=120.0, least_gain=1e-6),
-    spare="host", roll=Roll(at_s=600.0, takes_s=90.0, wait_s=300.0), room=Room(patience=3),
+    spare="host", roll=RollOptions(at_s=600.0, takes_s=90.0, wait_s=300.0), room=Room(patience=3),
     measured=True,
 )  # fmt: skip
 
@@ -67,14 +67,14 @@ def a_site(policy: str, moving: Moving = NO_MOVES) -> Engine:
     )  # fmt: skip
     limited = Hierarchy(
         groups=TREE.groups, parents=TREE.parents, weights=TREE.weights,
-        quotas=(Quota(owner="t3", resource="vms", limit=2),),
+        quotas=(SimulatedQuota(owner="t3", resource="vms", limit=2),),
     )  # fmt: skip
     engine._hierarchies = [(900.0, limited)]
     return engine
 
 
-def a_recorder(moving: Moving = NO_MOVES) -> Recorder:
-    return Recorder(RESOURCES, ["all"] * len(HOSTS), ideal_every=3, moving=moving.measured)
+def a_recorder(moving: Moving = NO_MOVES) -> SeriesRecorder:
+    return SeriesRecorder(RESOURCES, ["all"] * len(HOSTS), ideal_every=3, moving=moving.measured)
 
 
 def arriving(seed: int) -> list[Any]:

@@ -11,7 +11,7 @@ from simulation import RunSpec, TraceSpec, simulate
 from simulation.errors import InputError
 from simulation.experiments.plan import ZoneChoice, plan, zone_policies
 from simulation.experiments.specs import open_inputs
-from simulation.topology.hierarchy import Hierarchy, Quota, read_hierarchy
+from simulation.topology.hierarchy import Hierarchy, SimulatedQuota, read_hierarchy
 from simulation.topology.hosts import Happening, HostEvent, SimHost
 from tests.simulations import a_chunk, an_engine
 
@@ -40,7 +40,7 @@ def test_who_is_the_parent_of_others_is_a_group(tmp_path: Path) -> None:
     assert list(found.above("bob")) == ["left", "staff"]
     assert list(found.above("cid")) == []
     assert found.weights["ann"] == 0.5
-    assert found.quotas[0] == Quota(owner="staff", resource="vms", limit=10)
+    assert found.quotas[0] == SimulatedQuota(owner="staff", resource="vms", limit=10)
 
 
 @pytest.mark.parametrize(

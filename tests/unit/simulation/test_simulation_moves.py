@@ -12,24 +12,24 @@ import pytest
 from registry.requests import MembershipRule, Rules
 from simulation import InputError
 from simulation.slots.engine import Engine, Passed
-from simulation.slots.moving.options import Balance, MovePrice, Moving, Roll, Room
-from simulation.slots.moving.timetable import Outcome
+from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
+from simulation.slots.moving.timetable import MoveOutcome
 from simulation.topology.hosts import Happening, HostEvent, SimHost
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 from tests.simulations import a_chunk, an_engine, random_chunks
 
 ZONES = [SimHost(name=f"h{number}", labels=(f"zone=z{number % 2}",)) for number in range(6)]
 WISHES = [
-    Wishes(),
-    Wishes(rules=Rules(anti_affinity=MembershipRule(group="db"))),
-    Wishes(rules=Rules(affinity=MembershipRule(group="web"))),
-    Wishes(rules=Rules(spread="zone")),
+    ConstraintTable(),
+    ConstraintTable(rules=Rules(anti_affinity=MembershipRule(group="db"))),
+    ConstraintTable(rules=Rules(affinity=MembershipRule(group="web"))),
+    ConstraintTable(rules=Rules(spread="zone")),
 ]
 EVERYTHING = Moving(
     price=MovePrice(gib_per_s=0.02, least_s=1.0, rest_s=120.0),
     balance=Balance(every_s=120.0, least_gain=1e-6),
     spare="host",
-    roll=Roll(at_s=600.0, at_once=2, takes_s=90.0, wait_s=600.0),
+    roll=RollOptions(at_s=600.0, at_once=2, takes_s=90.0, wait_s=600.0),
     room=Room(patience=3),
 )
 
@@ -103,12 +103,12 @@ def test_a_round_between_two_waves_may_take_the_room_of_the_second() -> None:
     second = engine.pass_to(2, [a_chunk({"arrival_s": 90.0, "demand": (3, 3072)})])
     third = engine.pass_to(3, [])
 
-    assert Outcome.REFUSED.value in {each[-1] for each in (*moved(second), *moved(third))}
+    assert MoveOutcome.REFUSED.value in {each[-1] for each in (*moved(second), *moved(third))}
     assert (engine.cluster.committed <= engine.cluster.capacity).all()
 
 
 def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
-    roll = Roll(takes_s=120.0, wait_s=120.0)
+    roll = RollOptions(takes_s=120.0, wait_s=120.0)
     engine = an_engine(capacity=[(4, 4096), (4, 4096), (2, 2048)], moving=Moving(roll=roll))
     # The first host's VM of four cores fits the second, and then nowhere but back.
     engine.pass_to(0, [a_chunk({"demand": (4, 4096)}, {"demand": (2, 2048)})])

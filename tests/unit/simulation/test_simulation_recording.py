@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from registry.admin import (
-    HostChange,
+    HostTransition,
     Past,
     PastHost,
     PastQuota,
     PastRequest,
+    PastStanding,
     PastTenant,
     PastVm,
-    Standing,
 )
 from registry.requests import MembershipRule, Rules
-from simulation import Decided, InputError, read_inventory, read_recording, record
+from simulation import DecidedRounds, InputError, read_inventory, read_recording, record
 from simulation.topology.hosts import Happening, HostEvent
 from simulation.traces.faults import BadRows
 from simulation.traces.native import NativeTrace
@@ -32,7 +32,7 @@ from tests.simulations import a_chunk, an_engine
 
 SINCE = datetime(2026, 11, 10, tzinfo=UTC)
 H1, H2 = UUID(int=1), UUID(int=2)
-DECIDED = Decided(told_by="round 7", policy="fuga", slot_length_s=60, budget_units=None)
+DECIDED = DecidedRounds(told_by="round 7", policy="fuga", slot_length_s=60, budget_units=None)
 
 
 def at(seconds: float) -> datetime:
@@ -62,7 +62,7 @@ def a_request(*vms: PastVm, asked: float = 10, **fields: Any) -> PastRequest:
     return PastRequest(asked_at=at(asked), vms=vms, **(told | fields))
 
 
-def a_host(key: UUID, name: str, *changes: tuple[float, HostChange], **fields: Any) -> PastHost:
+def a_host(key: UUID, name: str, *changes: tuple[float, HostTransition], **fields: Any) -> PastHost:
     told: dict[str, Any] = {
         "labels": ("ssd",),
         "capacity": {"vcpus": 4},
@@ -84,7 +84,7 @@ def a_tenant(
         name=name,
         is_group=is_group,
         standings=tuple(
-            Standing(since=since, parent=parent, weight=weight)
+            PastStanding(since=since, parent=parent, weight=weight)
             for since, parent, weight in standings or [(SINCE, None, 1.0)]
         ),
     )
@@ -315,9 +315,9 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
 
 def test_hosts_join_close_open_fail_and_leave(tmp_path: Path) -> None:
     hosts = (
-        a_host(H1, "h1", (5, HostChange.OPENED), (9, HostChange.FENCED), was_open=False),
-        a_host(H2, "h2", (7, HostChange.RETIRED)),
-        a_host(UUID(int=3), "h2", (40, HostChange.OPENED), created_at=at(30), was_open=False),
+        a_host(H1, "h1", (5, HostTransition.OPENED), (9, HostTransition.FENCED), was_open=False),
+        a_host(H2, "h2", (7, HostTransition.RETIRED)),
+        a_host(UUID(int=3), "h2", (40, HostTransition.OPENED), created_at=at(30), was_open=False),
     )
 
     rows_of(tmp_path, a_request(a_vm()), hosts=hosts)

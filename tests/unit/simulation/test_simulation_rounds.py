@@ -30,9 +30,9 @@ from registry.rounds import (
 from simulation.slots.engine import Engine
 from simulation.slots.idle import same_to_policies
 from simulation.slots.rules import may_use
-from simulation.topology.hierarchy import Hierarchy, Quota
+from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import SimHost
-from simulation.traces.wishes import Wishes
+from simulation.traces.wishes import ConstraintTable
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 HOSTS = [
@@ -180,11 +180,11 @@ def assert_same(one: Snapshot, other: Snapshot) -> None:
 def test_a_slot_equals_a_round_on_the_same_state(policy: str) -> None:
     engine = an_engine(HOSTS, capacity=CAPACITY, policy=policy)
     rules = [
-        Wishes(requires=("ssd",)),
-        Wishes(hosts=("h1", "h2")),
-        Wishes(rules=Rules(anti_affinity=MembershipRule(group="apart"))),
-        Wishes(rules=Rules(spread="zone")),
-        Wishes(rules=Rules(prefers=("ssd",), forbids=("none",))),
+        ConstraintTable(requires=("ssd",)),
+        ConstraintTable(hosts=("h1", "h2")),
+        ConstraintTable(rules=Rules(anti_affinity=MembershipRule(group="apart"))),
+        ConstraintTable(rules=Rules(spread="zone")),
+        ConstraintTable(rules=Rules(prefers=("ssd",), forbids=("none",))),
     ]
     compared = 0
     for slot, chunk in enumerate(random_chunks(11, 12, 60.0)):
@@ -219,10 +219,10 @@ TREE = Hierarchy(
     parents={"left": "staff", "right": "staff", "t0": "left", "t1": "left", "t2": "right"},
     weights={"left": 3.0, "t1": 0.5, "nobody": 2.0},
     quotas=(
-        Quota(owner="staff", resource="vcpus", limit=14),
-        Quota(owner="t1", resource=VMS, limit=2),
-        Quota(owner="t3", resource="memory_mib", limit=6144),
-        Quota(owner="nobody", resource=VMS, limit=1),
+        SimulatedQuota(owner="staff", resource="vcpus", limit=14),
+        SimulatedQuota(owner="t1", resource=VMS, limit=2),
+        SimulatedQuota(owner="t3", resource="memory_mib", limit=6144),
+        SimulatedQuota(owner="nobody", resource=VMS, limit=1),
     ),
 )
 

@@ -17,7 +17,7 @@ from registry.tasks.queues import WorkQueue
 from service import ProcessMetrics
 from service.broker import redis_inbox
 from service.broker.inbox import OPTION, Inbox
-from service.broker.messages import Known
+from service.broker.messages import AllowedMessages
 from tests.strange_messages import a_message
 from workers.broker import reading_the_filesystem
 from workers.tasks import known
@@ -42,7 +42,7 @@ def broker(tmp_path: Path, name: str) -> dict[str, Any]:
         "store_processed": False,
     }
     tasks = known(WorkQueue.BUILD, 4).tasks
-    queues = [Known(each, tasks, 100) for each in (name, f"other.{name}")]
+    queues = [AllowedMessages(each, tasks, 100) for each in (name, f"other.{name}")]
     inbox = Inbox(queues, ProcessMetrics("test"))
     config = reading_the_filesystem(options, inbox)
     return {

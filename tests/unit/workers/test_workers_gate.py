@@ -14,7 +14,7 @@ from hypervisor import HostUnreachableError, OperationFailedError
 from registry.db import uuid7
 from registry.hosts import HostAccess
 from workers.errors import HostBusyError
-from workers.host_limits import Gate
+from workers.host_limits import HostLimits
 
 
 def a_host(name: str) -> HostAccess:
@@ -55,12 +55,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def gate(clock: Clock) -> Gate:
-    return Gate(AnyHosts(), lanes=2, pause_s=15, wait_s=0, clock=clock)
+def gate(clock: Clock) -> HostLimits:
+    return HostLimits(AnyHosts(), lanes=2, pause_s=15, wait_s=0, clock=clock)
 
 
 def test_a_host_gets_as_many_threads_as_it_has_lanes_and_others_are_not_affected(
-    gate: Gate,
+    gate: HostLimits,
 ) -> None:
     with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
         with pytest.raises(HostBusyError, match="2 threads"), gate.enter(ONE, pool=True):
@@ -73,7 +73,9 @@ def test_a_host_gets_as_many_threads_as_it_has_lanes_and_others_are_not_affected
         pass
 
 
-def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(gate: Gate, clock: Clock) -> None:
+def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(
+    gate: HostLimits, clock: Clock
+) -> None:
     go_silent(gate, ONE)
 
     clock.now = 14.9
@@ -88,7 +90,7 @@ def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(gate: Gate, clock
 
 
 def test_after_silence_one_thread_goes_first_and_its_success_opens_the_other_lanes(
-    gate: Gate, clock: Clock
+    gate: HostLimits, clock: Clock
 ) -> None:
     go_silent(gate, ONE)
     clock.now = 16
@@ -104,7 +106,7 @@ def test_after_silence_one_thread_goes_first_and_its_success_opens_the_other_lan
         pass
 
 
-def test_what_needs_no_storage_has_a_lane_that_storage_never_takes(gate: Gate) -> None:
+def test_what_needs_no_storage_has_a_lane_that_storage_never_takes(gate: HostLimits) -> None:
     with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
         with gate.enter(ONE), pytest.raises(HostBusyError, match="3 threads"), gate.enter(ONE):
             pass
@@ -112,7 +114,7 @@ def test_what_needs_no_storage_has_a_lane_that_storage_never_takes(gate: Gate) -
             pass
 
 
-def test_storage_that_did_not_answer_keeps_nothing_else_waiting(gate: Gate) -> None:
+def test_storage_that_did_not_answer_keeps_nothing_else_waiting(gate: HostLimits) -> None:
     go_silent(gate, ONE)
 
     with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE, pool=True):
@@ -121,7 +123,7 @@ def test_storage_that_did_not_answer_keeps_nothing_else_waiting(gate: Gate) -> N
         pass
 
 
-def test_storage_that_is_known_to_be_silent_is_not_asked(gate: Gate) -> None:
+def test_storage_that_is_known_to_be_silent_is_not_asked(gate: HostLimits) -> None:
     hung = replace(ONE, pool_silent=True)
 
     with pytest.raises(HostBusyError, match="pool 'default' does not"), gate.enter(hung, pool=True):
@@ -130,7 +132,7 @@ def test_storage_that_is_known_to_be_silent_is_not_asked(gate: Gate) -> None:
         pass
 
 
-def test_a_host_that_refuses_an_operation_has_answered(gate: Gate) -> None:
+def test_a_host_that_refuses_an_operation_has_answered(gate: HostLimits) -> None:
     with pytest.raises(OperationFailedError), gate.enter(ONE, pool=True):
         raise OperationFailedError("define", "no")
 
@@ -139,7 +141,7 @@ def test_a_host_that_refuses_an_operation_has_answered(gate: Gate) -> None:
 
 
 def test_a_thread_waits_a_moment_for_a_lane(clock: Clock) -> None:
-    gate = Gate(AnyHosts(), lanes=1, pause_s=15, wait_s=30, clock=clock)
+    gate = HostLimits(AnyHosts(), lanes=1, pause_s=15, wait_s=30, clock=clock)
     inside, leave, entered = threading.Event(), threading.Event(), threading.Event()
 
     def first() -> None:
@@ -164,7 +166,7 @@ def test_a_thread_waits_a_moment_for_a_lane(clock: Clock) -> None:
 
 
 def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Clock) -> None:
-    gate = Gate(AnyHosts(), lanes=1, pause_s=15, wait_s=3600, clock=clock)
+    gate = HostLimits(AnyHosts(), lanes=1, pause_s=15, wait_s=3600, clock=clock)
     inside, fall_silent = threading.Event(), threading.Event()
     refused = []
 
@@ -192,7 +194,7 @@ def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Cl
     assert refused == ["it did not answer a moment ago"]
 
 
-def test_a_lane_is_free_again_whatever_happened_in_it(gate: Gate) -> None:
+def test_a_lane_is_free_again_whatever_happened_in_it(gate: HostLimits) -> None:
     for _ in range(5):
         with pytest.raises(ZeroDivisionError), gate.enter(ONE, pool=True):
             raise ZeroDivisionError
@@ -201,7 +203,7 @@ def test_a_lane_is_free_again_whatever_happened_in_it(gate: Gate) -> None:
         pass
 
 
-def test_lanes_hold_when_many_threads_come_at_once(gate: Gate) -> None:
+def test_lanes_hold_when_many_threads_come_at_once(gate: HostLimits) -> None:
     inside, most, lock = 0, 0, threading.Lock()
     barrier = threading.Barrier(8)
 
@@ -228,6 +230,6 @@ def test_lanes_hold_when_many_threads_come_at_once(gate: Gate) -> None:
     assert 1 <= most <= 2
 
 
-def go_silent(gate: Gate, host: HostAccess) -> None:
+def go_silent(gate: HostLimits, host: HostAccess) -> None:
     with pytest.raises(HostUnreachableError), gate.enter(host, pool=True):
         raise HostUnreachableError(host.uri, "no answer within 10 s")

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.host_aliases import HostAlias
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import ServicesDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -23,7 +23,7 @@ router = APIRouter(
 
 @router.get("", response_model=HostAliases, responses=problems(403, 404))
 def look_up_host(
-    query: Annotated[HostAliasQuery, Query()], caller: Operator, services: GivenServices
+    query: Annotated[HostAliasQuery, Query()], caller: Operator, services: ServicesDep
 ) -> HostAliases:
     """Translate between a host's name and a tenant's name for it."""
     tenant = services.registry.tenants.get(query.tenant).name

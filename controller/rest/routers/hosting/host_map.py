@@ -9,7 +9,7 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import Operator, bearer
@@ -28,7 +28,7 @@ _ADAPTER: Final = TypeAdapter(HostMap)
 
 
 @router.get("", response_model=HostMap, responses=problems(403))
-async def show_host_map(caller: Operator, services: GivenServices) -> Response:
+async def show_host_map(caller: Operator, services: ServicesDep) -> Response:
     """Show all hosts in columns: the nth entry of each list belongs to the nth host.
 
     `labels_of` and `held_by` hold positions in `labels` and `tenants`; `held_by` has pairs of a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.dependencies import GivenRegistry
+from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -21,7 +21,7 @@ router = APIRouter(
 
 
 @router.get("", response_model=PageOf[LabelRatios], responses=problems(403))
-def list_label_ratios(caller: Operator, registry: GivenRegistry) -> Page[LabelRatios]:
+def list_label_ratios(caller: Operator, registry: RegistryDep) -> Page[LabelRatios]:
     """List labels with over-commit ratios."""
     found = registry.hosts.label_ratios().items()
     items = (LabelRatios(label=label, ratios=dict(ratios)) for label, ratios in found)
@@ -29,7 +29,7 @@ def list_label_ratios(caller: Operator, registry: GivenRegistry) -> Page[LabelRa
 
 
 @router.put("", response_model=LabelRatios, responses=problems(403))
-def set_label_ratios(body: LabelRatios, caller: Operator, registry: GivenRegistry) -> LabelRatios:
+def set_label_ratios(body: LabelRatios, caller: Operator, registry: RegistryDep) -> LabelRatios:
     """Set the ratios of hosts with a label. With several labels, the smallest applies."""
     ratios = registry.hosts.set_label_ratios(body.label, body.ratios, actor=caller.actor)
     return LabelRatios(label=body.label, ratios=dict(ratios))

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from controller.queries.destinations import destinations
 from controller.queries.moved import told_move
-from controller.rest.dependencies import GivenReader, GivenRegistry
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep, ViewerDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -50,7 +50,7 @@ _ADAPTER: Final = TypeAdapter(Move)
 
 
 @router.post("", status_code=201, response_model=Move, responses=problems(403, 409))
-def move_vm(body: MoveInput, caller: Operator, creation: GivenCreation) -> Response:
+def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Move a VM to another host: live while its guest runs, cold while it is off.
 
     The answer is a move that has been accepted: room is held for the VM where it arrives, and
@@ -78,8 +78,8 @@ def move_vm(body: MoveInput, caller: Operator, creation: GivenCreation) -> Respo
 def list_moves(
     query: Annotated[MovesQuery, Query()],
     caller: AnyCaller,
-    reader: GivenReader,
-    registry: GivenRegistry,
+    reader: ViewerDep,
+    registry: RegistryDep,
 ) -> Page[Move]:
     """List moves, the latest first; tenants see those of their own VMs."""
     page = registry.moves.list(
@@ -95,9 +95,7 @@ def list_moves(
 
 
 @router.get("/{move_id}", response_model=Move, responses=problems(404))
-def show_move(
-    move_id: UUID, caller: AnyCaller, reader: GivenReader, registry: GivenRegistry
-) -> Move:
+def show_move(move_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Move:
     """Show a move and how far it has come."""
     return told_move(registry.moves.get(move_id, tenant=caller.tenant), reader)
 
@@ -109,7 +107,7 @@ def cancel_move(
     move_id: UUID,
     body: Annotated[MoveCancelInput, Body(default_factory=MoveCancelInput)],
     caller: Operator,
-    creation: GivenCreation,
+    creation: IdempotencyDep,
 ) -> Response:
     """End a move with the VM where it was; one that a worker carries out ends with its next step.
 

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.errors import PolicyFailedError
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.cancellable import NICENESS
@@ -36,7 +36,7 @@ _ADAPTER: Final = TypeAdapter(Plan)
 
 
 @router.post("", status_code=202, response_model=Plan, responses=problems(403, 404, 409))
-def ask_for_plan(body: PlanInput, caller: Operator, creation: GivenCreation) -> Response:
+def ask_for_plan(body: PlanInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Have the control centre decide a plan. It is `proposed` once it is decided."""
     return creation.answer(
         body,
@@ -50,7 +50,7 @@ def ask_for_plan(body: PlanInput, caller: Operator, creation: GivenCreation) -> 
 
 @router.get("", response_model=PageOf[Plan], responses=problems(403))
 def list_plans(
-    query: Annotated[PlansQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[PlansQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Plan]:
     """List plans, newest first."""
     return registry.plans.list(
@@ -59,7 +59,7 @@ def list_plans(
 
 
 @router.get("/{id}", response_model=Plan, responses=problems(403, 404))
-def show_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # noqa: A002
+def show_plan(id: UUID, caller: Operator, registry: RegistryDep) -> Plan:  # noqa: A002
     """Show a plan: what it gains, how far it is."""
     return registry.plans.get(id)
 
@@ -68,7 +68,7 @@ def show_plan(id: UUID, caller: Operator, registry: GivenRegistry) -> Plan:  # n
 def list_moves_of_plan(
     id: UUID,  # noqa: A002
     caller: Operator,
-    registry: GivenRegistry,
+    registry: RegistryDep,
 ) -> PlanMoves:
     """List the moves of a plan in their order."""
     return PlanMoves(plan=id, items=list(registry.plans.moves(id)))
@@ -81,7 +81,7 @@ def _add_step(step: str, taken_by: Callable[[Registry], Callable[..., Plan]], ab
         id: UUID,  # noqa: A002
         body: Annotated[PlanStep, Body(default_factory=PlanStep)],
         caller: Operator,
-        creation: GivenCreation,
+        creation: IdempotencyDep,
     ) -> Response:
         def take(registry: Registry) -> Plan:
             return taken_by(registry)(id, actor=caller.actor)
@@ -111,7 +111,7 @@ _add_step(
 
 
 @router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))
-def replay_plan(id: UUID, caller: Operator, services: GivenServices) -> PlanReplay:  # noqa: A002
+def replay_plan(id: UUID, caller: Operator, services: ServicesDep) -> PlanReplay:  # noqa: A002
     """Decide a stored plan again, in a new process, and compare bit for bit."""
     if not services.replays.acquire(blocking=False):
         raise ConflictError("other replays are running; try again later")

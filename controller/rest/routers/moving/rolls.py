@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.plans.dry_run import RollPreview, rehearse
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -31,7 +31,6 @@ from registry import ConflictError, HostHealth, InvalidError, Registry
 from registry.db import Page
 from registry.moves import (
     CommandEnd,
-    Driving,
     NewRoll,
     Roll,
     RollClaim,
@@ -39,6 +38,7 @@ from registry.moves import (
     RollLimits,
     RollTarget,
     RollTurn,
+    StepReport,
 )
 
 router = APIRouter(
@@ -54,7 +54,7 @@ _CHANGED: Final = problems(403, 404, 409)
 
 @router.post("", status_code=201, response_model=RollClaim, responses=problems(403, 409))
 def begin_roll(
-    body: RollInput, caller: Operator, services: GivenServices, creation: GivenCreation
+    body: RollInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
     """Begin a roll, if each turn of hosts can be emptied. Whoever has the token drives it.
 
@@ -94,14 +94,14 @@ def begin_roll(
 
 @router.get("", response_model=PageOf[Roll], responses=problems(403))
 def list_rolls(
-    query: Annotated[RollsQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[RollsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Roll]:
     """List rolls, newest first."""
     return registry.rolls.list(state=query.state, limit=query.limit, cursor=query.cursor)
 
 
 @router.get("/{id}", response_model=Roll, responses=problems(403, 404))
-def show_roll(id: UUID, caller: Operator, registry: GivenRegistry) -> Roll:  # noqa: A002
+def show_roll(id: UUID, caller: Operator, registry: RegistryDep) -> Roll:  # noqa: A002
     """Show a roll: how far it is, who drives it, why it stopped."""
     return registry.rolls.get(id)
 
@@ -111,7 +111,7 @@ def list_hosts_of_roll(
     id: UUID,  # noqa: A002
     query: Annotated[RollHostsQuery, Query()],
     caller: Operator,
-    registry: GivenRegistry,
+    registry: RegistryDep,
 ) -> Page[RollHost]:
     """List the hosts of a roll in their order, and where each is."""
     return registry.rolls.hosts(id, limit=query.limit, cursor=query.cursor)
@@ -122,7 +122,7 @@ def resume_roll(
     id: UUID,  # noqa: A002
     body: RollDriver,
     caller: Operator,
-    creation: GivenCreation,
+    creation: IdempotencyDep,
 ) -> Response:
     """Take over a roll that stopped, or whose driver is gone. What failed is tried again."""
 
@@ -144,13 +144,13 @@ def drive_roll(
     token: UUID,
     body: RollStepInput,
     caller: Operator,
-    registry: GivenRegistry,
+    registry: RegistryDep,
 ) -> RollTurn:
     """Take a step of a roll, as its driver; the answer has the hosts of the present turn.
 
     For hosts that are `empty` the driver says that it begins the command, then runs it.
     """
-    told = Driving(
+    told = StepReport(
         begun=tuple(body.begun),
         ended=tuple(CommandEnd(host=each.host, error=each.error) for each in body.ended),
         stop=body.stop,
@@ -164,7 +164,7 @@ def cancel_roll(
     id: UUID,  # noqa: A002
     body: Annotated[RollCancelInput, Body(default_factory=RollCancelInput)],
     caller: Operator,
-    creation: GivenCreation,
+    creation: IdempotencyDep,
 ) -> Response:
     """End a roll. A driver first waits for hosts at work; the others stay as they are."""
     return creation.answer(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenServices
+from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
@@ -39,7 +39,7 @@ class CountsQuery(BaseModel):
 
 @router.get("", response_model=Counts, responses=problems(403))
 async def show_counts(
-    query: Annotated[CountsQuery, Query()], caller: AnyCaller, services: GivenServices
+    query: Annotated[CountsQuery, Query()], caller: AnyCaller, services: ServicesDep
 ) -> Response:
     """Show how many VMs there are, by type and observed state, and how many requests in force.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Security
 
-from controller.rest.dependencies import GivenRegistry, GivenServices
+from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -22,7 +22,7 @@ router = APIRouter(
 
 
 @router.get("/processes", response_model=PageOf[ProcessSettings], responses=problems(403))
-def list_process_settings(caller: Operator, registry: GivenRegistry) -> Page[ProcessSettings]:
+def list_process_settings(caller: Operator, registry: RegistryDep) -> Page[ProcessSettings]:
     """List the settings in force in each control centre, worker and monitor that lives.
 
     Secrets are masked. Those of an API are what it answers itself.
@@ -31,6 +31,6 @@ def list_process_settings(caller: Operator, registry: GivenRegistry) -> Page[Pro
 
 
 @router.get("", response_model=PageOf[SettingInForce], responses=problems(403))
-def list_settings(caller: Operator, services: GivenServices) -> Page[SettingInForce]:
+def list_settings(caller: Operator, services: ServicesDep) -> Page[SettingInForce]:
     """List the settings in force in the process that answers, by name. Secrets are masked."""
     return Page(services.settings, None)

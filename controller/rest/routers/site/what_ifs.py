@@ -12,8 +12,8 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.rest.dependencies import GivenRegistry, GivenServices
-from controller.rest.idempotency.keys import GivenCreation
+from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -42,7 +42,7 @@ _ALL: Final = "all"
 
 @router.post("", status_code=201, response_model=WhatIfView, responses=problems(403, 409))
 def ask_what_if(
-    body: WhatIfInput, caller: Operator, services: GivenServices, creation: GivenCreation
+    body: WhatIfInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
     """Simulate the site with something changed, beside the site as it is. Nothing is changed.
 
@@ -62,7 +62,7 @@ def ask_what_if(
 
 @router.get("", response_model=PageOf[WhatIfView], responses=problems(403))
 def list_what_ifs(
-    query: Annotated[WhatIfsQuery, Query()], caller: Operator, registry: GivenRegistry
+    query: Annotated[WhatIfsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[WhatIfView]:
     """List what-ifs, newest first. The newest 50 are kept."""
     page = registry.what_ifs.list(state=query.state, limit=query.limit, cursor=query.cursor)
@@ -70,7 +70,7 @@ def list_what_ifs(
 
 
 @router.get("/{id}", response_model=WhatIfDetail, responses=problems(403, 404))
-def show_what_if(id: UUID, caller: Operator, registry: GivenRegistry) -> WhatIfDetail:  # noqa: A002
+def show_what_if(id: UUID, caller: Operator, registry: RegistryDep) -> WhatIfDetail:  # noqa: A002
     """Show a what-if: how far it is, and what it came to."""
     return WhatIfDetail.model_validate(registry.what_ifs.get(id), from_attributes=True)
 
@@ -82,7 +82,7 @@ def cancel_what_if(
     id: UUID,  # noqa: A002
     body: Annotated[WhatIfCancelInput, Body(default_factory=WhatIfCancelInput)],
     caller: Operator,
-    creation: GivenCreation,
+    creation: IdempotencyDep,
 ) -> Response:
     """End a what-if that waits or runs."""
     return creation.answer(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.doctor_register import Finding
+from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site import host_check, host_reach
 from controller.cli.site.host_judgement import judged
 from controller.cli.site.host_reach import reach_findings
@@ -55,7 +55,7 @@ POOL: dict[str, Any] = {
 ALIKE = {"baseline": "EPYC", "faults": {}, "others": ["h1"]}
 
 
-def found(seen: dict[str, Any], *registered: dict[str, Any], **target: Any) -> list[Finding]:
+def found(seen: dict[str, Any], *registered: dict[str, Any], **target: Any) -> list[CheckResult]:
     return list(judged(TARGET | target, seen, registered))
 
 

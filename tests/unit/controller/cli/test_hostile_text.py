@@ -26,7 +26,7 @@ from controller.terminal.output import (
     print_records_as,
     print_table,
 )
-from tests.fakes.http_api import Asked, HttpApi, http_api, problem
+from tests.fakes.http_api import HttpApi, RecordedCall, http_api, problem
 from tests.hostile_text import HOSTILE, hostile_answer, is_forbidden
 
 OPENAPI = json.loads((Path(__file__).parents[4] / "docs" / "openapi.json").read_text())
@@ -55,7 +55,7 @@ class Lying:
             for path, told in OPENAPI["paths"].items()
         ]
 
-    def answer(self, asked: Asked) -> tuple[int, Any]:
+    def answer(self, asked: RecordedCall) -> tuple[int, Any]:
         for path, told in self._paths:
             if path.match(unquote(asked.path)) and asked.method.lower() in told:
                 answers = told[asked.method.lower()]["responses"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded.processes import ProcessId, Supervisor, end_leftovers
+from controller.embedded.processes import ChildSupervisor, ProcessId, end_leftovers
 from controller.terminal.errors import CliError
 from tests.servers.small_disks import memory_disk
 
@@ -48,7 +48,7 @@ class Stage:
         self.said: list[str] = []
         self.clock = Clock()
         self.record = folder / "processes.json"
-        self.supervisor = Supervisor(
+        self.supervisor = ChildSupervisor(
             folder, self.record, dict(os.environ), self.said.append, self.clock
         )
 

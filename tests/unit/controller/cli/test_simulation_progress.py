@@ -9,7 +9,7 @@ from contextlib import redirect_stderr
 import pytest
 
 from controller.cli.simulations.progress import showing
-from simulation import Progress
+from simulation import RunProgress
 
 
 class Terminal(io.StringIO):
@@ -21,8 +21,8 @@ class Terminal(io.StringIO):
         return [line.rstrip() for line in re.split(r"[\r\n]", plain) if line.strip()]
 
 
-def at(part: float, worker: str | None = None) -> Progress:
-    return Progress(part=part, slot=7, running=12, waiting=3, worker=worker)
+def at(part: float, worker: str | None = None) -> RunProgress:
+    return RunProgress(part=part, slot=7, running=12, waiting=3, worker=worker)
 
 
 @pytest.fixture

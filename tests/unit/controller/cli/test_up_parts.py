@@ -10,13 +10,13 @@ import pytest
 
 from controller.embedded.address import choose_address
 from controller.embedded.environment import child_environ
-from controller.embedded.lab_hosts import Lab
+from controller.embedded.lab_hosts import LabHosts
 from controller.embedded.setup import CAPACITIES, lab_bodies
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, locked
 from controller.embedded.up import Up
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
-from registry.db.private import NotOursError
+from registry.db.private import ForeignOwnerError
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     os.chown(tmp_path / "state", 65534, 65534)
 
-    with pytest.raises(NotOursError, match="belongs to user 65534"):
+    with pytest.raises(ForeignOwnerError, match="belongs to user 65534"):
         StateDir(tmp_path / "state").make()
 
 
@@ -155,7 +155,7 @@ def a_lab_host(number: int) -> LabHost:
 
 
 def test_the_lab_is_the_papers_cluster() -> None:
-    lab = Lab(driver="qemu", hosts=tuple(a_lab_host(n) for n in range(1, 9)))
+    lab = LabHosts(driver="qemu", hosts=tuple(a_lab_host(n) for n in range(1, 9)))
 
     bodies = lab_bodies(lab)
 

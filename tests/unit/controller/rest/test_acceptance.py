@@ -10,7 +10,7 @@ import pytest
 
 from controller.rest.routers.requests import accept, gathering_of
 from registry import Registry, RegistryUnavailableError
-from registry.requests import Asking, check_asked
+from registry.requests import CreateRequestCommand, check_asked
 
 
 class Requests:
@@ -24,25 +24,25 @@ class Requests:
         self.together: list[int] = []
         self.alone: list[int] = []
 
-    def accept_together(self, askings: Sequence[Asking]) -> list[str | None]:
+    def accept_together(self, askings: Sequence[CreateRequestCommand]) -> list[str | None]:
         if self.away:
             raise RegistryUnavailableError("gone")
         counts = [asking.asked.count for asking in askings]
         self.together += counts
         return [f"together {count}" if count < 3 else None for count in counts]
 
-    def accept(self, asking: Asking) -> str:
+    def accept(self, asking: CreateRequestCommand) -> str:
         self.alone.append(asking.asked.count)
         return f"alone {asking.asked.count}"
 
 
-def asking(count: int, **asked: Any) -> Asking:
-    return Asking(
+def asking(count: int, **asked: Any) -> CreateRequestCommand:
+    return CreateRequestCommand(
         asked=check_asked(tenant="a", vm_type="small", count=count, **asked), actor="tenant:a"
     )
 
 
-def accepted(requests: Requests, *askings: Asking) -> list[Any]:
+def accepted(requests: Requests, *askings: CreateRequestCommand) -> list[Any]:
     async def accept_all() -> list[Any]:
         registry = cast(Registry, requests)
         gathering = gathering_of(registry)

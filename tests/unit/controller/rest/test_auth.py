@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from starlette.datastructures import Headers
 
-from controller.rest.middleware.auth import Caller, Gate
+from controller.rest.middleware.auth import Authenticator, Caller
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import Registry
 from registry.tenancy import Token
@@ -52,7 +52,7 @@ def knowing(secret: str) -> Registry:
 
 @pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", "BEARER   s3cret "])
 def test_a_known_token_names_its_tenant(header: str):
-    gate = Gate(knowing("s3cret"))
+    gate = Authenticator(knowing("s3cret"))
 
     caller = asyncio.run(gate.authenticate(Headers({"authorization": header})))
 
@@ -74,7 +74,7 @@ def test_a_known_token_names_its_tenant(header: str):
     ],
 )
 def test_everything_else_is_refused_with_what_to_do(headers: dict[str, str], reason: str):
-    gate = Gate(knowing("s3cret"))
+    gate = Authenticator(knowing("s3cret"))
 
     with pytest.raises(UnauthorizedError, match=reason) as refused:
         asyncio.run(gate.authenticate(Headers(headers)))

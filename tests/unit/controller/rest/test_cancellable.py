@@ -16,7 +16,7 @@ from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 
 
-class Caller:
+class HangingUpClient:
     def __init__(self) -> None:
         self.gone = False
 
@@ -24,7 +24,7 @@ class Caller:
         return self.gone
 
 
-def waiting_on(caller: Caller, pids: list[int]) -> Any:
+def waiting_on(caller: HangingUpClient, pids: list[int]) -> Any:
     """Return work whose child never answers, and during which the caller goes away."""
 
     def work(process: PolicyProcess) -> None:
@@ -39,7 +39,7 @@ def waiting_on(caller: Caller, pids: list[int]) -> Any:
 
 
 def test_the_process_ends_when_its_caller_goes_away():
-    caller, pids = Caller(), list[int]()
+    caller, pids = HangingUpClient(), list[int]()
     places = threading.Semaphore(1)
 
     with pytest.raises(PolicyFailedError):
@@ -53,6 +53,6 @@ def test_who_finds_no_place_in_time_is_told():
     places = threading.Semaphore(0)
 
     with pytest.raises(BusyError, match="try again"):
-        asyncio.run(attended(cast(Request, Caller()), places, lambda _: None, wait_s=0.0))
+        asyncio.run(attended(cast(Request, HangingUpClient()), places, lambda _: None, wait_s=0.0))
 
     assert NICENESS == 5

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from controller.rest.middleware.auth import Caller
-from controller.rest.middleware.limits import Limits
+from controller.rest.middleware.limits import RateLimits
 from controller.rest.middleware.stack import Authentication, Crowd
 from controller.rest.middleware.streaming import LEAVE_CROWD
 from controller.rest.problems.errors import OverloadedError, RateLimitedError
@@ -149,7 +149,7 @@ def test_strangers_who_send_their_logins_slowly_take_no_places_of_calls_with_tok
             client = (f"192.0.2.{number}", 1)
             return crowd(scope("/v1/login", "POST", client=client), nothing, nothing)
 
-        crowd = Authentication(Crowd(waits_for_the_body), knowing("s3cret"), Limits())
+        crowd = Authentication(Crowd(waits_for_the_body), knowing("s3cret"), RateLimits())
         slow = [asyncio.create_task(login(number % 20)) for number in range(400)]
         for _ in range(5):
             await asyncio.sleep(0)

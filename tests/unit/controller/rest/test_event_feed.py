@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from controller.rest.streams.feed import Stretch
 from registry.audit import Event
 from tests.unit.controller.test_host_aliases import Hosts
@@ -31,7 +31,7 @@ def a_failure(number: int, host: str) -> Event:
 def test_a_stream_tells_no_name_of_a_host_that_was_added_after_it_began() -> None:
     hosts = Hosts(["kvm-1"])
     names = HostNames(lambda: hosts)
-    of_the_stream = Reader("a", names)
+    of_the_stream = Viewer("a", names)
     Stretch(0, 1, (a_failure(1, "kvm-1"),)).texts(of_the_stream, [1])
     hosts.names.append("kvm-2")
 

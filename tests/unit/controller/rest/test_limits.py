@@ -8,7 +8,7 @@ import pytest
 
 from controller.rest.middleware import limits as limits_module
 from controller.rest.middleware.auth import Caller
-from controller.rest.middleware.limits import Buckets, Limits, Rate
+from controller.rest.middleware.limits import Buckets, Rate, RateLimits
 from controller.rest.problems.errors import RateLimitedError
 
 LAPTOP = Caller("laptop", "a", token_id=uuid.UUID(int=1))
@@ -69,7 +69,7 @@ def test_what_is_remembered_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyP
 
 
 def test_processes_share_what_is_set(clock: Clock):
-    processes = [Limits(Rate(per_s=10, burst=6), processes=3, clock=clock) for _ in range(3)]
+    processes = [RateLimits(Rate(per_s=10, burst=6), processes=3, clock=clock) for _ in range(3)]
     passed = 0
     for each in processes:
         for _ in range(10):
@@ -83,7 +83,7 @@ def test_processes_share_what_is_set(clock: Clock):
 
 
 def test_a_token_that_is_used_too_often_is_told_when_to_come_back(clock: Clock):
-    limits = Limits(Rate(per_s=0.25, burst=1), clock=clock)
+    limits = RateLimits(Rate(per_s=0.25, burst=1), clock=clock)
     limits.passed(LAPTOP, "Bearer x")
 
     with pytest.raises(RateLimitedError, match="laptop") as refused:
@@ -96,7 +96,7 @@ def test_a_token_that_is_used_too_often_is_told_when_to_come_back(clock: Clock):
 
 
 def test_an_address_that_fails_is_refused_but_not_whose_token_was_good(clock: Clock):
-    limits = Limits(failures=Rate(per_s=0.1, burst=2), clock=clock)
+    limits = RateLimits(failures=Rate(per_s=0.1, burst=2), clock=clock)
     limits.passed(LAPTOP, "Bearer good")
     for _ in range(2):
         limits.before_authentication("192.0.2.1", "Bearer bad")
@@ -114,7 +114,7 @@ def test_an_address_that_fails_is_refused_but_not_whose_token_was_good(clock: Cl
 
 
 def test_a_token_that_was_good_and_is_revoked_is_like_any_other(clock: Clock):
-    limits = Limits(failures=Rate(per_s=0.1, burst=1), clock=clock)
+    limits = RateLimits(failures=Rate(per_s=0.1, burst=1), clock=clock)
     limits.passed(LAPTOP, "Bearer once")
     limits.before_authentication("192.0.2.1", "Bearer once")
     limits.failed("192.0.2.1", "Bearer once")
@@ -124,7 +124,7 @@ def test_a_token_that_was_good_and_is_revoked_is_like_any_other(clock: Clock):
 
 
 def test_whoever_has_a_network_of_ipv6_has_one_bucket(clock: Clock):
-    limits = Limits(failures=Rate(per_s=0.1, burst=1), clock=clock)
+    limits = RateLimits(failures=Rate(per_s=0.1, burst=1), clock=clock)
     limits.failed("2001:db8:1:2::1")
 
     with pytest.raises(RateLimitedError):
@@ -133,7 +133,7 @@ def test_whoever_has_a_network_of_ipv6_has_one_bucket(clock: Clock):
 
 
 def test_callers_by_ipv4_share_nothing_where_ipv6_is_listened_on(clock: Clock):
-    limits = Limits(failures=Rate(per_s=0.1, burst=1), clock=clock)
+    limits = RateLimits(failures=Rate(per_s=0.1, burst=1), clock=clock)
     limits.failed("::ffff:192.0.2.1")
 
     with pytest.raises(RateLimitedError):
@@ -142,7 +142,7 @@ def test_callers_by_ipv4_share_nothing_where_ipv6_is_listened_on(clock: Clock):
 
 
 def test_without_rates_nothing_is_refused():
-    limits = Limits()
+    limits = RateLimits()
     for _ in range(5000):
         limits.before_authentication("192.0.2.1", None)
         limits.failed("192.0.2.1")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from controller.host_aliases import HostNames, Reader
+from controller.host_aliases import HostNames, Viewer
 from controller.rest.redaction import told_detail, told_event, told_request, told_round, told_vm
 from controller.rest.schemas.operating import RoundDetail, RoundSummary
 from registry import RequestState, VmDesired, VmObserved
@@ -34,8 +34,8 @@ class OneHost:
 
 
 NAMES = HostNames(OneHost)
-OPERATOR = Reader(None, NAMES)
-TENANT = Reader("a", NAMES)
+OPERATOR = Viewer(None, NAMES)
+TENANT = Viewer("a", NAMES)
 ID = uuid.UUID(int=1)
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED = "host h1 does not answer at qemu+tls://10.0.0.7/system?no_verify=1: timed out"
@@ -131,7 +131,7 @@ def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
     ("shape", "told"), [(RoundSummary, told_round), (RoundDetail, told_detail)]
 )
 def test_nothing_of_a_round_that_is_for_operators_reaches_a_tenant(
-    shape: type[BaseModel], told: Callable[[Any, Reader], BaseModel]
+    shape: type[BaseModel], told: Callable[[Any, Viewer], BaseModel]
 ) -> None:
     for_operators = {
         name

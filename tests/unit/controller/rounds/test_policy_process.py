@@ -10,7 +10,7 @@ import pytest
 from controller.control_center.policy_child import answer
 from controller.errors import PolicyFailedError
 from controller.rounds.inputs import allocation_of
-from controller.rounds.policy_process import Failure, PolicyProcess
+from controller.rounds.policy_process import PolicyFailure, PolicyProcess
 from placement import check_allocation
 from tests.round_inputs import some_inputs
 
@@ -71,7 +71,7 @@ def test_the_traceback_of_a_policy_that_raises_can_be_had(monkeypatch, capsys, w
 
 
 def test_an_unknown_operation_is_refused():
-    assert answer("dance", None) == Failure("unknown operation 'dance'")
+    assert answer("dance", None) == PolicyFailure("unknown operation 'dance'")
 
 
 def test_the_bound_is_at_least_what_was_placed(process):

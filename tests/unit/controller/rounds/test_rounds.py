@@ -12,7 +12,7 @@ from controller.control_center.policy_child import answer
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, Slot
-from controller.rounds.policy_process import Decision, Failure, Ideal
+from controller.rounds.policy_process import Ideal, PolicyAnswer, PolicyFailure
 from controller.rounds.round import run_round
 from placement.catalog.zone_policies import NamedPolicy
 from registry.db.packing import unpack
@@ -101,11 +101,11 @@ class Deciding:
     def __init__(self, fail=(), lie=()) -> None:
         self.fail, self.lie = fail, lie
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         if policy in self.fail:
             raise PolicyFailedError(policy, "exceeded its time of 30 s and was killed")
         decision = answer("decide", data)
-        assert not isinstance(decision, Failure), decision
+        assert not isinstance(decision, PolicyFailure), decision
         if policy in self.lie:
             decision.document["placed"] = [[0, 0, 99]]
         return decision
@@ -308,7 +308,7 @@ def test_a_zone_may_name_its_own_policy():
 class Overfilling(Deciding):
     """Decides without the threshold that the policy was told."""
 
-    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> Decision:
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         inputs = decode_inputs(data)
         if inputs.policy == "first_fit":
             data = dataclasses.replace(inputs, parameters={}).encode()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.reserving import CARRIED, LEAST_SAMPLES, Wanted, judge
+from placement.forecast.reserving import CARRIED, LEAST_SAMPLES, ReservationDemand, judge
 from tests.unit.placement.forecast.test_run_ahead import a_present, ending, every_life, some_lives
 
 FEW = 10
@@ -21,9 +21,9 @@ NOTHING_LIVED = Lifetimes(
 )
 
 
-def wanted(count: int, vcpus: int = 4) -> Wanted:
+def wanted(count: int, vcpus: int = 4) -> ReservationDemand:
     demand = np.array([vcpus, 1024 * vcpus], dtype=np.int64)
-    return Wanted(demand=demand, allowed=np.ones(3, dtype=np.bool_), count=count)
+    return ReservationDemand(demand=demand, allowed=np.ones(3, dtype=np.bool_), count=count)
 
 
 def judged(

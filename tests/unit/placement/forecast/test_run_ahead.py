@@ -14,7 +14,7 @@ from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
 from placement.forecast.narrowed import narrowed
 from placement.forecast.queue import lines_of
-from placement.forecast.run_ahead import Ahead, played, steps_of
+from placement.forecast.run_ahead import RunAheadOptions, played, steps_of
 from tests.builders import a_snapshot
 
 NOBODY_CAME = CameLately(
@@ -76,10 +76,10 @@ def a_present(
     )
 
 
-def ahead(policy: str = "best_fit_drfh", **fields: Any) -> Ahead:
+def ahead(policy: str = "best_fit_drfh", **fields: Any) -> RunAheadOptions:
     made = policy_by_name(policy, {})
     told = {"samples": 12, "slot_length_s": 60.0, "budget_units": None, "horizon_s": 7200.0}
-    return Ahead(policy=lambda _: made, **(told | fields))
+    return RunAheadOptions(policy=lambda _: made, **(told | fields))
 
 
 def test_a_request_has_its_place_in_the_slot_after_a_vm_ends():

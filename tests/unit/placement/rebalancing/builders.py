@@ -11,13 +11,13 @@ from placement.rebalancing.measures import measured
 from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
-    Move,
-    MoveLimits,
-    Obstacle,
-    Plan,
-    Running,
+    MovePlan,
+    RebalanceLimits,
+    RebalanceMove,
+    RebalanceObstacle,
     RunningGroup,
     RunningSpread,
+    RunningState,
     Why,
 )
 from tests.builders import a_snapshot
@@ -45,7 +45,7 @@ def a_running(
     count: Sequence[int] = (),
     min_count: Sequence[int] | None = None,
     requests_eligible: Sequence[Sequence[bool]] | None = None,
-) -> Running:
+) -> RunningState:
     """Return a cluster; ``other`` (H, R) is committed beside the VMs; tenant 0 waits."""
     hosts = np.array(capacity, dtype=np.int64)
     kinds = np.array(demand, dtype=np.int64)
@@ -75,7 +75,7 @@ def a_running(
     )
     moves = [Mobility.LIVE] * len(where) if mobility is None else list(mobility)
     carried = kinds[of_kind, 1] if hosts.shape[1] > 1 else np.ones(len(where), dtype=np.int64)
-    return Running(
+    return RunningState(
         snapshot=snapshot,
         kind=of_kind,
         host=where,
@@ -83,7 +83,10 @@ def a_running(
         carried_mib=np.where(np.array(moves, np.int64) == Mobility.LIVE, carried, 0),
         mobility=np.array(moves, dtype=np.int64),
         obstacle=np.array(
-            [OBSTACLES.index(Obstacle.LABEL) if m == Mobility.NEVER else -1 for m in moves],
+            [
+                OBSTACLES.index(RebalanceObstacle.LABEL) if m == Mobility.NEVER else -1
+                for m in moves
+            ],
             dtype=np.int64,
         ),
         rests=np.zeros(len(where), np.bool_) if rests is None else np.array(rests, np.bool_),
@@ -102,10 +105,10 @@ def a_running(
 
 
 def a_move(
-    running: Running, vm: int, destination: int, *, wave: int = 0, why: Why = Why.EVACUATES
-) -> Move:
+    running: RunningState, vm: int, destination: int, *, wave: int = 0, why: Why = Why.EVACUATES
+) -> RebalanceMove:
     """Return a move of a VM from where it is, as it can be moved."""
-    return Move(
+    return RebalanceMove(
         vm=vm,
         source=int(running.host[vm]),
         destination=destination,
@@ -117,18 +120,18 @@ def a_move(
 
 
 def a_plan(
-    running: Running,
-    *moves: Move,
-    limits: MoveLimits | None = None,
+    running: RunningState,
+    *moves: RebalanceMove,
+    limits: RebalanceLimits | None = None,
     closed: Sequence[int] = (),
     let_in: Sequence[tuple[int, int, int]] = (),
-) -> Plan:
+) -> MovePlan:
     """Return a plan of some moves, with its measures."""
-    return Plan(
+    return MovePlan(
         policy="evacuate",
         parameters={"hosts": [0]},
         seed=0,
-        limits=limits or MoveLimits(),
+        limits=limits or RebalanceLimits(),
         moves=moves,
         measures=measured(running, moves),
         closed=tuple(closed),

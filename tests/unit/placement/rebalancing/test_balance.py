@@ -9,12 +9,12 @@ from placement import ParameterError
 from placement.fuga.strategies import skewness
 from placement.rebalancing.balance import BALANCE_WORTH, balance
 from placement.rebalancing.check import check_plan
-from placement.rebalancing.local_search.objective import Worth
+from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.private_terms import Level
-from placement.rebalancing.model import Mobility, MoveLimits, RunningGroup, RunningSpread, Why
+from placement.rebalancing.model import Mobility, RebalanceLimits, RunningGroup, RunningSpread, Why
 from tests.unit.placement.rebalancing.builders import a_running
 
-FREE = Worth(price_per_gib=0.0, least_gain=1e-9)
+FREE = Objective(price_per_gib=0.0, least_gain=1e-9)
 
 
 def loads(running):
@@ -79,7 +79,7 @@ def test_what_a_move_carries_must_be_worth_it():
 def test_a_cold_move_carries_nothing_and_costs_the_least_gain_only():
     running = a_running(host=[0, 0], capacity=[(4, 4096)] * 2, mobility=[Mobility.COLD] * 2)
 
-    plan = balance(running, Worth(price_per_gib=100.0, least_gain=0.1))
+    plan = balance(running, Objective(price_per_gib=100.0, least_gain=0.1))
 
     assert [(move.live, move.carried_mib) for move in plan.moves] == [(False, 0)]
 
@@ -195,7 +195,7 @@ def test_moves_that_touch_no_host_in_common_go_in_one_wave():
 def test_no_more_moves_go_on_at_once_than_may():
     running = a_running(host=[0] * 8, capacity=[(8, 8192)] * 4)
 
-    plan = balance(running, limits=MoveLimits(per_source=1, per_destination=1, at_once=1))
+    plan = balance(running, limits=RebalanceLimits(per_source=1, per_destination=1, at_once=1))
 
     check_plan(running, plan)
     assert [move.wave for move in plan.moves] == list(range(6))

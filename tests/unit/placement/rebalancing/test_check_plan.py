@@ -14,13 +14,13 @@ from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import (
     Missing,
     Mobility,
-    Move,
-    MoveLimits,
-    Obstacle,
-    Plan,
-    Running,
+    MovePlan,
+    RebalanceLimits,
+    RebalanceMove,
+    RebalanceObstacle,
     RunningGroup,
     RunningSpread,
+    RunningState,
     Stays,
     StillWaits,
     Why,
@@ -29,7 +29,7 @@ from placement.rebalancing.model import (
 from tests.unit.placement.rebalancing.builders import a_move, a_plan, a_running
 
 
-def refused(running: Running, plan: Plan) -> str:
+def refused(running: RunningState, plan: MovePlan) -> str:
     with pytest.raises(InfeasiblePlanError) as caught:
         check_plan(running, plan)
     return caught.value.rule
@@ -91,7 +91,9 @@ def test_a_move_names_what_is_there(change: dict[str, object], rule: str) -> Non
 
 def test_a_vm_moves_once() -> None:
     running = a_running(host=[0])
-    on = Move(vm=0, source=1, destination=2, wave=1, why=Why.EVACUATES, live=True, carried_mib=1024)
+    on = RebalanceMove(
+        vm=0, source=1, destination=2, wave=1, why=Why.EVACUATES, live=True, carried_mib=1024
+    )
 
     assert "moves twice" in refused(running, a_plan(running, a_move(running, 0, 1), on))
 
@@ -99,7 +101,9 @@ def test_a_vm_moves_once() -> None:
 def test_a_detour_goes_on_from_the_third_host() -> None:
     running = a_running(host=[0])
     detour = a_move(running, 0, 1, why=Why.DETOUR)
-    on = Move(vm=0, source=1, destination=2, wave=1, why=Why.BALANCES, live=True, carried_mib=1024)
+    on = RebalanceMove(
+        vm=0, source=1, destination=2, wave=1, why=Why.BALANCES, live=True, carried_mib=1024
+    )
 
     check_plan(running, a_plan(running, detour, on))
     assert "goes nowhere from there" in refused(running, a_plan(running, detour))
@@ -152,12 +156,12 @@ def test_a_vm_stays_among_the_hosts_that_it_may_use() -> None:
 @pytest.mark.parametrize(
     ("limits", "rule"),
     [
-        (MoveLimits(per_source=1), "moves 2 VMs away from host 0"),
-        (MoveLimits(per_destination=1), "moves 2 VMs to host 1"),
-        (MoveLimits(at_once=1), "is 2 moves at once"),
+        (RebalanceLimits(per_source=1), "moves 2 VMs away from host 0"),
+        (RebalanceLimits(per_destination=1), "moves 2 VMs to host 1"),
+        (RebalanceLimits(at_once=1), "is 2 moves at once"),
     ],
 )
-def test_no_more_moves_go_on_at_once_than_may(limits: MoveLimits, rule: str) -> None:
+def test_no_more_moves_go_on_at_once_than_may(limits: RebalanceLimits, rule: str) -> None:
     running = a_running(host=[0, 0])
     moves = a_move(running, 0, 1), a_move(running, 1, 1)
 
@@ -310,22 +314,22 @@ def test_a_plan_and_what_runs_are_read_back_as_they_were() -> None:
     plan = dataclasses.replace(
         a_plan(running, a_move(running, 0, 1)),
         stays=(
-            Stays(vm=1, why=WhyStays.OBSTACLE, obstacle=Obstacle.LABEL),
+            Stays(vm=1, why=WhyStays.OBSTACLE, obstacle=RebalanceObstacle.LABEL),
             Stays(vm=2, why=WhyStays.NO_ROOM, missing=Missing(host=1, amounts=(1, 0))),
         ),
         let_in=((0, 1, 2),),
         still_waits=(StillWaits(request=0, count=1, reason=Reason.QUOTA),),
     )
 
-    assert Plan.of_document(json.loads(json.dumps(plan.document()))) == plan
-    again = Running.of_document(json.loads(json.dumps(running.document())), running.snapshot)
+    assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
+    again = RunningState.of_document(json.loads(json.dumps(running.document())), running.snapshot)
     assert again.document() == running.document()
 
 
 def test_nothing_that_runs_is_read_back_as_nothing() -> None:
     running = a_running(host=[])
 
-    again = Running.of_document(json.loads(json.dumps(running.document())), running.snapshot)
+    again = RunningState.of_document(json.loads(json.dumps(running.document())), running.snapshot)
 
     assert len(again) == 0
     assert again.document() == running.document()

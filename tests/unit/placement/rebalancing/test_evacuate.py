@@ -10,8 +10,8 @@ from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import (
     Missing,
     Mobility,
-    MoveLimits,
-    Obstacle,
+    RebalanceLimits,
+    RebalanceObstacle,
     RunningGroup,
     RunningSpread,
     WhyStays,
@@ -80,7 +80,7 @@ def test_who_cannot_move_is_named_with_its_obstacle() -> None:
     plan = evacuate(running, [0])
 
     assert [(move.vm, move.live) for move in plan.moves] == [(1, False)]
-    assert [(each.vm, each.obstacle) for each in plan.stays] == [(0, Obstacle.LABEL)]
+    assert [(each.vm, each.obstacle) for each in plan.stays] == [(0, RebalanceObstacle.LABEL)]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_more_than_may_move_at_once_stays_together() -> None:
     running = a_running(host=[0, 0, 0], groups=[group])
 
     assert {each.why for each in evacuate(running, [0]).stays} == {WhyStays.LIMITS}
-    whole = evacuate(running, [0], limits=MoveLimits(per_source=3, per_destination=3))
+    whole = evacuate(running, [0], limits=RebalanceLimits(per_source=3, per_destination=3))
     assert len({(move.wave, move.destination) for move in whole.moves}) == 1
     assert len(whole.moves) == 3
 
@@ -128,7 +128,9 @@ def test_more_than_may_move_at_once_stays_together() -> None:
 def test_hosts_are_emptied_in_as_few_waves_as_limits_allow() -> None:
     running = a_running(host=[0] * 6 + [1] * 6, capacity=[(8, 8192)] * 6, demand=[(1, 1024)])
 
-    plan = evacuate(running, [0, 1], limits=MoveLimits(per_source=2, per_destination=4, at_once=4))
+    plan = evacuate(
+        running, [0, 1], limits=RebalanceLimits(per_source=2, per_destination=4, at_once=4)
+    )
 
     check_plan(running, plan)
     assert [len(wave) for wave in plan.waves] == [4, 4, 4]

@@ -7,11 +7,11 @@ import dataclasses
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.in_turns import evacuate_in_turns
-from placement.rebalancing.model import Running
+from placement.rebalancing.model import RunningState
 from tests.unit.placement.rebalancing.builders import a_running
 
 
-def four_hosts(vms: int) -> Running:
+def four_hosts(vms: int) -> RunningState:
     """Four hosts for four VMs each, with VMs in turn."""
     return a_running(host=[at % 4 for at in range(vms)], capacity=[(4, 8192)] * 4)
 

@@ -1,16 +1,18 @@
 """Waves of a known order: what a move needs must be over before its wave begins."""
 
-from placement.rebalancing.local_search.group_constraints import Company
+from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.waves_in_order import waves_in_order
-from placement.rebalancing.model import MoveLimits, RunningGroup, Why
+from placement.rebalancing.model import RebalanceLimits, RunningGroup, Why
 from tests.unit.placement.rebalancing.builders import a_move, a_running
 
-MANY = MoveLimits(per_source=9, per_destination=9, at_once=9)
+MANY = RebalanceLimits(per_source=9, per_destination=9, at_once=9)
 
 
 def waves_of(running, *moves, limits=MANY):
     made = [a_move(running, vm, host, why=Why.BALANCES) for vm, host in moves]
-    return [(m.vm, m.wave) for m in waves_in_order(running, Company(running), made, limits)]
+    return [
+        (m.vm, m.wave) for m in waves_in_order(running, GroupConstraints(running), made, limits)
+    ]
 
 
 def test_a_vm_arrives_only_after_the_one_whose_room_it_needs():
@@ -35,7 +37,7 @@ def test_a_vm_arrives_only_after_the_one_that_it_keeps_apart_from_has_left():
 def test_a_host_sees_its_moves_in_their_order():
     """The second could go at once, were it not for the first, which waits for its wave."""
     running = a_running(host=[0, 0, 1, 1], capacity=[(4, 4096)] * 4)
-    one = MoveLimits(per_source=9, per_destination=1, at_once=9)
+    one = RebalanceLimits(per_source=9, per_destination=1, at_once=9)
 
     found = waves_of(running, (2, 2), (0, 2), (1, 3), limits=one)
 
@@ -44,7 +46,7 @@ def test_a_host_sees_its_moves_in_their_order():
 
 def test_a_full_wave_is_passed_over():
     running = a_running(host=[0, 1, 2], capacity=[(4, 4096)] * 6)
-    pairs = MoveLimits(per_source=1, per_destination=1, at_once=2)
+    pairs = RebalanceLimits(per_source=1, per_destination=1, at_once=2)
 
     found = waves_of(running, (0, 3), (1, 4), (2, 5), limits=pairs)
 

@@ -12,7 +12,7 @@ from controller.session import waiting
 from controller.terminal import output
 from controller.terminal.output import text
 from controller.terminal.tables import left_out_of, lines_of
-from tests.fakes.http_api import Asked, HttpApi, problem
+from tests.fakes.http_api import HttpApi, RecordedCall, problem
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
     VM_ID,
     Fuga,
@@ -174,7 +174,7 @@ def test_wait_ends_at_its_timeout_and_says_that_the_move_goes_on(
 def test_an_api_that_is_away_for_a_moment_is_asked_again(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
     away = [True]
 
-    def once_away(_asked: Asked) -> tuple[int, Any]:
+    def once_away(_asked: RecordedCall) -> tuple[int, Any]:
         if away:
             away.clear()
             return 200, "not an object"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller.cli.moving import driving
-from tests.fakes.http_api import Asked, HttpApi, problem
+from tests.fakes.http_api import HttpApi, RecordedCall, problem
 from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
 
 ROLL_ID = "0193a333-0000-7000-8000-00000000cafe"
@@ -53,7 +53,7 @@ class Rolling:
         self.told: list[Any] = []
         self.before_step: Callable[[], None] = lambda: None
 
-    def step(self, asked: Asked) -> tuple[int, Any]:
+    def step(self, asked: RecordedCall) -> tuple[int, Any]:
         self.before_step()
         self.told.append(asked.body)
         over = all(each["phase"] == "done" for each in self.turn)
@@ -95,7 +95,7 @@ class Rolling:
             "error": None,
         }
 
-    def hosts(self, _asked: Asked) -> tuple[int, Any]:
+    def hosts(self, _asked: RecordedCall) -> tuple[int, Any]:
         waiting = [self._host(each, "waiting") | {"was": None} for each in self.waiting]
         return 200, {"items": [*self.over, *self.turn, *waiting], "next": None}
 
@@ -286,7 +286,7 @@ def test_an_api_that_is_away_is_asked_again_and_told_the_same(
 ) -> None:
     away = [True]
 
-    def step(asked: Asked) -> tuple[int, Any]:
+    def step(asked: RecordedCall) -> tuple[int, Any]:
         if asked.body["ended"] and away:
             away.clear()
             return 500, problem(500, "internal", "logged as incident 7")
@@ -305,7 +305,7 @@ def test_who_was_overtaken_ends_its_commands(
     rolling: Rolling,
     script: Callable[[str], str],
 ) -> None:
-    def step(asked: Asked) -> tuple[int, Any]:
+    def step(asked: RecordedCall) -> tuple[int, Any]:
         if any(each["phase"] == "at_work" for each in rolling.turn):
             return 409, problem(409, "conflict", "another fuga drives the roll by now: x")
         return rolling.step(asked)
@@ -344,7 +344,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_begins(
 
 
 def test_rolls_are_listed_and_shown(fuga: Fuga, rolling: Rolling) -> None:  # noqa: F811
-    rolling.step(Asked("PUT", STEP, {}, {}, {"begun": [], "ended": [], "stop": None}))
+    rolling.step(RecordedCall("PUT", STEP, {}, {}, {"begun": [], "ended": [], "stop": None}))
 
     listed, shown = fuga("roll", "list"), fuga("roll", "show", "0000cafe")
 
@@ -385,7 +385,7 @@ def test_a_crowd_at_the_api_ends_no_command(
 ) -> None:
     steps = []
 
-    def step(asked: Asked) -> tuple[int, Any]:
+    def step(asked: RecordedCall) -> tuple[int, Any]:
         steps.append(asked)
         if len(steps) == 4:
             return 429, problem(429, "too_many_calls", "try again later")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.http_api import Answer, Asked, HttpApi, http_api, problem
+from tests.fakes.http_api import Answer, HttpApi, RecordedCall, http_api, problem
 from tests.servers.running import eventually
 from tests.servers.terminal import Terminal, at_a_terminal
 
@@ -58,7 +58,7 @@ class Guest:
     def closed(self) -> bool:
         return bool(self.api.calls("DELETE", SESSION))
 
-    def _said(self, asked: Asked) -> Answer:
+    def _said(self, asked: RecordedCall) -> Answer:
         after = int(asked.query["after"])
         content = self.written[after:]
         return 200, {
@@ -68,7 +68,7 @@ class Guest:
             "end": after + len(content),
         }
 
-    def _type(self, asked: Asked) -> Answer:
+    def _type(self, asked: RecordedCall) -> Answer:
         if self.refusal is not None:
             refusal, self.refusal = self.refusal, None
             return refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.http_api import Answer, Asked, HttpApi
+from tests.fakes.http_api import Answer, HttpApi, RecordedCall
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
     Fuga,
     a_vm,
@@ -21,7 +21,7 @@ GONE = {"desired": "deleted", "host": None}
 def site(api: HttpApi, *vms: dict[str, Any]) -> None:  # noqa: F811
     """An API with these VMs, of which it shows those that are there unless it is told otherwise."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: RecordedCall) -> Answer:
         everything = asked.query.get("include_deleted") == "true"
         name = asked.query.get("name")
         found = [
