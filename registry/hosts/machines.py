@@ -18,7 +18,7 @@ from registry.audit.events import note
 from registry.db.bulk import among, chunks
 from registry.db.locks import take_turns
 from registry.db.schema import host_reports, hosts
-from registry.hosts.unaccounted import assignment_of_volume
+from registry.hosts.unaccounted import assignment_of_volume, known_assignments
 from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import AssignmentState, HostAdmin
 from registry.records.hosts import Host, HostReport
@@ -153,15 +153,19 @@ def is_same_machine(
 
     Some machines have no number of their own, and libvirt makes up another at each start.
     So another number alone proves nothing; but with nothing of ours on it, the host may
-    have been built anew, or its VMs may run on, elsewhere, where nobody looks.
+    have been built anew, or its VMs may run on, elsewhere, where nobody looks. Volumes of a
+    pool that other machines may see, too, prove nothing either.
     """
     found = report.machine_uuid
     if found is None:
         return True
     holds = any(row.state == AssignmentState.ACTIVE.value for row in live.values())
-    marks = {domain.assignment_id for domain in report.domains}
-    marks |= {assignment_of_volume(name) for name in report.volumes}
-    ours = host.machine_uuid in {None, found} or not holds or bool(marks & live.keys())
+    ours = (
+        host.machine_uuid in {None, found}
+        or not holds
+        or any(domain.assignment_id in live for domain in report.domains)
+        or _has_a_disk_of(connection, host, report, live)
+    )
     known = (found, None) if ours else (host.machine_uuid, found)
     if known == (host.machine_uuid, host.found_machine_uuid):
         return ours
@@ -172,6 +176,24 @@ def is_same_machine(
         kind = "machine_changed" if ours else "another_machine"
         note(connection, now, actor, kind, "host", host.id, data=data)
     return ours
+
+
+def _has_a_disk_of(
+    connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
+) -> bool:
+    """Tell whether a look shows a disk of the host's VMs in a pool that only the host sees.
+
+    A pool with a disk of another host's VM is shared, even if no label says so.
+    """
+    if host.shared_pool is not None:
+        return False
+    marks = {key for name in report.volumes if (key := assignment_of_volume(name)) is not None}
+    if not marks & live.keys():
+        return False
+    return all(
+        each.released_at is not None
+        for each in known_assignments(connection, marks - live.keys()).values()
+    )
 
 
 _COUNTS: Final = hosts.c.same_machine_as.is_(None) & (hosts.c.admin != HostAdmin.RETIRED.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -353,6 +354,33 @@ def test_a_worker_is_told_the_machine_that_has_the_vm_not_the_one_that_answers(
 
     assert removal is not None
     assert removal.host.machine == MACHINE
+
+
+@pytest.mark.parametrize(
+    ("pool", "believed"),
+    [("its own", True), ("labelled", False), ("shared without a label", False)],
+)
+def test_a_disk_shows_that_a_machine_is_the_host_unless_other_machines_see_it_too(
+    register: Registry, first: Host, pool: str, believed: bool
+) -> None:
+    build = running(register, first)
+    volumes = [f"fuga-{build.claim.assignment_id}.qcow2"]
+    look(register, "h1", a_domain(build))
+    if pool == "labelled":
+        register.hosts.update("h1", labels=["shared_pool=nfs"], actor=ACTOR)
+    if pool == "shared without a label":
+        elsewhere = running(register, add_host(register, "h2"))
+        volumes.append(f"fuga-{elsewhere.claim.assignment_id}.qcow2")
+    answer = replace(
+        a_look(register, machine=OTHER, hostname="kvm8"),
+        volumes=(*volumes, f"fuga-{uuid4()}.qcow2"),
+    )
+
+    with nullcontext() if believed else pytest.raises(AnotherMachineError):
+        register.hosts.record_report(first.id, answer)
+
+    assert register.hosts.get("h1").machine_uuid == (OTHER if believed else MACHINE)
+    assert (register.vms.get(build.vm_id).observed == "running") is not believed
 
 
 @pytest.mark.parametrize("holds", ["h1", "h2"])
