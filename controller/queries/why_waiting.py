@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from controller.host_aliases import Viewer
@@ -36,6 +36,14 @@ from registry.rounds import SlotLoopStatus
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500
+
+#: What a tenant reads of why its request waits: as it is written, and in steps.
+_OF_ITS_OWN: Final = frozenset(
+    {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped"}
+)
+_IN_STEPS: Final = frozenset(
+    {"shortages", "obstacles", "holding", "freed", "share", "gang", "held_back", "addresses_left"}
+)
 
 _REASONS: Mapping[str, str] = {
     "no_host_large_enough": "no host is large enough for one of these VMs, even when empty",
@@ -210,8 +218,11 @@ def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
 
 
 def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return why something waits as a tenant is told: no host by name, numbers in steps."""
-    told = dict(detail)
+    """Return why something waits as a tenant sees it: no host by name, numbers in steps.
+
+    A key that is not known here is left out: what it says of others is not known either.
+    """
+    told = {key: value for key, value in detail.items() if key in _OF_ITS_OWN or key in _IN_STEPS}
     if "shortages" in told:
         told["shortages"] = [
             {
@@ -234,8 +245,9 @@ def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
     # How many of its own VMs would fit is how much room others leave.
     if "gang" in told:
         told["gang"] = {**told["gang"], "fit": step_below(told["gang"]["fit"])}
-    if "held_back" in told:
-        told["held_back"] = step_below(told["held_back"])
+    for key in ("held_back", "addresses_left"):
+        if key in told:
+            told[key] = step_below(told[key])
     return told
 
 

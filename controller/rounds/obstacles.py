@@ -27,7 +27,7 @@ MOST_LOOKED_AT: Final = 1_000
 #: The kind of hosts that get no VMs for a while, and the reason of who waits for them alone.
 FAILED_BUILDS: Final = "failed_builds"
 #: Kinds of which is told how much is wanting to the request, not what some host lacks.
-OF_ITS_OWN: Final = frozenset({"quota", "no_address"})
+OF_ITS_OWN: Final = frozenset({"quota"})
 #: Names of hosts that an operator is told of one obstacle.
 _HOSTS_NAMED: Final = 5
 
@@ -314,7 +314,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "not_named": "room on {hosts} other than those that it names",
     "closed_to_it": "room on {hosts} where its builds failed recently",
     "network": "room on {hosts} that network {what} does not reach",
-    "no_address": "{missing} more free addresses in network {what}: room is on {hosts}",
+    "no_address": "more free addresses in network {what} ({missing}): room is on {hosts}",
     "quota": "{missing} more in the quota on {what}: room is on {hosts}",
     "anti_affinity": "room on {hosts} with a VM of group {what}",
     "affinity": "room on {hosts} without VMs of group {what}",

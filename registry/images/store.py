@@ -187,8 +187,9 @@ class ImageStore:
 
     def _clear_stale(self) -> None:
         for part in self.folder.glob(f"*{PART}"):
-            with suppress(OSError):
-                if _is_stale(part):
+            # By its time alone a file that gets nothing but zeros is stale: they become holes.
+            with self.held(part) as nobody_writes, suppress(OSError):
+                if nobody_writes:
                     part.unlink()
 
 

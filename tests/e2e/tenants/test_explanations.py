@@ -134,7 +134,7 @@ def test_networks_and_quotas_are_reasons_too(api: Api, decider: PolicyProcess):
         ("resource", "vcpus", 1, 0, 1),
         ("no_address", "lan", 3, 1, 1),
     ]
-    assert waiting["would_help"] == ["1 more free addresses in network lan: room is on 1 host"]
+    assert waiting["would_help"] == ["more free addresses in network lan (1): room is on 1 host"]
     waiting = explain(api.tenant_a, none)
     assert (waiting["reason"], waiting["count"]) == ("no_address", 2)
     assert counted(waiting)[-1] == ("no_address", "lan", 2, 1, 2)  # of hosts at least 2

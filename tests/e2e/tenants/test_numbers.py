@@ -18,6 +18,7 @@ import httpx
 from controller.rest import create_app
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
+from registry.networks import NetworkSource, Subnet
 from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
 from tests.e2e.tenants.site import RIVAL, RIVAL_TYPE, Site, host_name
@@ -49,6 +50,7 @@ WAITING: dict[str, dict[str, Any]] = {
     "together": {"vm_type": "wide", "count": 9, "rules": {"affinity": {"group": "h"}}},
     "zone": {"vm_type": "wide", "count": 20, "rules": {"zone": "east"}},
     "labelled": {"vm_type": "large", "count": 2, "requires": ["ssd"]},
+    "addressed": {"vm_type": "small", "count": 130, "network": "lan"},
 }
 #: What a tenant is refused, and the refusal says how much there is or may be.
 REFUSED: list[dict[str, Any]] = [
@@ -80,6 +82,10 @@ def a_site(registry: Registry) -> Site:
         zone = "east" if number < 4 else "west"
         add_host(registry, host_name(number), vcpus=160, labels=("ssd", f"zone={zone}"))
     registry.quotas.set("a", {"vms": 400}, actor="cli")
+    subnet = Subnet(cidr="10.9.0.0/25")
+    registry.networks.add(
+        "lan", actor="cli", subnet=subnet, default=NetworkSource(kind="bridge", name="br0")
+    )
     return opened(registry)
 
 
@@ -160,14 +166,16 @@ def test_one_more_vm_of_others_within_a_step_changes_nothing_that_a_tenant_sees(
 ):
     site = a_site(register)
     start(site, decider, 1, ("a", {"vm_type": "small", "count": 4, "name": "web", **on(2)}))
-    others = [(RIVAL, {"vm_type": "half", "count": 2, **on(host)}) for host in range(2, 7)]
+    halves = {"vm_type": "half", "count": 2, "network": "lan"}
+    others = [(RIVAL, {**halves, **on(host)}) for host in range(2, 7)]
     start(site, decider, 2, (RIVAL, {"vm_type": "most", "count": 1, **on(1)}), *others)
     waiting = [("a", {"name": name, "min_count": v["count"], **v}) for name, v in WAITING.items()]
 
     with a_copy(site, register_url, tmp_path) as other:
         found = []
         for each, count in ((site, 1), (other, 2)):
-            start(each, decider, 3, (RIVAL, {"vm_type": RIVAL_TYPE, "count": count, **on(1)}))
+            rivals = {"vm_type": RIVAL_TYPE, "count": count, "network": "lan", **on(1)}
+            start(each, decider, 3, (RIVAL, rivals))
             start(each, decider, 4, *waiting)
             numbers = Numbers(each)
             numbers.run()

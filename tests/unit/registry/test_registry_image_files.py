@@ -315,6 +315,21 @@ def test_what_a_killed_process_left_is_cleared_away_after_a_while(store: ImageSt
     assert files(store) == [fresh]
 
 
+def test_a_file_that_gets_nothing_but_zeros_for_an_hour_stays_its_writers(
+    store: ImageStore,
+) -> None:
+    image_id = uuid7()
+    with store.receive(image_id, "raw") as incoming:
+        incoming.write(b"begins".ljust(1024, b"\0"))
+        [part] = files(store)
+        os.utime(part, (time.time() - 7200,) * 2)  # holes are not written
+
+        receive_whole(store, bytes(512))
+        incoming.keep(None)
+
+    assert store.path(image_id, "raw").exists()
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = ImageStore(tmp_path / "file" / "store", max_bytes=1)
