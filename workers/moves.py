@@ -91,7 +91,7 @@ def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
     error, downtime_ms = step.stop, None
     try:
         if step.begun:
-            where = _find_guest(step, context, abort=True)
+            where = _find_guest(step, context, abort=True, is_reclaimed=True)
             over = step.fenced or step.lost or step.attempts > MAX_ATTEMPTS
             if where is not Where.HERE or error is not None or over:
                 return _settle(step, where, error or "its worker ended", None, context)
@@ -183,12 +183,16 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
     )
 
 
-def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where:
+def _find_guest(
+    step: MoveStep, context: WorkerContext, *, abort: bool, is_reclaimed: bool = False
+) -> Where:
     """Ask both hosts where a VM is; with ``abort`` no call that is under way moves it any more.
 
     A guest that runs says so by itself. One that is off is where its disk is whole: a domain
-    is defined where it arrives only after that, and only then forgotten where it was. What a
-    host has of it that was fenced is nobody's any more.
+    is defined where it arrives only after that, and only then forgotten where it was. If the
+    move is reclaimed, the copy of a disk is only as new as the former worker's claim: it counts
+    only where the source has no domain any more. What a host has of it that was fenced is
+    nobody's any more.
     """
     here, is_silent = _look_here(step, context, abort=abort)
     if here is not None and here.state is DomainState.RUNNING:
@@ -197,7 +201,8 @@ def _find_guest(step: MoveStep, context: WorkerContext, *, abort: bool) -> Where
         left = here is None and step.back.state is AssignmentState.ACTIVE
         where = Where.UNKNOWN if is_silent else Where.LOST if left else Where.HERE
     else:
-        where = _look_there(step, here, context, is_silent=is_silent)
+        may_be_stale = is_reclaimed and step.kind == "cold" and not step.to.has_disk
+        where = _look_there(step, here, context, is_silent=is_silent, may_be_stale=may_be_stale)
     if where is Where.HERE and here is not None and here.state is DomainState.PAUSED:
         with context.hosts.enter(step.from_host) as host:
             host.resume(str(step.vm_id))
@@ -222,7 +227,12 @@ def _look_here(
 
 
 def _look_there(
-    step: MoveStep, here: HostDomain | None, context: WorkerContext, *, is_silent: bool
+    step: MoveStep,
+    here: HostDomain | None,
+    context: WorkerContext,
+    *,
+    is_silent: bool,
+    may_be_stale: bool,
 ) -> Where:
     """Say where a VM is that does not run where it was, and remove what has not arrived."""
     with context.hosts.enter(step.to.host, pool=True) as host:
@@ -231,13 +241,15 @@ def _look_there(
             there = None
         if there is not None and there.state is DomainState.RUNNING:
             return Where.THERE
-        if there is not None and there.state is DomainState.STOPPED:
+        is_off = there is not None and there.state is DomainState.STOPPED
+        if is_off and not (may_be_stale and (is_silent or here is not None)):
             return Where.THERE_OFF
         if is_silent:
             return Where.UNKNOWN
         if there is not None and here is None and not there.paused_by_move:
             return Where.THERE_PAUSED
-        if there is not None:  # paused: the move broke off, or the guest has not left
+        # Paused: the move broke off, or the guest has not left. Off: the source may be newer.
+        if there is not None:
             _remove_arriving(step, host)
     return Where.HERE
 

@@ -104,7 +104,11 @@ class _Copy:
         self._sent = 0  #: bytes that are not holes
 
     def run(self, here: libvirt.virStorageVol) -> int:
-        """Copy it and read it back; return the bytes that went over the network once."""
+        """Copy it and read it back; return the bytes that went over the network once.
+
+        A guest that ran meanwhile may be off again by now: the file's time shows that it wrote.
+        """
+        written_at = disks.written_at(here)
         store = self._ends.destination.moving.storagePoolLookupByName(self._spec.pool)
         size = here.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
         # A file of its own: in what is there, holes would leave what was written before.
@@ -113,6 +117,10 @@ class _Copy:
         self._tell_of(size, 0, now=True)
         expected = self._send(here, there, size)
         self._compare(there, size, expected)
+        if disks.written_at(here) != written_at:
+            raise OperationFailedError(
+                _OPERATION, "the source's disk was written to while it was copied"
+            )
         store.refresh(0)  # it learns that this is an overlay, and on what
         return self._sent
 

@@ -11,6 +11,7 @@ import libvirt
 from hypervisor.errors import OperationFailedError
 from hypervisor.model import DomainSpec
 from hypervisor.xml import disks as disk_xml
+from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.disks import DiskFile, DiskFiles
 
 _DEEPEST: Final = 8  #: files one on another; a base of an operator may have layers
@@ -56,6 +57,11 @@ def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | Non
             with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
                 pool.refresh(0)
     return None
+
+
+def written_at(volume: libvirt.virStorageVol) -> str | None:
+    """Return when a volume's file was last written, in seconds; None: the host does not say."""
+    return domain_xml.from_host(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
 
 
 def delete(pool: libvirt.virStoragePool, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child import filters
+from hypervisor.child import disks, filters
 from hypervisor.model import MOST_NAME, HostInspection, PoolInspection, ProcessorComparison
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import network_filters
@@ -177,7 +177,7 @@ def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
     volume = store.createXML(domain_xml.plain_volume(f"fuga-check-{uuid.uuid4()}", 0), 0)
     try:
         after = time.time()
-        written = domain_xml.from_host(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
+        written = disks.written_at(volume)
     finally:
         volume.delete(0)
     if written is None:

@@ -10,7 +10,7 @@ from hypervisor import DomainState, MigrationObstacle
 from registry import HostAdminEvent, VmDesired, VmDesiredEvent, VmObserved
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import Move, MoveLimits
-from registry.requests import MembershipRule, Rules
+from registry.requests import MembershipRule, Rules, Vm
 from registry.tasks import Due
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import MovingWorld
@@ -233,6 +233,47 @@ def test_another_worker_finds_out_what_became_of_a_move(
 
     assert world.get(asked).state == "moved"
     world.assert_settled(vm, "h2")
+
+
+def write_to_disk(world: MovingWorld, vm: Vm, host: str) -> str:
+    """An operator starts a VM by virsh, and it shuts down again; return its disk's name."""
+    fake = world.hosts[host]
+    name = fake.volume_of(str(vm.id)) or ""
+    fake.volumes[name] = replace(fake.volumes[name], allocation_bytes=7 << 20)
+    return name
+
+
+@pytest.mark.parametrize("checkpoint", ["move.after_volumes", "move.after_move", "move.after_look"])
+def test_another_worker_copies_a_disk_again_that_may_have_been_written_to(
+    world: MovingWorld, checkpoint: str
+) -> None:
+    vm = world.stopped()
+    asked = world.ask(vm)
+    kill_worker(world, asked, checkpoint)
+    write_to_disk(world, vm, "h1")
+
+    assert world.move(asked, "w2") == TaskOutcome.DONE
+
+    there = world.hosts["h2"]
+    arrived = there.volumes[there.volume_of(str(vm.id)) or ""]
+    assert arrived.allocation_bytes == 7 << 20
+    world.assert_settled(vm, "h2", off=True)
+
+
+def test_a_copy_of_a_former_worker_waits_for_its_silent_source(world: MovingWorld) -> None:
+    vm = world.stopped()
+    asked = world.ask(vm)
+    kill_worker(world, asked, "move.after_move")
+    name = write_to_disk(world, vm, "h1")
+    world.hosts["h1"].unreachable = True
+
+    assert world.move(asked, "w2") == TaskOutcome.HANDED_BACK
+
+    assert world.get(asked).state == "moving"
+    assert name in world.hosts["h1"].volumes
+    world.hosts["h1"].unreachable = False
+    world.sweep()
+    world.assert_settled(vm, "h2", off=True)
 
 
 def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(

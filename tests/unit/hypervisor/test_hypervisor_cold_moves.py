@@ -77,11 +77,16 @@ class Stream:
 class Volume:
     def __init__(self, content: tuple[bytes | int, ...], *, loses: int = 0) -> None:
         self.content = list(content)
+        self.written_at = 1.5
         self._loses = loses  #: how often what is read back is not what was sent
 
     def infoFlags(self, _: int) -> list[int]:  # noqa: N802
         sizes = (each if isinstance(each, int) else len(each) for each in self.content)
         return [0, 1 << 30, sum(sizes)]
+
+    def XMLDesc(self, _: int) -> str:  # noqa: N802
+        at = f"<timestamps><mtime>{self.written_at}</mtime></timestamps>"
+        return f"<volume><target>{at}</target></volume>"
 
     def download(self, stream: Stream, *_: int) -> None:
         stream.left = list(self.content)
@@ -196,6 +201,18 @@ def test_a_source_that_ends_early_is_refused() -> None:
 
     with pytest.raises(OperationFailedError, match="came"):
         cold_moves._Copy(ends, SPEC, threading.Event(), lambda _: None).run(here)
+
+
+def test_a_source_that_a_guest_wrote_to_meanwhile_is_refused() -> None:
+    """It was started and stopped while its disk was copied: it is off by now, as it was before."""
+    ends: Any = Ends(Volume(()))
+    here: Any = Volume(DISK)
+
+    def write(_: object) -> None:
+        here.written_at = 2.5
+
+    with pytest.raises(OperationFailedError, match="written to while it was copied"):
+        cold_moves._Copy(ends, SPEC, threading.Event(), write).run(here)
 
 
 def test_a_bandwidth_is_kept() -> None:
