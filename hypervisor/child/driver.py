@@ -344,6 +344,8 @@ class LibvirtHost:
                 more = snapshots.named_by(conn, pool, domain, volumes)
                 _end(domain)
                 if more:
+                    # With one of them gone, the chain of whoever rests on it ends there.
+                    _refuse_in_use(conn, pool, volumes, vm_id)
                     store = conn.storagePoolLookupByName(pool)
                     snapshots.delete(conn, store, more, volumes, vm_id)
                 _forget(domain)

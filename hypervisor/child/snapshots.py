@@ -8,6 +8,7 @@ VM's: they go with it, and it does not move without them.
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator, Mapping
@@ -75,7 +76,8 @@ def users_of(
 ) -> list[str]:
     """Return the names of domains, apart from a VM's, whose disks are or rest on volumes.
 
-    Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter.
+    Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter. A
+    file in no pool is looked for in ``pool`` by its name: its folder may be a link to that one.
     """
     if not volumes:
         return []
@@ -96,7 +98,7 @@ def users_of(
         top = _written_to(disk)
         if top is not None and _is_ours(_name(top)) and not any_image:
             return [_name(top)]  # it rests on an image at most: hundreds of VMs need no look
-        return [_name(path) for path in _chain(conn, disk)]
+        return [_name(path) for path in _chain(conn, disk, pool)]
 
     return sorted({name for name, disk in disks if any(each in volumes for each in names(disk))})
 
@@ -160,7 +162,7 @@ def delete(
 ) -> None:
     """Delete those of a VM's files that lie in pools of its host and are nobody else's.
 
-    What other domains name, what files rest on that stay, and copies of images stay.
+    What other domains name or rest on, what files rest on that stay, and copies of images stay.
     """
     if not paths:
         return
@@ -171,7 +173,8 @@ def delete(
     rests_on = {path: _backing(volume) for path, volume in volumes.items()}
     go = {path for path in paths if path in volumes}
     stay = {path for path in volumes if path not in go and _name(path) not in own}
-    stay |= {path for domain in _others(conn, vm_id) for path in named_in(conn, domain)}
+    for domain in _others(conn, vm_id):
+        stay |= set(named_in(conn, domain)) | _rested_on_by(conn, domain, pool.name(), volumes)
     stay |= {below for path, below in rests_on.items() if below and _name(path) in own}
     used = _with_all_below(stay, rests_on)
     for path in sorted(go - used):
@@ -190,7 +193,24 @@ def named_in(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
     for source in document.iterfind("devices/disk//source"):
         path = source.get("file") or _path_in_pool(conn, source)
         if path:
-            yield path
+            yield _plain(path)
+
+
+def _rested_on_by(
+    conn: libvirt.virConnect, document: ET.Element, pool: str, known: Collection[str]
+) -> set[str]:
+    """Return the paths of the files in the chains of a domain's disks, whatever pool they are in.
+
+    A path that is in no pool stands for all ``known`` files of its name. Disks that fuga made are
+    left out: they rest on an image at most.
+    """
+    found: set[str] = set()
+    for disk in document.findall("devices/disk"):
+        top = _written_to(disk)
+        if top is not None and not _is_ours(_name(top)):
+            found |= set(_chain(conn, disk, pool))
+    unknown = {_name(path) for path in found if _volume_at(conn, path) is None}
+    return found | {path for path in known if _name(path) in unknown}
 
 
 def of_all(conn: libvirt.virConnect) -> set[str]:
@@ -236,14 +256,17 @@ def _is_written(disk: ET.Element) -> bool:
     return is_disk and disk.find("readonly") is None and disk.find("shareable") is None
 
 
-def _chain(conn: libvirt.virConnect, disk: ET.Element) -> list[str]:
-    """Return the files of a disk from the one that is written to: as defined, and as they say."""
+def _chain(conn: libvirt.virConnect, disk: ET.Element, pool: str | None = None) -> list[str]:
+    """Return the files of a disk from the one that is written to: as defined, and as they say.
+
+    With a ``pool``, a file that is in no pool rests on what the one of its name there rests on.
+    """
     path = _path_in_pool(conn, disk.find("source")) or _written_to(disk)
     chain = [] if path is None else [path]
     defined = [each.get("file", "") for each in disk.iterfind("backingStore//source")]
-    chain += [each for each in defined if each]
+    chain = [_plain(each) for each in (*chain, *defined) if each]
     while chain and len(chain) < _DEEPEST:
-        below = _below(conn, chain[-1])
+        below = _below(conn, chain[-1], pool)
         if below is None or below in chain:
             break
         chain.append(below)
@@ -262,15 +285,24 @@ def _path_in_pool(conn: libvirt.virConnect, source: ET.Element | None) -> str | 
     return None
 
 
-def _below(conn: libvirt.virConnect, path: str) -> str | None:
+def _below(conn: libvirt.virConnect, path: str, pool: str | None) -> str | None:
     """Return the path of the file that a file rests on; None: on none, or it is in no pool."""
+    with _gone_is_no_matter(conn):
+        volume = _volume_at(conn, path)
+        if volume is None and pool is not None:
+            volume = conn.storagePoolLookupByName(pool).storageVolLookupByName(_name(path))
+        return None if volume is None else _backing(volume)
+    return None
+
+
+def _volume_at(conn: libvirt.virConnect, path: str) -> libvirt.virStorageVol | None:
     with contextlib.suppress(libvirt.libvirtError):
-        return _backing(conn.storageVolLookupByPath(path))
+        return conn.storageVolLookupByPath(path)
     with _gone_is_no_matter(conn):  # libvirt knows what others made after a refresh alone
         pool = conn.storagePoolLookupByTargetPath(path.rpartition("/")[0])
         with contextlib.suppress(libvirt.libvirtError):
             pool.refresh(0)
-        return _backing(conn.storageVolLookupByPath(path))
+        return conn.storageVolLookupByPath(path)
     return None
 
 
@@ -314,7 +346,7 @@ def _backing(volume: libvirt.virStorageVol) -> str | None:
         if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
             raise
         return None
-    return None if found is None else found[0]
+    return None if found is None else _plain(found[0])
 
 
 def _delete_one(volume: libvirt.virStorageVol) -> None:
@@ -333,6 +365,14 @@ def is_fugas(name: str) -> bool:
 def _is_ours(name: str) -> bool:
     """Return whether fuga made a volume of that name for a VM."""
     return _DISK.fullmatch(name) is not None or _SEED.fullmatch(name) is not None
+
+
+def _plain(path: str) -> str:
+    """Return a path without `..` and doubled slashes, which libvirt keeps as somebody wrote them.
+
+    What is not a whole path, such as the name of a volume, is returned as it is.
+    """
+    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
 def _name(path: str) -> str:

@@ -1,13 +1,14 @@
-"""What is said of a volume that is not deleted because a domain uses it."""
+"""Which files of a VM stay because a domain uses them, and what is said of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libvirt
 import pytest
 
 from hypervisor import OperationFailedError
+from hypervisor.child import serial_logs, snapshots
 from hypervisor.child.driver import LibvirtHost
 from hypervisor.xml.domain import NAMESPACE
 
@@ -26,12 +27,41 @@ def conn() -> Iterator[libvirt.virConnect]:
     opened.close()
 
 
-def define(conn: libvirt.virConnect, name: str, metadata: str) -> None:
+def define(
+    conn: libvirt.virConnect,
+    name: str,
+    metadata: str = "",
+    *,
+    disk: str = f"/pool/{DISK}",
+    vm_id: str = "",
+) -> None:
+    uuid = f"<uuid>{vm_id}</uuid>" if vm_id else ""
     conn.defineXML(
-        f"<domain type='test'><name>{name}</name>{metadata}<memory unit='MiB'>32</memory>"
+        f"<domain type='test'><name>{name}</name>{uuid}{metadata}<memory unit='MiB'>32</memory>"
         "<os><type>hvm</type></os><devices><disk type='file' device='disk'>"
-        f"<source file='/pool/{DISK}'/><target dev='vda'/></disk></devices></domain>"
+        f"<source file='{disk}'/><target dev='vda'/></disk></devices></domain>"
     )
+
+
+def make_pool(conn: libvirt.virConnect, name: str, files: Mapping[str, str]) -> None:
+    """Make a pool at `/name` with files, each over another one or over none."""
+    pool = conn.storagePoolCreateXML(
+        f"<pool type='dir'><name>{name}</name><target><path>/{name}</path></target></pool>"
+    )
+    for file, below in files.items():
+        backing = f"<backingStore><path>{below}</path><format type='qcow2'/></backingStore>"
+        pool.createXML(
+            f"<volume><name>{file}</name><capacity>1048576</capacity><target>"
+            f"<format type='qcow2'/></target>{backing if below else ''}</volume>"
+        )
+
+
+def files_of(conn: libvirt.virConnect, *pools: str) -> set[str]:
+    return {
+        volume.path()
+        for pool in pools
+        for volume in conn.storagePoolLookupByName(pool).listAllVolumes()
+    }
 
 
 @pytest.mark.parametrize(
@@ -56,3 +86,72 @@ def test_nobody_is_advised_to_undefine_a_vm_of_fugas(
         LibvirtHost("test:///default")._delete_volume(conn, "default-pool", DISK)
 
     assert refused.value.reason == f"{DISK}: not deleted, as {said}"
+
+
+def remove(conn: libvirt.virConnect) -> bool:
+    """Remove the VM with MARK, whose own volume is DISK in the pool `a`."""
+    return LibvirtHost("test:///default")._remove(
+        conn,
+        vm_id="22222222-2222-4222-8222-222222222222",
+        assignment_id="33333333-3333-4333-8333-333333333333",
+        generation=1,
+        pool="a",
+        volumes=[DISK],
+    )
+
+
+@pytest.fixture
+def vm_with_snapshot(conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Define a VM that writes to `/a/snap1`, over `/a/DISK`."""
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    make_pool(conn, "a", {DISK: "", "snap1": f"/a/{DISK}"})
+    vm_id = "22222222-2222-4222-8222-222222222222"
+    define(conn, "web", MARK, disk="/a/snap1", vm_id=vm_id)
+
+
+@pytest.mark.parametrize(
+    ("disk", "others"),
+    [
+        ("/a/snap1", {}),
+        ("/c/f.qcow2", {"f.qcow2": "/a/snap1"}),
+        ("/c/f.qcow2", {"f.qcow2": "/c/../a/snap1"}),
+        ("/c//f.qcow2", {"f.qcow2": "/c/mid", "mid": "/a/snap1"}),
+        ("/c/f.qcow2", {"f.qcow2": "/link-to-a/snap1"}),
+    ],
+)
+@pytest.mark.usefixtures("vm_with_snapshot")
+def test_nothing_of_a_vm_goes_while_a_foreign_domain_rests_on_its_snapshot(
+    conn: libvirt.virConnect, disk: str, others: dict[str, str]
+) -> None:
+    make_pool(conn, "c", others)
+    define(conn, "theirs", disk=disk)
+    before = files_of(conn, "a", "c")
+
+    with pytest.raises(OperationFailedError, match="domain theirs uses it"):
+        remove(conn)
+
+    assert files_of(conn, "a", "c") == before
+    assert "/a/snap1" in conn.lookupByName("web").XMLDesc()
+
+    conn.lookupByName("theirs").undefine()
+    assert remove(conn)
+    assert files_of(conn, "a") == set()
+
+
+@pytest.mark.parametrize("below", ["/a/memory", "/c/../a/memory", "/link-to-a/memory"])
+@pytest.mark.usefixtures("vm_with_snapshot")
+def test_a_file_of_a_vm_that_does_not_rest_on_its_disk_stays_for_its_user_alone(
+    conn: libvirt.virConnect, below: str
+) -> None:
+    make_pool(conn, "c", {"f.qcow2": below})
+    conn.storagePoolLookupByName("a").createXML(
+        "<volume><name>memory</name><capacity>1048576</capacity></volume>"
+    )
+    define(conn, "theirs", disk="/c/f.qcow2")
+    own = [f"/a/{name}" for name in ("memory", "snap1")]
+
+    snapshots.delete(
+        conn, conn.storagePoolLookupByName("a"), own, [DISK], "22222222-2222-4222-8222-222222222222"
+    )
+
+    assert files_of(conn, "a") == {"/a/memory", f"/a/{DISK}"}
