@@ -17,6 +17,7 @@ from hypervisor import (
     volume_name,
 )
 from registry import ClaimLostError
+from registry.hosts import HostAccess
 from registry.tasks import Leftover, Removal
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
@@ -56,6 +57,9 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
     try:
         with context.hosts.enter(removal.host) as host:
             _end(removal, host, context)
+        if removal.neighbours:
+            context.keep(removal.claim)
+            _check_neighbours(removal.neighbours, _disks_of(removal), context)
         with context.hosts.enter(removal.host, pool=True) as host:
             absent = _remove(removal, host, context)
     except (HostBusyError, StoppingError):
@@ -92,16 +96,20 @@ def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
 
 def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
     context.keep(removal.claim)
-    seed = seed_name(str(removal.claim.assignment_id))
-    disk = [] if removal.disk_of is None else [volume_name(str(removal.disk_of))]
     return remove_attempt(
         host,
         str(removal.vm_id),
         str(removal.claim.assignment_id),
         generation=removal.generation,
         pool=removal.host.pool,
-        volumes=[*disk, seed],
+        volumes=_disks_of(removal),
     )
+
+
+def _disks_of(removal: Removal) -> list[str]:
+    """Return the names of the volumes that go with a VM."""
+    disk = [] if removal.disk_of is None else [volume_name(str(removal.disk_of))]
+    return [*disk, seed_name(str(removal.claim.assignment_id))]
 
 
 def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
@@ -118,7 +126,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     volumes = _going(leftover)
     try:
-        _check_neighbours(leftover, volumes, context)
+        _check_neighbours(leftover.neighbours, volumes, context)
     except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
         if leftover.kind == "volume":
@@ -163,7 +171,9 @@ def _going(leftover: Leftover) -> list[str]:
     return [name for name in names if name == leftover.name or leftover.kind != "volume"]
 
 
-def _check_neighbours(leftover: Leftover, volumes: list[str], context: WorkerContext) -> None:
+def _check_neighbours(
+    neighbours: Sequence[HostAccess], volumes: list[str], context: WorkerContext
+) -> None:
     """Refuse to delete what a domain of another host that sees the pool may use.
 
     Each has to answer: what a host does that is cut off is not known.
@@ -171,7 +181,7 @@ def _check_neighbours(leftover: Leftover, volumes: list[str], context: WorkerCon
     if not volumes:
         return
     until = time.monotonic() + context.lease_s / 2  # else another worker begins it, too
-    for number, each in enumerate(leftover.neighbours):
+    for number, each in enumerate(neighbours):
         if number and time.monotonic() > until:
             raise OperationFailedError("remove", f"hosts of pool {each.pool} answer too slowly")
         with context.hosts.enter(each, pool=True) as host:

@@ -66,6 +66,7 @@ class Removal:
     disk_of: UUID | None  #: the assignment whose name the disk carries; None: it stays
     host: HostAccess
     request_id: UUID
+    neighbours: tuple[HostAccess, ...]  #: that see the disk, if it goes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

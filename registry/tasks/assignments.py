@@ -47,7 +47,13 @@ from registry.lifecycle import (
 from registry.networks.addresses import network_of
 from registry.records.work import Build, Claim, Due, Leftover, Removal
 from registry.requests.guest_access import access_of
-from registry.tasks.outbox import claim_leftover, due, finish_leftover
+from registry.tasks.outbox import (
+    claim_leftover,
+    due,
+    finish_leftover,
+    machine_of_host,
+    neighbours_of,
+)
 from registry.tasks.overdue import is_overdue, overdue_builds
 from registry.tasks.queues import WorkQueue
 
@@ -75,6 +81,8 @@ SELECT = (
         tenants.c.name.label("tenant"),
         hosts.c.max_builds,
         hosts.c.failed_builds,
+        hosts.c.shared_pool,
+        machine_of_host().label("machine"),
         lacks_image(assignments.c.host_id, vms.c.request_id).label("lacks_image"),
         *BESIDE,
         *(column for column in HOST_COLUMNS if column.key != "host_id"),
@@ -255,6 +263,7 @@ class Assignments:
             if row is None or row.state not in _REMOVING or is_claimed(row, now):
                 return None
             token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now)
+            disk_of = None if is_needed(connection, row) else disk_name_of(row)
             return Removal(
                 claim=Claim(assignment_id=row.id, token=token),
                 vm_id=row.vm_id,
@@ -262,9 +271,10 @@ class Assignments:
                 quarantined=row.state == AssignmentState.QUARANTINED.value,
                 left_behind=row.state == AssignmentState.LEAVING.value
                 and row.desired != VmDesired.DELETED.value,
-                disk_of=None if is_needed(connection, row) else disk_name_of(row),
+                disk_of=disk_of,
                 request_id=row.request_id,
                 host=to_access(row),
+                neighbours=() if disk_of is None else neighbours_of(connection, row),
             )
 
     @retried

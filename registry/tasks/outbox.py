@@ -355,7 +355,7 @@ def claim_leftover(
             leftovers,
             hosts.c.returning_since,
             hosts.c.shared_pool,
-            _machine().label("machine"),
+            machine_of_host().label("machine"),
             *(column for column in HOST_COLUMNS if column.key != "host_id"),
         )
         .select_from(leftovers)
@@ -383,17 +383,19 @@ def claim_leftover(
         asked=row.asked_by is not None,
         disk_stays=stays or bool(in_use(connection, its)),
         seed_stays=stays,
-        neighbours=_neighbours(connection, row),
+        neighbours=neighbours_of(connection, row),
     )
 
 
-def _machine() -> ColumnElement[Any]:
+def machine_of_host() -> ColumnElement[Any]:
     """Return the host that stands for the machine of a host: itself, or one registered before."""
     return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
 
 
-def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
-    """Return the other machines that see the pool of a leftover's host, in order.
+def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
+    """Return the other machines that see the pool of a host, in order.
+
+    The row has the host's `shared_pool` and `machine`; without a shared pool nothing is queried.
 
     A second name of that machine is left out: its users are found when the file is deleted, and
     the leftover itself would be one of them. A host that is fenced and did not answer since is
@@ -408,7 +410,7 @@ def _neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]
     )
     others: Select[Any] = select(*HOST_COLUMNS).where(
         hosts.c.shared_pool == row.shared_pool,
-        _machine() != row.machine,
+        machine_of_host() != row.machine,
         hosts.c.admin != HostAdmin.RETIRED.value,
         not_(is_off),
     )

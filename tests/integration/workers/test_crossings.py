@@ -604,7 +604,7 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     assignment_id = world.request()
     world.build(assignment_id)
     world.delete_vm_of(assignment_id)
-    assert world.remove(assignment_id) == TaskOutcome.DONE
+    assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
     disk = volume_name(str(assignment_id))
     world.host.volumes[disk] = HostVolume(name=disk, capacity_bytes=1 << 30, allocation_bytes=0)
     world.report()
@@ -626,6 +626,51 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     neighbour.unreachable = False
     eventually(lambda: attempt() == {TaskOutcome.DONE})
     assert disk not in world.host.volumes
+
+
+@pytest.mark.parametrize("problem", ["used", "unreachable"])
+def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_unused(
+    register: Registry, problem: str
+) -> None:
+    world = World(register, labels=["shared_pool=nfs"])
+    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
+    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
+    hosts = HostLimits(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    assignment_id = world.request()
+    world.build(assignment_id)
+    world.delete_vm_of(assignment_id)
+    disk = volume_name(str(assignment_id))
+    if problem == "used":
+        neighbour.users[disk] = "an-operators-own"
+    else:
+        neighbour.unreachable = True
+
+    assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.HANDED_BACK
+
+    [domain] = world.host.domains.values()
+    assert domain.state is DomainState.STOPPED
+    assert disk in world.host.volumes
+    assert world.state(assignment_id) == AssignmentState.RELEASING
+    if problem == "used":
+        assert "an-operators-own of h2 uses" in str(world.vm_of(assignment_id).last_error)
+
+    neighbour.users.clear()
+    neighbour.unreachable = False
+    eventually(lambda: world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE)
+    world.assert_nothing_is_left(assignment_id)
+
+
+def test_no_host_is_asked_of_a_disk_in_a_pool_of_its_host_alone(world: World) -> None:
+    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
+    add_host(world.registry, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
+    hosts = HostLimits(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    assignment_id = world.request()
+    world.build(assignment_id)
+    world.delete_vm_of(assignment_id)
+
+    assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
+
+    assert neighbour.log == []
 
 
 def test_a_vm_of_another_installation_on_the_host_is_left_alone(world: World) -> None:
