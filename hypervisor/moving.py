@@ -149,7 +149,7 @@ class HostPairMigrator:
         """Copy the disk of a VM that is off, and define its domain at the destination, off.
 
         The source stays as it is: whoever starts one of the two removes the other before. It may
-        be repeated, after an error, too.
+        be repeated, after an error, too, until the destination has the domain.
 
         Parameters
         ----------

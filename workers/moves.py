@@ -10,6 +10,8 @@ arrives twice; the VM is deleted, the move cancelled; either host falls silent o
    and the old one a leaving one, whose remains the sweep has removed.
 4. Who takes a move over ends the former worker's call first, by aborting the job at the
    source: otherwise the guest could still leave while we say that it stays.
+   The copy of a disk has no job to abort: nothing is removed at the destination without a look
+   at the claim, and no copy begins where the domain is defined.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
     spec = _spec_of(step, context)
     with context.hosts.enter(build.host, pool=True) as there:
         if step.begun:  # what a former worker left may be half of a disk
-            _remove_arriving(step, there)
+            _remove_arriving(step, there, context)
         wanted = builds.spec_of(build, context.host_networks)
         builds.make_volumes(build, wanted, there, keep=lambda: _keep(step, context, None))
     context.checkpoint("move.after_volumes")
@@ -250,7 +252,7 @@ def _look_there(
             return Where.THERE_PAUSED
         # Paused: the move broke off, or the guest has not left. Off: the source may be newer.
         if there is not None:
-            _remove_arriving(step, host)
+            _remove_arriving(step, host, context)
     return Where.HERE
 
 
@@ -271,7 +273,12 @@ def _start_again(step: MoveStep, context: WorkerContext) -> None:
         log.warning("vm_not_started_again", error=str(error))
 
 
-def _remove_arriving(step: MoveStep, there: HostDriver) -> None:
+def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) -> None:
+    """Remove what a broken-off attempt left at the destination.
+
+    Raises `ClaimLostError` if another worker has the move: by now the VM may have arrived.
+    """
+    context.registry.move_steps.keep(step.claim, context.lease_s)
     removals.remove_attempt(
         there,
         str(step.vm_id),

@@ -41,7 +41,7 @@ def move(
 ) -> MoveDone:
     """Copy a disk, and define its domain at the destination. The source stays as it is.
 
-    Raises libvirtError or OperationFailedError. It may be repeated.
+    Raises libvirtError or OperationFailedError. It may be repeated until the domain is defined.
     """
     started = time.monotonic()
     domain = ends.source.moving.lookupByUUIDString(spec.vm_id)
@@ -267,19 +267,22 @@ def _check_it_is_off(domain: libvirt.virDomain) -> None:
 
 
 def _refuse_another(ends: Ends, spec: MoveSpec) -> None:
-    """Refuse where the destination has a domain of this VM that this move did not make."""
+    """Refuse where the destination has a domain of this VM.
+
+    A worker removes what a former attempt left before it begins. So a domain of this very move is
+    of another worker, which took the move over: its disk has arrived, and must stay.
+    """
     try:
-        found = ends.destination.moving.lookupByUUIDString(spec.vm_id)
+        ends.destination.moving.lookupByUUIDString(spec.vm_id)
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return
         raise
-    if domain_xml.parse(found.XMLDesc(0)).mark != spec.mark or found.isActive():
-        raise OperationFailedError(
-            _OPERATION,
-            f"the destination has domain {spec.vm_id} already",
-            libvirt.VIR_ERR_OPERATION_FAILED,
-        )
+    raise OperationFailedError(
+        _OPERATION,
+        f"the destination has domain {spec.vm_id} already",
+        libvirt.VIR_ERR_OPERATION_FAILED,
+    )
 
 
 def _define(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:

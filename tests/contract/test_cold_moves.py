@@ -60,14 +60,18 @@ def test_what_was_copied_starts_there_once_the_source_is_empty(grounds: Grounds)
     assert wanted.volume not in grounds.destination.volumes()
 
 
-def test_a_copy_may_be_repeated(grounds: Grounds) -> None:
+def test_a_copy_may_be_repeated_unless_it_has_arrived(grounds: Grounds) -> None:
     spec = grounds.off()
     wanted = grounds.arriving(spec)
     grounds.destination.host.delete_volume(wanted.pool, wanted.volume)  # it makes it itself
 
-    for _ in range(2):
+    grounds.cold(wanted)
+    with pytest.raises(OperationFailedError, match="already"):
         grounds.cold(wanted)
+    assert wanted.volume in grounds.destination.volumes()
 
+    grounds.destination.host.undefine(wanted.vm_id)
+    grounds.cold(wanted)
     assert grounds.states(spec) == (STOPPED, STOPPED)
 
 
@@ -154,8 +158,9 @@ def test_a_disk_has_the_same_content_there_whatever_it_rests_on(real: Grounds, b
     wanted = real.arriving(spec)
     real.check(wanted)
 
-    for _ in range(2):  # it may be repeated
-        real.cold(wanted)
+    real.cold(wanted)
+    real.destination.host.undefine(wanted.vm_id)
+    real.cold(wanted)  # it may be repeated
 
     assert real.content(1, spec.volume) == before
     assert real.content(2, wanted.volume) == before

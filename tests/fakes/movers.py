@@ -158,8 +158,7 @@ class FakeMover:
             raise OperationFailedError("cold_move", f"no domain {spec.vm_id}", 42)
         if seen.state is not DomainState.STOPPED:
             raise OperationFailedError("cold_move", "domain is running", 55)
-        there = self._destination.domains.get(spec.vm_id)
-        if there is not None and (there.mark != spec.mark or there.run is not None):
+        if spec.vm_id in self._destination.domains:
             raise OperationFailedError(
                 "cold_move", f"the destination has domain {spec.vm_id} already", 9
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -273,6 +274,30 @@ def test_a_copy_of_a_former_worker_waits_for_its_silent_source(world: MovingWorl
     assert name in world.hosts["h1"].volumes
     world.hosts["h1"].unreachable = False
     world.sweep()
+    world.assert_settled(vm, "h2", off=True)
+
+
+@pytest.mark.parametrize("found", ["nothing", "a copy"])
+def test_a_worker_that_stood_still_removes_nothing_that_arrived_meanwhile(
+    world: MovingWorld, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    vm = world.stopped()
+    asked = world.ask(vm)
+    kill_worker(world, asked, "move.after_volumes" if found == "nothing" else "move.after_move")
+    there = world.hosts["h2"]
+    find = there.find
+
+    def stand_still(vm_id: str, **how: Any) -> Any:
+        seen = find(vm_id, **how)
+        monkeypatch.undo()
+        world.let_claim_end(asked)
+        assert world.move(asked, "w3") == TaskOutcome.DONE
+        return seen
+
+    monkeypatch.setattr(there, "find", stand_still)
+
+    assert world.move(asked, "w2") == TaskOutcome.CLAIM_LOST
+
     world.assert_settled(vm, "h2", off=True)
 
 

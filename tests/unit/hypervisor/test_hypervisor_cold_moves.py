@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import uuid
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from hypervisor import Mark, MigrationProgress, MoveSpec, OperationFailedError
 from hypervisor.child import cold_moves
+from hypervisor.xml import domain as domain_xml
 
 VM = str(uuid.uuid4())
 SPEC = MoveSpec(
@@ -213,6 +215,39 @@ def test_a_source_that_a_guest_wrote_to_meanwhile_is_refused() -> None:
 
     with pytest.raises(OperationFailedError, match="written to while it was copied"):
         cold_moves._Copy(ends, SPEC, threading.Event(), write).run(here)
+
+
+def test_the_disk_of_a_vm_that_has_arrived_is_not_copied_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another worker took the move over while this one's machine stood still."""
+
+    class Domain:
+        def isActive(self) -> bool:  # noqa: N802
+            return False
+
+        def XMLDesc(self, _: int) -> str:  # noqa: N802
+            element = ET.fromstring("<domain><name>a</name></domain>")
+            domain_xml.set_mark(element, SPEC.mark)
+            return ET.tostring(element, encoding="unicode")
+
+    class Host(End):
+        def lookupByUUIDString(self, _: str) -> Domain:  # noqa: N802
+            return Domain()
+
+    arrived = Volume((b"arrived",))
+    deleted: list[str] = []
+    ends: Any = Ends(arrived)
+    ends.source, ends.destination = Host(Store(Volume(DISK))), Host(Store(arrived))
+    monkeypatch.setattr(cold_moves.snapshots, "refuse", lambda _: None)
+    monkeypatch.setattr(cold_moves.disks, "root_volume", lambda *_: Volume(DISK))
+    monkeypatch.setattr(cold_moves.bases, "path_there", lambda *_: None)
+    monkeypatch.setattr(cold_moves.disks, "delete", lambda _, name: deleted.append(name))
+
+    with pytest.raises(OperationFailedError, match="already"):
+        cold_moves.move(ends, SPEC, threading.Event(), lambda _: None)
+
+    assert (arrived.content, deleted) == ([b"arrived"], [])
 
 
 def test_a_bandwidth_is_kept() -> None:
