@@ -56,6 +56,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
+from registry.networks.isolation import check_isolation
 from registry.networks.overlaps import check_subnets
 from registry.networks.stray import check_addresses
 from registry.tenancy.reserved_use import IS_STANDING
@@ -464,6 +465,7 @@ _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _groups,
     _spot,
     check_addresses,
+    check_isolation,
     check_subnets,
     _reservations,
 )

@@ -574,6 +574,20 @@ network_hosts = Table(
     CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
 )
 
+# What hosts called a network before it was mapped anew, for VMs that are still attached to it.
+network_left_sources = Table(
+    "network_left_sources",
+    metadata,
+    # A process of an earlier release removes networks without their rows here.
+    Column("network_id", Uuid, ForeignKey("networks.id", ondelete="CASCADE"), primary_key=True),
+    Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("source", Text, primary_key=True),
+    # The newest assignment there that may be attached to it was created then.
+    Column("placed_until", UtcDateTime, nullable=False),
+    CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
+)
+
 request_networks = Table(
     "request_networks",
     metadata,

@@ -34,6 +34,7 @@ from registry.subnets import parse_subnet, prefix_length, reachable, shown
 NO_ADDRESS: Final = "no_address"
 NO_NETWORK: Final = "network_missing"
 _ISOLATED_BLOCK: Final = 0xF6  #: the second byte of MACs of guests that reach no others
+ISOLATED_PREFIX: Final = f"02:{_ISOLATED_BLOCK:02x}:"  #: MACs of that block begin so
 
 
 def give_macs(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from registry.db.schema import (
     interfaces,
     network_addresses,
     network_hosts,
+    network_left_sources,
     network_offers,
     networks,
     request_networks,
@@ -36,6 +37,8 @@ from registry.db.schema import (
 )
 from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
 from registry.lifecycle import FINISHED, HostAdmin
+from registry.networks.isolation import warning_of
+from registry.networks.left_sources import forget_unused, keep_left_source
 from registry.networks.offers import may_use, read_offers, set_offers, set_owner, there_for
 from registry.networks.overlaps import lock_subnets, refuse_overlaps, warnings_of
 from registry.networks.stray import free_stray_addresses
@@ -204,7 +207,8 @@ class Networks:
                 data = {"name": name, **said}
                 history.append(event_row(now, actor, "network_changed", "network", key, data=data))
             record(connection, history)
-            return after
+            unknown = warning_of(connection, key) if isolated else None
+            return replace(after, warnings=(*after.warnings, *([unknown] if unknown else [])))
 
     @retried
     def remove(self, name: str, *, actor: str) -> Network:
@@ -223,7 +227,7 @@ class Networks:
             connection.execute(
                 update(interfaces).where(interfaces.c.network_id == key).values(network_id=None)
             )
-            for table in (network_addresses, network_hosts, network_offers):
+            for table in (network_addresses, network_hosts, network_left_sources, network_offers):
                 connection.execute(delete(table).where(table.c.network_id == key))
             connection.execute(delete(networks).where(networks.c.id == key))
             now = db_now(connection)
@@ -325,11 +329,17 @@ def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource |
         if name not in known:
             raise NotFoundError("host", name)
     lock_hosts(connection, *known.values())
+    forget_unused(connection, key)
     for name, source in wanted.items():
         there = (
             network_hosts.c.network_id == key,
             network_hosts.c.host_id == known[name],
         )
+        before = connection.execute(select(network_hosts).where(*there)).one_or_none()
+        if before is not None:
+            left = NetworkSource(kind=before.kind, name=before.source)
+            if left != source:
+                keep_left_source(connection, key, known[name], left)
         connection.execute(delete(network_hosts).where(*there))
         if source is not None:
             connection.execute(

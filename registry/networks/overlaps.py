@@ -1,7 +1,8 @@
 """Subnets that overlap: refused on one source, warned of elsewhere.
 
 fuga knows sources by their names on hosts alone. One name is one source on all hosts; two
-names may still be one wire, such as a libvirt network and its bridge.
+names may still be one wire, such as a libvirt network and its bridge. A source that a mapping
+replaced counts while VMs from before the mapping have a place on that host.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from registry.db.locks import take_turns
 from registry.db.schema import hosts, network_addresses, network_hosts, networks
 from registry.errors import ConflictError
 from registry.lifecycle import HostAdmin
+from registry.networks.left_sources import left_sources
 from registry.records.networks import NetworkSource
 from registry.subnets import bounds, name_servers, parse_subnet, shown, special_range
 
@@ -81,6 +83,11 @@ def warnings_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID,
         found[key].append(
             f"VMs without a network of their own use libvirt network {name}, too, by DHCP:"
             " exclude the addresses that its DHCP server assigns"
+        )
+    for each in left_sources(connection, keys):
+        found[each.network_id].append(
+            f"VMs on {each.host} from before it was mapped anew are still on"
+            f" {each.source.kind} {each.source.name}"
         )
     return found
 
@@ -156,7 +163,7 @@ def _overlaps(ranges: Iterable[_Range], keys: Collection[UUID]) -> list[tuple[_R
 
 
 def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, set[NetworkSource]]:
-    """Return what networks are called on hosts; a default counts even if all hosts override it."""
+    """Return what VMs of networks are attached to; a default counts even if no host uses it."""
     some = sorted(keys)
     found: defaultdict[UUID, set[NetworkSource]] = defaultdict(set)
     default = select(networks.c.id, networks.c.kind, networks.c.source).where(
@@ -174,6 +181,8 @@ def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, 
     for query in (default, mapped):
         for key, kind, source in connection.execute(query):
             found[key].add(NetworkSource(kind=kind, name=source))
+    for each in left_sources(connection, some):
+        found[each.network_id].add(each.source)
     return found
 
 

@@ -396,6 +396,70 @@ def test_a_network_is_not_mapped_to_a_source_where_its_addresses_are_in_use(regi
     assert register.check() == []
 
 
+@pytest.mark.parametrize("source", [bridge("br1"), None])
+def test_a_source_counts_until_the_vms_that_use_it_are_gone(register: Registry, source):
+    (host,) = a_cluster(register)
+    whole, half = Subnet(cidr="10.77.0.0/24"), Subnet(cidr="10.77.0.0/25")
+    before = {"default": bridge("br2"), "hosts": {"h1": LAN}}
+    register.networks.add("lan", subnet=whole, actor=ACTOR, **before)
+    [there] = place(register, add_request(register, network="lan"), host).assignment_ids
+    first = run_vm(register, there)
+    [left] = register.networks.change("lan", hosts={"h1": source}, actor=ACTOR).warnings
+    assert left == "VMs on h1 from before it was mapped anew are still on bridge br0"
+
+    with pytest.raises(ConflictError, match="on bridge br0"):
+        register.networks.add("second", subnet=half, default=LAN, actor=ACTOR)
+
+    # A VM that comes after the mapping does not keep the old source.
+    [later] = place(register, add_request(register, network="lan"), host).assignment_ids
+    run_vm(register, later)
+    register.vms.delete(first.vm_id, actor=ACTOR)
+    remove_vm(register, there)
+    assert register.networks.get("lan").warnings == ()
+    second = register.networks.add("second", subnet=half, default=LAN, actor=ACTOR)
+    assert "on another source" in second.warnings[0]
+
+
+def test_a_source_that_no_vm_uses_is_free_when_a_mapping_replaces_it(register: Registry):
+    a_cluster(register)
+    whole = Subnet(cidr="10.77.0.0/24")
+    register.networks.add("lan", subnet=whole, hosts={"h1": LAN}, actor=ACTOR)
+
+    register.networks.change("lan", hosts={"h1": bridge("br1")}, actor=ACTOR)
+
+    assert register.networks.add("second", subnet=whole, default=LAN, actor=ACTOR).warnings
+
+
+@pytest.mark.parametrize(
+    ("fields", "warned"),
+    [
+        ({"subnet": None}, True),
+        ({"subnet": None, "filtered": False}, False),  # no rules, whatever the MACs
+        ({"subnet": THREE}, False),  # rules match addresses
+    ],
+)
+def test_vms_whose_macs_isolation_does_not_match_are_counted_and_named(
+    register: Registry, fields, warned
+):
+    (host,) = a_cluster(register)
+    add_lan(register, isolated=False, **fields)
+    request = add_request(register, 2, network="lan")
+    place(register, request, host)
+    known, gone = vms_of(register, request)
+    register.vms.delete(gone.id, actor=ACTOR)
+    assert register.check() == []
+
+    changed = register.networks.change("lan", isolated=True, actor=ACTOR)
+    add_request(register, network="lan")
+
+    assert len(changed.warnings) == warned
+    assert all("they do not isolate 1 VM " in each for each in changed.warnings)
+    found = register.check()
+    assert len(found) == warned
+    assert all("network lan is isolated, but the MACs of 1 VM " in each for each in found)
+    assert all(f": {known.name}; replace" in each for each in found)
+
+
 def test_a_subnet_on_the_network_that_hosts_use_by_dhcp_is_warned_of(register: Registry):
     a_cluster(register)
     own = NetworkSource(kind="network", name="default")

@@ -1,0 +1,85 @@
+"""Sources of networks that a mapping replaced on a host, where VMs are still attached to them.
+
+A VM keeps its source while it has a place on its host, also when it is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, select
+
+from registry.db.bulk import among
+from registry.db.schema import assignments, hosts, interfaces, unreleased
+from registry.db.schema import network_left_sources as left
+from registry.records.networks import NetworkSource
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSource:
+    """What a host called a network before, and some of its VMs there still use."""
+
+    network_id: UUID
+    host: str
+    source: NetworkSource
+
+
+def keep_left_source(
+    connection: Connection, network_id: UUID, host_id: UUID, source: NetworkSource
+) -> None:
+    """Count a source on while VMs of the network that have a place on the host now keep it.
+
+    The caller has locked the host: nothing is placed there meanwhile.
+    """
+    newest = connection.scalar(
+        select(func.max(assignments.c.created_at))
+        .join(interfaces, interfaces.c.vm_id == assignments.c.vm_id)
+        .where(assignments.c.host_id == host_id, unreleased, interfaces.c.network_id == network_id)
+    )
+    if newest is None:
+        return
+    row = {
+        "network_id": network_id,
+        "host_id": host_id,
+        "kind": source.kind,
+        "source": source.name,
+    }
+    same = (left.c[name] == value for name, value in row.items())
+    connection.execute(delete(left).where(*same))
+    connection.execute(insert(left).values(placed_until=newest, **row))
+
+
+def left_sources(connection: Connection, network_ids: Collection[UUID]) -> list[LeftSource]:
+    """Return the replaced sources that VMs of these networks still use, by host and name."""
+    query = (
+        select(left, hosts.c.name.label("host"))
+        .join(hosts, hosts.c.id == left.c.host_id)
+        .where(among(connection, left.c.network_id, sorted(network_ids)), _in_use())
+        .order_by(hosts.c.name, left.c.kind, left.c.source)
+    )
+    return [
+        LeftSource(row.network_id, row.host, NetworkSource(kind=row.kind, name=row.source))
+        for row in connection.execute(query)
+    ]
+
+
+def forget_unused(connection: Connection, network_id: UUID) -> None:
+    """Delete the replaced sources of a network that no VM uses any more."""
+    connection.execute(delete(left).where(left.c.network_id == network_id, ~_in_use()))
+
+
+def _in_use() -> ColumnElement[bool]:
+    """Return the condition: an assignment from before the mapping is not released."""
+    query = (
+        select(assignments.c.id)
+        .join(interfaces, interfaces.c.vm_id == assignments.c.vm_id)
+        .where(
+            interfaces.c.network_id == left.c.network_id,
+            assignments.c.host_id == left.c.host_id,
+            assignments.c.created_at <= left.c.placed_until,
+            unreleased,
+        )
+    )
+    return exists(query.correlate(left))
