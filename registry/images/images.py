@@ -70,8 +70,8 @@ class Images:
         with self._database.write() as connection:
             newest = _begin(connection, new)
             if newest is not None and _is_same(newest, new, sha256):
-                return _signed(connection, newest, signed_by)
-            return _insert(
+                return made(connection, _signed(connection, newest, signed_by))
+            image = _insert(
                 connection,
                 new,
                 newest,
@@ -85,6 +85,7 @@ class Images:
                 source=source,
                 signed_by=signed_by,
             )
+            return made(connection, image)
 
     @retried
     def fetch(

@@ -104,11 +104,13 @@ async def upload_image(
     query: Annotated[ImageUpload, Query()],
     caller: Operator,
     services: ServicesDep,
-) -> Image:
+    creation: IdempotencyDep,
+) -> Response:
     """Upload an image: the next revision of its name.
 
     It is `ready`; if this API cannot check it (no qemu-img) it is `importing` until a
-    worker did. Safe to repeat: content that the newest revision has already makes no other.
+    worker did. Content that the newest revision has already makes no other. A call repeated
+    with its `Idempotency-Key` sends the file again.
     """
     content_type = request.headers.get("content-type")
     if content_type != BYTES_TYPE:
@@ -122,14 +124,19 @@ async def upload_image(
     image_id = uuid7()
     store = services.image_store()
 
-    def add(stored: Stored) -> Image:
-        return services.registry.images.add(
-            new,
-            id=image_id,
-            source=query.source,
-            actor=caller.actor,
-            **dataclasses.asdict(stored),
-        )
+    def answer(stored: Stored) -> Response:
+        def create(registry: Registry) -> Image:
+            return registry.images.add(
+                new,
+                id=image_id,
+                source=query.source,
+                actor=caller.actor,
+                **dataclasses.asdict(stored),
+            )
+
+        # Of the content, too, which the caller need not name: it is part of the body.
+        body = query.model_copy(update={"sha256": stored.sha256})
+        return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
     signature = None if query.signature is None else query.signature.encode()
     with store.receive(image_id, new.format, signature) as incoming:
@@ -137,15 +144,19 @@ async def upload_image(
         if announced.isdecimal():
             await run_in_threadpool(incoming.announce, int(announced[:20]))
         stored = await _receive(request, incoming, query.sha256)
-        image = None
+        answered = None
         try:
-            image = await run_in_threadpool(add, stored)
+            answered = await run_in_threadpool(answer, stored)
         finally:
-            if image is None:
+            if answered is None:
                 store.discard(image_id, new.format)
+        image = _ADAPTER.validate_json(bytes(answered.body))
         if image.id != image_id:  # the very same is there; if its file was lost, it is back
-            store.put_in_place(image_id, image.id, new.format)
-    return image
+            if await run_in_threadpool(services.registry.images.is_removed, image.id):
+                store.discard(image_id, new.format)
+            else:
+                store.put_in_place(image_id, image.id, new.format)
+    return answered
 
 
 @router.post("/{reference}/release", response_model=Image, responses=problems(403, 404, 409))

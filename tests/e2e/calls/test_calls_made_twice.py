@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -14,6 +15,7 @@ import pytest
 
 from controller.what_ifs.executor import WhatIfExecutor
 from registry import PowerEvent
+from registry.images import ImageStore
 from registry.moves import PlannedMove
 from tests.deaths import Death, death
 from tests.e2e.conftest import Api
@@ -39,10 +41,15 @@ class Call:
     other: Mapping[str, Any] | None = None
     one: str  #: a table, or a kind of events
     by: str = "operator"
+    content: bytes | None = None  #: sent in place of a body, which is then the query
 
     def post(self, api: Api, key: str | None, body: Mapping[str, Any] | None = None) -> Any:
         client: httpx.Client = getattr(api, self.by)
         headers = {} if key is None else {"Idempotency-Key": key}
+        if self.content is not None:
+            headers["Content-Type"] = "application/octet-stream"
+            query = dict(body or self.body)
+            return client.post(self.path, params=query, content=self.content, headers=headers)
         return client.post(self.path, json=dict(body or self.body), headers=headers)
 
     def count(self, raw: RawSql) -> int:
@@ -63,6 +70,13 @@ def _image(api: Api) -> Call:
     services = api.app.state.services
     api.app.state.services = replace(services, image_urls=("https://images.example.org/",))
     return Call(path="/v1/images", body=IMAGE, other=IMAGE | {"format": "raw"}, one="images")
+
+
+def _upload(_: Api) -> Call:
+    body = {"name": "debian", "format": "raw"}
+    other = body | {"seed_kind": "nocloud"}
+    content = bytes(512)
+    return Call(path="/v1/images/upload", body=body, other=other, content=content, one="images")
 
 
 def _move(api: Api) -> Call:
@@ -208,6 +222,7 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
             "hosts", {"name": "h1", "uri": "qemu+tls://h1/system"}, "hosts", labels=["ssd"]
         ),
         "/v1/images": _image,
+        "/v1/images/upload": _upload,
         "/v1/login/links": _plain("login/links", {}, "login_codes", read_only=True),
         "/v1/moves": _move,
         "/v1/moves without a host": _move_anywhere,
@@ -275,7 +290,6 @@ WITHOUT_A_KEY: Final = frozenset(
     {
         "/v1/hosts/{name}/fence",  # a host that is fenced, or being so, is not fenced again
         "/v1/hosts/{name}/repair",  # what is repaired needs no repair
-        "/v1/images/upload",  # the same content makes no other image
         "/v1/images/{reference}/release",  # of one that is not held: nothing
         "/v1/login",  # a code is good once, and gives a token that ends by itself
         "/v1/plans/{id}/replay",  # computes, and changes nothing
@@ -283,6 +297,13 @@ WITHOUT_A_KEY: Final = frozenset(
         "/v1/rounds/{number}/second-policy",
     }
 )
+
+
+@pytest.fixture(autouse=True)
+def image_store(api: Api, tmp_path: Path) -> None:
+    """Let images be uploaded."""
+    store = ImageStore(tmp_path / "images", max_bytes=4096)
+    api.app.state.services = replace(api.app.state.services, images=store)
 
 
 @pytest.fixture(autouse=True)

@@ -105,6 +105,30 @@ def test_the_same_again_is_the_same_and_another_content_is_the_next_revision(
     assert len(stored(folder)) == 2
 
 
+def test_a_repeated_upload_does_not_come_after_one_that_was_made_meanwhile(
+    images: Api, folder: Path
+):
+    def send(content: bytes, key: str) -> httpx.Response:
+        query = {"name": "debian", "format": "raw"}
+        headers = BYTES | {"Idempotency-Key": key}
+        return images.operator.post(
+            "/v1/images/upload", params=query, content=content, headers=headers
+        )
+
+    first = send(RAW, "x").json()
+    second = send(b"\1" * 512, "y").json()
+    again = send(RAW, "x")
+
+    assert (again.json(), again.headers["idempotency-replayed"]) == (first, "true")
+    assert images.operator.get("/v1/images/debian").json() == second
+    assert stored(folder) == sorted(f"{each['id']}.raw" for each in (first, second))
+    the_problem(send(b"\2" * 512, "x"), 422, "idempotency_key_reused")
+    images.operator.delete("/v1/images/debian:1")
+    (folder / f"{first['id']}.raw").unlink(missing_ok=True)
+    assert send(RAW, "x").json() == first
+    assert stored(folder) == [f"{second['id']}.raw"]
+
+
 @pytest.mark.parametrize(
     ("content", "query", "status", "code"),
     [
