@@ -201,9 +201,9 @@ def test_a_child_that_was_stopped_ends_too(stage: Stage) -> None:
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from controller.embedded.processes import Supervisor
+from controller.embedded.processes import ChildSupervisor
 folder = Path(sys.argv[1])
-supervisor = Supervisor(folder, folder / "processes.json", dict(os.environ), print)
+supervisor = ChildSupervisor(folder, folder / "processes.json", dict(os.environ), print)
 supervisor.start("one", (sys.executable, "-c", "import time; time.sleep(600)"))
 time.sleep(600)
 """
