@@ -75,6 +75,7 @@ class Site:
     register: Registry
     url: str
     operator: str
+    disks: list[str]  #: what the API says of disks without room
 
     def host(self, name: str) -> Any:
         return self.register.hosts.get(name)
@@ -107,9 +108,11 @@ def site(upgraded_database: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     thread = threading.Thread(target=centre.run, args=(stop,))
     thread.start()
     settings = ControllerSettings(database_url=f"postgresql://fuga:{SECRET}@db/fuga")  # type: ignore[arg-type]
+    disks: list[str] = []
+    app = create_app(register, settings=settings_in_force(settings, {}), disks=lambda: tuple(disks))
     try:
-        with served(create_app(register, settings=settings_in_force(settings, {}))) as url:
-            yield Site(register, url, a_token(register, None))
+        with served(app) as url:
+            yield Site(register, url, a_token(register, None), disks)
     finally:
         stop.set()
         thread.join(60)
@@ -513,6 +516,30 @@ def test_the_slot_loop_is_paused_with_a_reason_and_resumed(tab: Tab, site: Site)
     page.get_by_label("Method").select_option("DELETE")
     expect(page.get_by_text("fuga audit --method DELETE --since 1d")).to_be_visible()
     expect(calls).not_to_contain_text("/v1/slot-loop/pause")
+
+
+def test_a_disk_without_room_is_shown_to_operators_on_every_view_until_it_has_room(
+    browser: Browser, tab: Tab, site: Site
+) -> None:
+    said = "the image store has 12 MiB free, less than 1024 MiB"
+    site.disks.append(said)
+    tab.go("#/site", "Site")
+    wrong = tab.page.get_by_role("main")
+    troubles = tab.page.locator(".troubles")
+    expect(wrong.get_by_role("listitem").filter(has_text=said)).to_contain_text("full")
+    expect(wrong).not_to_contain_text("Nothing is late")
+    expect(troubles).to_contain_text(said)
+    tab.go("#/tenants", "Tenants")
+    expect(troubles).to_contain_text(said)
+    with a_tab(browser, site.url) as of_tenant:
+        with of_tenant.page.expect_response("**/v1/status"):
+            of_tenant.log_in(a_token(site.register, "b"))
+        assert said not in of_tenant.page.content()
+
+    site.disks.clear()
+    tab.go("#/site", "Site")
+    expect(wrong).not_to_contain_text(said)
+    expect(troubles).not_to_contain_text(said)
 
 
 def test_settings_are_shown_and_no_secret_of_them(tab: Tab) -> None:
