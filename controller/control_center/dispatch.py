@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from controller.control_center.steady_clock import SteadyClock
 from controller.queue import TaskQueue
 from registry import Registry, RegistryError
 from registry.tasks import WorkQueue
@@ -53,6 +54,7 @@ class Dispatcher:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
+        self.clock = SteadyClock(registry)
         self._queue = queue
         self._interval_s = interval_s
         self._resend_after_s = resend_after_s
@@ -84,13 +86,14 @@ class Dispatcher:
 
     def sweep(self) -> int:
         """End what has expired and send what is due; return how many tasks were sent."""
-        expired = self._registry.requests.expire()
+        by = self.clock.now()
+        expired = self._registry.requests.expire(by=by)
         if expired:
             log.info("requests_expired", requests=[str(key) for key in expired])
         ended = self._registry.requests.end_spot()
         if ended:
             log.info("spot_vms_ended", vms=[str(key) for key in ended])
-        settled = self._registry.reservations.settle()
+        settled = self._registry.reservations.settle(by=by)
         if settled:
             log.info("reservations_settled", reservations=[str(key) for key in settled])
         overdue = self._registry.assignments.end_overdue(self._build_timeout_s)

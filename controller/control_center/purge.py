@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from controller.control_center.steady_clock import SteadyClock
 from registry import Registry, RegistryError, StaleEpochError
 from registry.admin import Periods, Purged
 from registry.rounds import Lease
@@ -31,8 +32,10 @@ class Purger:
         *,
         interval_s: float,
         pause_s: float = PAUSE_S,
+        clock: SteadyClock | None = None,
     ) -> None:
         self._registry = registry
+        self._clock = clock or SteadyClock(registry)
         self._lease = lease
         self._periods = periods
         self._interval_s = interval_s
@@ -55,7 +58,9 @@ class Purger:
         taken = Purged()
         while not stop.is_set() and (lease := self._lease()) is not None:
             try:
-                batch = self._registry.retention.purge_batch(self._periods, lease=lease)
+                batch = self._registry.retention.purge_batch(
+                    self._periods, lease=lease, by=self._clock.now()
+                )
             except StaleEpochError:
                 break
             if not batch:

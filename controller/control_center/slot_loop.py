@@ -324,6 +324,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         lambda: leadership.lease,
         settings.periods,
         interval_s=settings.purge_interval_s,
+        clock=dispatcher.clock,
     )
     failed_hosts = FailedHosts(
         registry,

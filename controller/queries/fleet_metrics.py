@@ -94,7 +94,11 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (),
     ),
     "clock_stepped_back_seconds": (
-        "Size of the last step back of the database's clock within a day; 0: there was none.",
+        "Size of the last step of the database's clock within a day, if that was back; else 0.",
+        (),
+    ),
+    "clock_stepped_ahead_seconds": (
+        "Size of the last step of the database's clock within a day, if that was ahead; else 0.",
         (),
     ),
     "lease_held": ("1 while the control centre's lease is valid.", ("holder",)),
@@ -188,6 +192,7 @@ def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> No
     step = liveness.clock_step
     found["clock_ahead_seconds"].add_metric((), liveness.clock_ahead_s)
     found["clock_stepped_back_seconds"].add_metric((), 0.0 if step is None else step.back_s)
+    found["clock_stepped_ahead_seconds"].add_metric((), 0.0 if step is None else step.ahead_s)
 
 
 def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:

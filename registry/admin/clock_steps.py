@@ -61,6 +61,9 @@ TOLERANCE: Final = timedelta(seconds=5)
 #: For so long after a step it is reported to operators.
 REPORTED: Final = timedelta(days=1)
 STEPPED_BACK: Final = "clock_stepped_back"
+STEPPED_AHEAD: Final = "clock_stepped_ahead"
+#: For so long after a step ahead nothing ends for good by the new time: an operator sets it right.
+HELD: Final = timedelta(hours=1)
 #: A process may have been given leases that are longer than this one's settings say.
 _SLACK: Final = 2
 _MONITOR_LEASE_S: Final = 15.0
@@ -120,6 +123,34 @@ class ClockSteps:
         for each in _times_of(lengths, stepped=bool(back_s)):
             self._bring_back(each)
         return back_s
+
+    def ahead(self) -> ClockStep | None:
+        """Return the last step ahead, while nothing ends for good by the new time."""
+        with self._database.read() as connection:
+            step = _last_step(connection, STEPPED_AHEAD)
+            # Set back since, the time at which it was noticed lies ahead.
+            age = None if step is None else db_now(connection) - step.at
+            return step if age is not None and -TOLERANCE < age < HELD else None
+
+    def note_ahead(self, ahead_s: float) -> None:
+        """Note a step ahead, unless another process did."""
+        with self._database.write() as connection:
+            now = db_now(connection)
+            last = _last_step(connection, STEPPED_AHEAD)
+            if last is not None and -TOLERANCE < now - last.at < HELD:
+                return
+            reason = f"the database's clock stepped ahead by {ahead_s:.0f} s"
+            data = {"ahead_s": round(ahead_s, 3)}
+            note(
+                connection,
+                now,
+                "control",
+                STEPPED_AHEAD,
+                "database",
+                "clock",
+                reason=reason,
+                data=data,
+            )
 
     @retried
     def _note(self, back_s: float) -> None:
@@ -262,9 +293,17 @@ def clock_ahead_s(connection: Connection) -> float:
 
 
 def last_clock_step(connection: Connection) -> ClockStep | None:
-    """Return the last step back of the clock, if it was noticed within a day."""
-    query = select(events.c.at, events.c.data).where(events.c.kind == STEPPED_BACK)
+    """Return the last step of the clock, if it was noticed within a day.
+
+    A step ahead that was undone is told as the step back.
+    """
+    now = db_now(connection)
+    steps = (_last_step(connection, kind) for kind in (STEPPED_BACK, STEPPED_AHEAD))
+    known = [step for step in steps if step and -TOLERANCE < now - step.at <= REPORTED]
+    return max(known, key=lambda step: step.at, default=None)
+
+
+def _last_step(connection: Connection, kind: str) -> ClockStep | None:
+    query = select(events.c.at, events.c.data).where(events.c.kind == kind)
     row = connection.execute(query.order_by(events.c.id.desc()).limit(1)).one_or_none()
-    if row is None or db_now(connection) - row.at > REPORTED:
-        return None
-    return ClockStep(at=row.at, back_s=float(row.data["back_s"]))
+    return None if row is None else ClockStep(at=row.at, **row.data)

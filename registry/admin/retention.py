@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
-from registry.db.clock import db_now
+from registry.db.clock import db_now, earlier
 from registry.db.engine import Database, retried
 from registry.db.ids import first_at
 from registry.db.names import check_int
@@ -118,8 +118,12 @@ class Retention:
             )
 
     @retried
-    def purge_batch(self, periods: Periods, *, lease: Lease | None = None) -> Purged:
+    def purge_batch(
+        self, periods: Periods, *, lease: Lease | None = None, by: datetime | None = None
+    ) -> Purged:
         """Delete a small part of what is due, in one transaction; falsy: there was nothing.
+
+        It is due by the database's clock, and by ``by``.
 
         What is due stays due, so it is looked for before, while nobody waits for the lease.
 
@@ -129,7 +133,7 @@ class Retention:
             If a lease is given and is not the current one of the control centre.
         """
         with self._database.read() as connection:
-            name, keys = _first_due(connection, periods)
+            name, keys = _first_due(connection, periods, by)
         if not keys:
             return Purged()
         with self._database.write() as connection:
@@ -139,13 +143,15 @@ class Retention:
         return Purged(**{name: len(keys)})
 
 
-def _due(connection: Connection, periods: Periods) -> Mapping[str, Select[Any]]:
+def _due(
+    connection: Connection, periods: Periods, by: datetime | None = None
+) -> Mapping[str, Select[Any]]:
     """Return queries for the keys of what is older than it has to be, the oldest first.
 
     Rounds are numbered, and events and calls too, as time goes by: where the old end is
     looked up, so that what is not due is not read.
     """
-    now = db_now(connection)
+    now = earlier(db_now(connection), by)
     inputs_end = now - timedelta(days=periods.inputs_days)
     rounds_end = now - timedelta(days=periods.rounds_days)
     events_end = _month(now, -periods.events_months)
@@ -273,9 +279,11 @@ def _first_since(
     return low
 
 
-def _first_due(connection: Connection, periods: Periods) -> tuple[str, Sequence[Any]]:
+def _first_due(
+    connection: Connection, periods: Periods, by: datetime | None
+) -> tuple[str, Sequence[Any]]:
     """Return what comes first of what is due, and keys of it."""
-    for name, query in _due(connection, periods).items():
+    for name, query in _due(connection, periods, by).items():
         most = INPUTS_BATCH if name == "inputs" else BATCH
         if keys := connection.scalars(query.limit(most)).all():
             return name, keys

@@ -48,6 +48,11 @@ def db_now(connection: Connection) -> datetime:
     return found.astimezone(UTC)
 
 
+def earlier(now: datetime, by: datetime | None) -> datetime:
+    """Return the earlier of the database's time and another one, if there is one."""
+    return now if by is None else min(now, by)
+
+
 class UtcNow(FunctionElement[datetime]):
     """The same inside of a statement, where it costs no statement of its own."""
 

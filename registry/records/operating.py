@@ -41,10 +41,11 @@ class HostsHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockStep:
-    """A step back of the database's clock: when it was noticed, and its size at least."""
+    """A step of the database's clock: when it was noticed, and its size at least."""
 
     at: datetime  #: on the clock as it is since
-    back_s: float
+    back_s: float = 0.0
+    ahead_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

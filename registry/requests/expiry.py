@@ -104,13 +104,16 @@ def _over(now: datetime) -> ColumnElement[bool]:
 
 
 def expire(
-    connection: Connection, piece: ExpiryBatch, *, now: datetime, actor: str
+    connection: Connection, piece: ExpiryBatch, *, by: datetime, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
-    """Delete these VMs, if their requests' time is still over; return the requests that ended."""
+    """Delete these VMs, if their requests' time is still over; return the requests that ended.
+
+    ``by`` is the time by which they end, ``now`` what is written down.
+    """
     asked = {*piece.whole, *piece.parts.values()}
     lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))
     still = connection.scalars(
-        select(requests.c.id).where(_over(now), requests.c.id.in_(asked)).order_by(requests.c.id)
+        select(requests.c.id).where(_over(by), requests.c.id.in_(asked)).order_by(requests.c.id)
     ).all()
     reason = "its time is over"
     parts = [key for key, request_id in piece.parts.items() if request_id in still]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.db.audit_context import AuditIntent, note_committed
 from registry.db.bulk import among
-from registry.db.clock import db_now
+from registry.db.clock import db_now, earlier
 from registry.db.engine import ClashError, Database, HeldUpError, retried
 from registry.db.names import look_up
 from registry.db.once import claim_key, made
@@ -282,17 +283,21 @@ class Requests:
             return _get(connection, id)
 
     @retried
-    def expire(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
-        """End requests whose time is over, by the database's clock; return which ended.
+    def expire(
+        self, *, by: datetime | None = None, actor: str = "control", at_once: int = AT_ONCE
+    ) -> tuple[UUID, ...]:
+        """End requests whose time is over by the database's clock, and by ``by``.
 
         So many VMs at once, so that nobody waits long for these: what is left ends next time.
+        Return the requests that ended.
         """
         with self._database.read() as connection:
-            found = expired(connection, db_now(connection), at_once)
+            found = expired(connection, earlier(db_now(connection), by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
-            return expire(connection, found, now=db_now(connection), actor=actor)
+            now = db_now(connection)
+            return expire(connection, found, by=earlier(now, by), now=now, actor=actor)
 
     @retried
     def end_spot(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, and_, delete, func, not_, or_, select, u
 
 from registry.audit.changes import RESERVATION
 from registry.db.bulk import among
-from registry.db.clock import db_now
+from registry.db.clock import db_now, earlier
 from registry.db.engine import Database, retried
 from registry.db.names import look_up
 from registry.db.once import made
@@ -185,17 +185,22 @@ class Reservations:
             return _get(connection, id)
 
     @retried
-    def settle(self, *, actor: str = "control", at_once: int = 100) -> Sequence[UUID]:
-        """Begin and end those whose time has come, by the database's clock; return which."""
+    def settle(
+        self, *, by: datetime | None = None, actor: str = "control", at_once: int = 100
+    ) -> Sequence[UUID]:
+        """Begin and end those whose time has come, by the database's clock and ``by``.
+
+        Return which.
+        """
         with self._database.read() as connection:
-            found = _due(connection, db_now(connection), at_once)
+            found = _due(connection, earlier(db_now(connection), by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
             done = []
             for key in found:
                 row, now = _locked(connection, key), db_now(connection)
-                event = _event(row, now)
+                event = _event(row, earlier(now, by))
                 if event is not None:
                     _step(connection, row, event, now=now, actor=actor)
                     done.append(key)

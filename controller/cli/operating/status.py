@@ -113,6 +113,12 @@ def clock_sentence(found: Mapping[str, Any]) -> str | None:
         return f"the newest heartbeat lies {span(ahead_s)} ahead of the database's clock: {check}"
     if step is None:
         return None
+    if step.get("ahead_s"):
+        return (
+            f"the database's clock stepped ahead by {span(step['ahead_s'])}, noticed at"
+            f" {clock(step['at'])}: {check}, and set it within an hour of then: requests and"
+            " reservations end, and history goes, by the new time only after that"
+        )
     return (
         f"the database's clock stepped back by {span(step['back_s'])}, noticed at"
         f" {clock(step['at'])}: {check}; older events and audit rows may lie ahead of newer ones"

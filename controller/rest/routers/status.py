@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fastapi import APIRouter, Security
 
 from controller.queries.lateness import Late, what_is_late
@@ -79,7 +81,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         oldest_unbuilt_at=found.oldest_reserved_at if exact else None,
         clock_ahead_s=found.clock_ahead_s if exact else None,
         clock_step=(
-            ClockStepped(at=found.clock_step.at, back_s=found.clock_step.back_s)
+            ClockStepped(**dataclasses.asdict(found.clock_step))
             if exact and found.clock_step is not None
             else None
         ),

@@ -325,10 +325,11 @@ class HostsInView(BaseModel):
 
 
 class ClockStepped(BaseModel):
-    """A step back of the database's clock."""
+    """A step of the database's clock."""
 
     at: datetime = Field(description="When it was noticed, on the clock as it is since.")
-    back_s: float = Field(description="Its size at least, in seconds.")
+    back_s: float = Field(description="Size of a step back at least, in seconds.")
+    ahead_s: float = Field(description="Size of a step ahead, in seconds.")
 
 
 class Status(BaseModel):
@@ -363,7 +364,7 @@ class Status(BaseModel):
         " clock. Operators only."
     )
     clock_step: ClockStepped | None = Field(
-        description="Last step back of the database's clock, if it was noticed within a day."
+        description="Last step of the database's clock, if it was noticed within a day."
         " Operators only."
     )
 

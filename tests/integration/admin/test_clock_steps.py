@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, cast
 from uuid import uuid4
 
 import pytest
@@ -12,9 +14,10 @@ from sqlalchemy import Column, Engine, create_engine, func, select
 
 from controller.cli.operating.status import clock_sentence
 from controller.control_center.clock_watch import ClockWatch
+from controller.control_center.steady_clock import SteadyClock
 from registry import Registry
-from registry.admin import Lengths
-from registry.admin.clock_steps import TOLERANCE, _times_of
+from registry.admin import ClockStep, Lengths
+from registry.admin.clock_steps import HELD, TOLERANCE, _times_of
 from registry.db.clock import UtcDateTime
 from registry.db.engine import database_at
 from registry.db.schema import metadata, power_actions
@@ -41,6 +44,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "ssh_keys": {"created_at"},
     "vm_groups": {"created_at"},
     "networks": {"created_at"},
+    "network_left_sources": {"placed_until"},  # compared with assignments' creation alone
     "hosts": {"created_at"},
     "requests": {"created_at", "updated_at", "ending_since", "expires_at"},
     "vms": {"created_at", "deleted_at", "paused_since"},
@@ -234,6 +238,58 @@ def test_a_dead_leaders_lease_ends_soon_and_a_live_one_keeps_it(
     assert taken.epoch == lost.epoch + 1
 
 
+class SteppingSite:
+    """A register center whose database's clock is set, on a machine whose own time goes on."""
+
+    def __init__(self, register: Registry) -> None:
+        self._register = register
+        self.clock_steps = self
+        self.step, self.passed_s = timedelta(), 0.0
+
+    def now(self) -> datetime:
+        return self._register.now() + self.step + timedelta(seconds=self.passed_s)
+
+    def note_ahead(self, ahead_s: float) -> None:
+        self._register.clock_steps.note_ahead(ahead_s)
+
+    def ahead(self) -> ClockStep | None:
+        noted = self._register.clock_steps.ahead()
+        return noted and replace(noted, at=noted.at + self.step)
+
+    def clock(self) -> SteadyClock:
+        return SteadyClock(cast("Registry", self), lambda: time.monotonic() + self.passed_s)
+
+
+def test_a_step_ahead_counts_after_an_hour_and_is_noted_once(register: Registry) -> None:
+    site = SteppingSite(register)
+    clock, other = site.clock(), site.clock()
+    before = [each.now() for each in (clock, other)]
+    site.step = timedelta(hours=5)
+
+    for each in (clock, other, site.clock()):  # the last one: of a process that starts then
+        assert each.now() - max(before) < timedelta(seconds=60)
+    site.passed_s = HELD.total_seconds() - 60
+    assert timedelta(minutes=58) < clock.now() - max(before) < timedelta(hours=1)
+    site.passed_s = HELD.total_seconds() + 60
+
+    assert clock.now() - max(before) > site.step
+    (noted,) = register.events.list(kind="clock_stepped_ahead")
+    step = register.liveness().clock_step
+    assert step is not None
+    assert (step.at, step.back_s) == (noted.at, 0)
+    assert step.ahead_s == pytest.approx(5 * 3600, abs=60)
+
+
+def test_a_step_ahead_that_is_undone_and_one_back_count_at_once(register: Registry) -> None:
+    site = SteppingSite(register)
+    clock = site.clock()
+    clock.now()
+    for hours in (5, 0, -5):
+        site.step = timedelta(hours=hours)
+        seen = clock.now()
+        assert abs(seen - site.now()) < timedelta(seconds=60) or hours == 5
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -246,6 +302,10 @@ def test_a_dead_leaders_lease_ends_soon_and_a_live_one_keeps_it(
                 "clock_step": {"at": "2026-11-27T08:00:00+00:00", "back_s": 3600.0},
             },
             ("stepped back by 60 min", "chronyc tracking"),
+        ),
+        (
+            {"clock_step": {"at": "2026-11-27T08:00:00+00:00", "back_s": 0, "ahead_s": 3600.0}},
+            ("stepped ahead by 60 min", "within an hour"),
         ),
     ],
 )

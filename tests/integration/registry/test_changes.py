@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -255,6 +256,7 @@ def test_a_request_ends_when_its_time_is_over(cluster: Registry, raw: RawSql) ->
     run_vm(cluster, placed[0])
     assert cluster.requests.expire() == ()
     over(cluster, raw, request)
+    assert cluster.requests.expire(by=cluster.now() - timedelta(hours=1)) == ()
 
     assert cluster.requests.expire() == (request.id,)
     assert cluster.requests.expire() == ()
