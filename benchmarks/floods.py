@@ -19,7 +19,14 @@ chunks       4 connections POST a body in chunks of one byte, answered before it
 extensions   the same, with 1 KiB of extension for each chunk
 slow         480 connections of 3 addresses with a good token send a byte of a body each second
 idle         1,000 connections of 5 addresses ask once, and then keep their connection
-capacity     4 connections with a good token ask how many VMs would fit
+capacity     16 connections with a good token ask how many VMs would fit
+search       16 connections with a good token look for a letter in 500 requests
+events       16 connections with a good token list 500 events
+query        16 connections send a query of 60 KB
+lines        16 connections send a head of 3,000 lines
+trailers     16 connections POST a body whose trailers are 3,000 lines
+pipelined    16 connections send 400 calls of /openapi.json before they read an answer
+drip         150 connections send a line of a head ten times a second
 
 ``ratio`` is of the medians; at most 3 is wanted. A flood is measured between two times of
 calm, whose medians are averaged: whatever else the machine does is in both.
@@ -46,7 +53,7 @@ from typing import Final
 from benchmarks.kit import a_register, parser, unless
 from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
-from tests.register import add_request, add_tenant, add_vm_type
+from tests.register import a_cluster, add_request, add_tenant
 from tests.servers.ports import a_quiet_port
 from tests.servers.postgres import why_not
 
@@ -61,6 +68,10 @@ JSON: Final = "Content-Type: application/json\r\n"
 BRACKETS: Final = b"[" + b"[]," * (85 * 1024) + b"[]]"
 #: How long a connection takes nothing before it begins anew.
 UNREAD_S: Final = 5.0
+
+
+#: Floods by one connection, to a port, with a token.
+Flood = Callable[[int, str], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -124,13 +135,14 @@ def served(folder: Path) -> Iterator[FloodedApi]:
     """Serve an API with something to read."""
     with a_register() as (_, url):
         registry = Registry.connect(url)
-        add_vm_type(registry)
+        a_cluster(registry, hosts=20)
         tokens = []
         for tenant in ("honest", "attacker"):
             add_tenant(registry, tenant)
             tokens.append(registry.tokens.create("tenant", tenant, tenant, actor="cli")[1])
-        for _ in range(20):
-            add_request(registry, tenant="honest")
+        for tenant, count in (("honest", 20), ("attacker", 500)):
+            for _ in range(count):
+                add_request(registry, tenant=tenant)
         registry.close()
         port = a_quiet_port()
         env = {
@@ -301,7 +313,7 @@ async def _connections(port: int, _token: str) -> None:
         await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", port))
 
 
-def _chunked(chunk: bytes) -> Callable[[int, str], Awaitable[None]]:
+def _chunked(chunk: bytes) -> Flood:
     head = _head("POST", "/healthz", more=f"{JSON}Transfer-Encoding: chunked\r\n\r\n").encode()
 
     async def flood(port: int, _token: str) -> None:
@@ -343,13 +355,45 @@ async def _idle(port: int, _token: str) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _capacity(port: int, token: str) -> None:
-    path = "/v1/capacity?vm_type=small"
-    await _ask_on(port, (_head("GET", path, token=token) + "\r\n").encode)
+def _reads(path: str) -> Flood:
+    async def flood(port: int, token: str) -> None:
+        await _ask_on(port, (_head("GET", path, token=token) + "\r\n").encode)
 
+    return flood
+
+
+def _sends(part: bytes, then: bytes = b"", pause_s: float = 0.0) -> Flood:
+    """Send bytes, then others again and again, and take no notice of what comes."""
+
+    async def flood(port: int, _token: str) -> None:
+        reader, writer = await _connect(port, ATTACKER)
+        taken = asyncio.ensure_future(_take_all(reader))
+        try:
+            writer.write(part)
+            while then and not taken.done():
+                await asyncio.sleep(pause_s)
+                writer.write(then)
+                await writer.drain()
+            await taken
+        finally:
+            taken.cancel()
+            writer.close()
+
+    return flood
+
+
+async def _take_all(reader: asyncio.StreamReader) -> None:
+    while await reader.read(1 << 20):
+        pass
+
+
+LINES: Final = b"".join(b"x-%d: 1\r\n" % number for number in range(3000))
+HEALTH: Final = _head("GET", "/healthz").encode()
+CHUNKED: Final = _head("POST", "/healthz", more=f"{JSON}Transfer-Encoding: chunked\r\n\r\n")
+OPENAPI: Final = _head("GET", "/openapi.json").encode() + b"\r\n"
 
 #: How many at a time, and what each does.
-FLOODS: Final[dict[str, tuple[int, Callable[[int, str], Awaitable[None]]]]] = {
+FLOODS: Final[dict[str, tuple[int, Flood]]] = {
     "brackets": (4, _brackets),
     "heads": (1100, _heads),
     "bodies": (150, _bodies),
@@ -363,7 +407,14 @@ FLOODS: Final[dict[str, tuple[int, Callable[[int, str], Awaitable[None]]]]] = {
     "extensions": (4, _chunked(b"1;" + b"x" * 1000 + b"\r\n \r\n")),
     "slow": (480, _slow),
     "idle": (1000, _idle),
-    "capacity": (4, _capacity),
+    "capacity": (16, _reads("/v1/capacity?vm_type=small")),
+    "search": (16, _reads("/v1/requests?search=a&limit=500")),
+    "events": (16, _reads("/v1/events?limit=500")),
+    "query": (16, _sends(HEALTH.replace(b" HTTP", b"?" + b"q" * 60_000 + b" HTTP") + b"\r\n")),
+    "lines": (16, _sends(HEALTH + LINES + b"\r\n")),
+    "trailers": (16, _sends(CHUNKED.encode() + b"2\r\n{}\r\n0\r\n" + LINES + b"\r\n")),
+    "pipelined": (16, _sends(OPENAPI, OPENAPI * 400)),
+    "drip": (150, _sends(HEALTH, b"x: 1\r\n", 0.1)),
 }
 
 

@@ -24,6 +24,7 @@ from controller.rest.metrics import HttpMetrics
 from controller.rest.middleware.auth import LOGIN_PATH, READING, Authenticator, is_protected
 from controller.rest.middleware.connections import TOLD_EVERY_S
 from controller.rest.middleware.limits import RateLimits, address_of, network_of, whole_seconds
+from controller.rest.middleware.party_concurrency import PartyConcurrency
 from controller.rest.middleware.streaming import LEAVE_CROWD
 from controller.rest.problems.documents import ProblemAnswer, problem_of
 from controller.rest.problems.errors import (
@@ -133,7 +134,8 @@ class Crowd:
     Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
     better than a place in a queue that outlasts its timeout. Tenants share places by tenant,
     operators have places of their own. A call whose body is awaited has a place of another
-    kind, so that slow bodies hold up nobody.
+    kind, so that slow bodies hold up nobody. In its place a call waits for calls of its party
+    before it, while others call.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class Crowd:
         self.app = app
         self._tenants = _Pools(FairSemaphore(tenants), FairSemaphore(tenants))
         self._operators = _Pools(FairSemaphore(operators), FairSemaphore(operators))
+        self._at_once = PartyConcurrency()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
@@ -150,25 +153,38 @@ class Crowd:
             await self.app(scope, receive, send)
             return
         pools = self._operators if caller.is_operator else self._tenants
-        place = _PoolPermit(caller.tenant or str(caller.token_id))
+        party = caller.tenant or str(caller.token_id)
+        place = _PoolPermit(party)
         place.move(pools.work)
         awaited = _has_body(scope)
+        end: Callable[[], None] = _nothing
 
         async def receive_in_place() -> Message:
-            nonlocal awaited
+            nonlocal awaited, end
             if awaited:
                 place.move(pools.bodies)
             message = await receive()
             if awaited and not message.get("more_body", False):
                 awaited = False
                 place.move(pools.work)
+                end = await self._at_once.begin(party)
             return message
 
-        scope["state"][LEAVE_CROWD] = place.leave
+        def leave() -> None:
+            place.leave()
+            end()
+
+        scope["state"][LEAVE_CROWD] = leave
         try:
+            if not awaited:
+                end = await self._at_once.begin(party)
             await self.app(scope, receive_in_place, send)
         finally:
-            place.leave()
+            leave()
+
+
+def _nothing() -> None:
+    """End what never began."""
 
 
 @dataclass(frozen=True, slots=True)
