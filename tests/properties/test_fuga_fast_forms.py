@@ -108,7 +108,8 @@ def rooms_and_kinds(draw):
     amounts = st.integers(0, 5)
     demand = np.array([[draw(amounts) for _ in range(resources)] for _ in range(kinds)])
     free = np.array([draw(st.integers(1, 40)) for _ in range(resources)])
-    room = np.minimum(free, [draw(st.integers(0, 40)) for _ in range(resources)])
+    amount_of_room = st.integers(0, 40) | st.integers(20, 40)
+    room = np.minimum(free, [draw(amount_of_room) for _ in range(resources)])
     return free, room, demand, np.array([draw(st.integers(0, 12)) for _ in range(kinds)])
 
 

@@ -535,7 +535,7 @@ def test_a_disk_without_room_is_shown_to_operators_on_every_view_until_it_has_ro
     expect(troubles).to_contain_text(said)
     with a_tab(browser, site.url) as of_tenant:
         with of_tenant.page.expect_response("**/v1/status"):
-            of_tenant.log_in(a_token(site.register, "b"))
+            of_tenant.log_in(a_token(site.register, "b", "b-of-disks"))
         assert said not in of_tenant.page.content()
 
     site.disks.clear()

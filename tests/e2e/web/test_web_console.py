@@ -236,7 +236,7 @@ def test_views_are_chosen_from_a_menu_where_there_is_no_room_for_a_row(
 
         tab.page.get_by_role("heading", level=1, name="Hosts").wait_for()
         expect(links).to_have_count(0)
-        assert tab.page.title() == "Hosts · fuga"
+        expect(tab.page).to_have_title("Hosts · fuga")
         one_line = menu.bounding_box()
         tab.go("#/reservations", "Reservations")
         expect(menu).to_have_text("☰ Reservations")  # the longest of them
