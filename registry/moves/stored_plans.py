@@ -94,7 +94,10 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
         .where(plan_moves.c.plan_id == key)
         .order_by(plan_moves.c.position)
     )
-    return tuple(PlanMove(**row._mapping) for row in connection.execute(query))
+    return tuple(
+        PlanMove(**{**row._mapping, "state": row.state and MoveState(row.state)})
+        for row in connection.execute(query)
+    )
 
 
 def following_in(
