@@ -100,6 +100,16 @@ def environ_of_children() -> dict[str, str]:
     return child_environ(_SEEN, _SEEN_PREFIXES)
 
 
+def make_nice(pid: int, niceness: int) -> None:
+    """Let a process wait for others at least so much; one that does so more stays as it is.
+
+    Of a process that was started with `nice` children are as nice, and only root makes one less so.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        if os.getpriority(os.PRIO_PROCESS, pid) < niceness:
+            os.setpriority(os.PRIO_PROCESS, pid, niceness)
+
+
 def kill_group(pid: int) -> None:
     """Kill a process and its group."""
     with contextlib.suppress(ProcessLookupError):

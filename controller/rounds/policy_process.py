@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from controller.errors import PolicyFailedError
-from controller.fork_server.children import Child, StartChild, started
+from controller.fork_server.children import Child, StartChild, make_nice, started
 from placement.catalog.zone_policies import NamedPolicy
 
 HEADER = struct.Struct("!Q")
@@ -211,7 +211,7 @@ class PolicyProcess:
             self._child = self._start(_CHILD, deadline)
             os.set_blocking(self._child.stdin.fileno(), False)
             if self._niceness:
-                os.setpriority(os.PRIO_PROCESS, self._child.pid, self._niceness)
+                make_nice(self._child.pid, self._niceness)
         return self._child
 
 

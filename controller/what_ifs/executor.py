@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from controller.errors import ControllerError
-from controller.fork_server.children import Child, StartChild, started
+from controller.fork_server.children import Child, StartChild, make_nice, started
 from controller.fork_server.client import ForkServerLateError
 from registry import ClaimLostError, NotFoundError, Registry, RegistryError
 from registry.admin import WhatIfEvent, WhatIfState
@@ -184,8 +184,7 @@ class WhatIfExecutor:
         """Start a child with its job; it is gone, with all that it started, at the end."""
         child = self._started(deadline, tell)
         try:
-            with contextlib.suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
+            make_nice(child.pid, NICENESS)
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(json.dumps(job).encode() + b"\n")
             yield child

@@ -18,7 +18,7 @@ import pytest
 
 from controller.errors import PolicyFailedError
 from controller.fork_server import client
-from controller.fork_server.children import Child, started
+from controller.fork_server.children import Child, make_nice, started
 from controller.fork_server.client import ForkServer, ForkServerError, ForkServerLateError
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from tests.round_inputs import some_inputs
@@ -424,3 +424,21 @@ def test_forked_policies_decide_as_others_and_are_killed_when_they_overrun(
     assert process.decide(inputs, policy="fuga", deadline_s=PATIENCE_S).document["placed"]
     assert policies.pid == before
     process.close()
+
+
+@pytest.mark.parametrize(("before", "wanted", "after"), [(0, 3, 3), (4, 3, 4), (4, 5, 5)])
+def test_no_child_is_made_less_nice(before: int, wanted: int, after: int) -> None:
+    """Only root may: others would get a PermissionError."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, process.pid) - own
+
+    with subprocess.Popen(["nice", "-n", str(before), "sleep", "1000"]) as process:
+        try:
+            assert until(lambda: niceness() == before)
+            make_nice(process.pid, own + wanted)
+            assert niceness() == after
+        finally:
+            process.kill()
+    make_nice(process.pid, own + wanted)  # it has gone
