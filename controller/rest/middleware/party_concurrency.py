@@ -1,7 +1,7 @@
 """How many calls of one party are worked on at once while others call.
 
 The threads of an API share one interpreter. Sixteen that list long pages for one tenant leave
-everybody else a seventeenth of it. So while others call, the calls of one party are worked on two
+everybody else a seventeenth of it. So while others call, the calls of one party are worked on one
 at a time, in the order in which they came. A party that is alone is not held up.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 #: Calls of one party, while others call.
-AT_ONCE: Final = 2
+AT_ONCE: Final = 1
 #: A call that lasts longer waits for the database or another process, as a rule: it counts no more.
 COUNTS_S: Final = 1.0
 #: A party is alone if no other called for so long.
