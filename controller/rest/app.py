@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -208,7 +209,7 @@ def create_app(
     if WEB_PATH in pages:
         for path in ("/", WEB_PATH.rstrip("/")):
             app.add_route(path, to_web, methods=["GET"], include_in_schema=False)
-    app.openapi = _document  # type: ignore[method-assign]  # FastAPI's documented way
+    app.openapi = partial(_description_of, app)  # type: ignore[method-assign]  # as documented
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
@@ -282,9 +283,25 @@ def _routes() -> Sequence[BaseRoute]:
     return made.router.routes
 
 
-@cache
+def _description_of(app: FastAPI) -> dict[str, Any]:
+    """Return the document, and note that it is made: later refusals need no thread for it."""
+    app.openapi_schema = _document()
+    return app.openapi_schema
+
+
+#: Held while the document is made: `cache` alone makes it for each thread that comes meanwhile,
+#: and strangers whose calls are refused would keep all of them busy.
+_DESCRIBING: Final = threading.Lock()
+
+
 def _document() -> dict[str, Any]:
     """Return the OpenAPI document of the routes: 0.4 s of processor, at the first refusal."""
+    with _DESCRIBING:
+        return _described()
+
+
+@cache
+def _described() -> dict[str, Any]:
     return describe(_routes())
 
 

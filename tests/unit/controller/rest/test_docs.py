@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
+from starlette.routing import BaseRoute
 
+from controller.rest import app as api_app
 from controller.rest.app import create_app
+from controller.rest.pages.openapi import describe
 from registry import Registry
 
 
@@ -59,3 +65,25 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]):
     references = set(re.findall(r"'#/components/schemas/([^']+)'", str(document)))
 
     assert references <= set(document["components"]["schemas"])
+
+
+def test_refusals_at_the_same_time_make_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would take half a second of the processor from all callers."""
+    made = []
+    together = threading.Barrier(8)
+
+    def slowly(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+        made.append(1)
+        return describe(routes)
+
+    def ask() -> dict[str, Any]:
+        together.wait(60)
+        return api_app._document()
+
+    monkeypatch.setattr(api_app, "describe", slowly)
+    api_app._described.cache_clear()
+    with ThreadPoolExecutor(8) as threads:
+        documents = [each.result(60) for each in [threads.submit(ask) for _ in range(8)]]
+
+    assert len(made) == 1
+    assert all(each is documents[0] for each in documents)
