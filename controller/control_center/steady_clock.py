@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from registry import Registry
-from registry.admin.clock_steps import HELD
+from registry.admin import HELD
 
 #: A clock that is further ahead of what passed since the last look was set. A look at a database
 #: that answers late takes less.

@@ -1,6 +1,6 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
 
-from registry.admin.clock_steps import Lengths
+from registry.admin.clock_steps import HELD, Lengths
 from registry.admin.fleet import FleetCounts, FleetHost, FleetMoves
 from registry.admin.history import HostTransition, Past, PastDecision, PastHost, PastRequest, PastVm
 from registry.admin.past_tenants import PastQuota, PastStanding, PastTenant
@@ -18,6 +18,7 @@ from registry.records.what_ifs import WhatIf, WhatIfDone
 
 __all__ = [
     "BEAT_S",
+    "HELD",
     "LATE_S",
     "ClockStep",
     "FleetCounts",

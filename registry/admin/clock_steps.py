@@ -132,6 +132,7 @@ class ClockSteps:
             age = None if step is None else db_now(connection) - step.at
             return step if age is not None and -TOLERANCE < age < HELD else None
 
+    @retried
     def note_ahead(self, ahead_s: float) -> None:
         """Note a step ahead, unless another process did."""
         with self._database.write() as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, select, update
@@ -14,6 +15,9 @@ from registry.images.holds import note_hosts_lost
 from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import OUT_OF_REACH, HostAdmin, HostHealth, HostHealthEvent
 from registry.records.hosts import Host, Miss, MissPolicy
+
+#: By so little a time of a monitor's may lie ahead of the database's.
+_AHEAD: Final = timedelta(seconds=1)
 
 
 def record_misses(
@@ -86,7 +90,9 @@ def _count(
 def _is_counted(
     connection: Connection, host: Host, began_at: datetime, apart_s: float, now: datetime
 ) -> bool:
-    # A time ahead of now was written before the clock stepped back: it orders nothing.
+    # A time ahead of now was written before the clock stepped back: it orders nothing. Monitors
+    # compute the database's time, so that theirs may be a little ahead; SQLite's are milliseconds.
+    now += _AHEAD
     last = host.last_polled_at
     if last is not None and began_at < last <= now:
         return False

@@ -140,10 +140,12 @@ def test_misses_of_several_monitors_count_as_those_of_one(
     assert [event.to_state for event in changes] == ["up", "unreachable"]
 
 
+@pytest.mark.parametrize("ahead_s", [0.0, 0.5])
 def test_a_miss_of_a_look_that_began_before_the_host_answered_another_monitor_is_not_counted(
-    register: Registry, host: Host
+    register: Registry, host: Host, ahead_s: float
 ) -> None:
-    answered = register.hosts.record_report(host.id, a_report())
+    seen = a_report(started_at=register.now() + timedelta(seconds=ahead_s))
+    answered = register.hosts.record_report(host.id, seen)
     assert answered.last_polled_at is not None
 
     after = register.hosts.record_miss(
