@@ -119,7 +119,7 @@ class ClockSteps:
         back_s = ahead.total_seconds() if ahead > TOLERANCE else 0.0
         if back_s:
             # Noted first: should this process die here, another one finds and notes it again.
-            self._note(back_s)
+            self._note_back(back_s)
         for each in _times_of(lengths, stepped=bool(back_s)):
             self._bring_back(each)
         return back_s
@@ -141,34 +141,13 @@ class ClockSteps:
             if last is not None and -TOLERANCE < now - last.at < HELD:
                 return
             reason = f"the database's clock stepped ahead by {ahead_s:.0f} s"
-            data = {"ahead_s": round(ahead_s, 3)}
-            note(
-                connection,
-                now,
-                "control",
-                STEPPED_AHEAD,
-                "database",
-                "clock",
-                reason=reason,
-                data=data,
-            )
+            _note(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
 
     @retried
-    def _note(self, back_s: float) -> None:
+    def _note_back(self, back_s: float) -> None:
         with self._database.write() as connection:
-            now = db_now(connection)
             reason = f"the database's clock stepped back by {back_s:.0f} s at least"
-            data = {"back_s": round(back_s, 3)}
-            note(
-                connection,
-                now,
-                "control",
-                STEPPED_BACK,
-                "database",
-                "clock",
-                reason=reason,
-                data=data,
-            )
+            _note(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
 
     @retried
     def _bring_back(self, times: _Times) -> None:
@@ -180,6 +159,11 @@ class ClockSteps:
                 connection.execute(ahead.values({name: limit}))
             if times.table is power_actions:
                 _bring_back_forcing(connection)
+
+
+def _note(connection: Connection, now: datetime, kind: str, reason: str, **size_s: float) -> None:
+    data = {name: round(seconds, 3) for name, seconds in size_s.items()}
+    note(connection, now, "control", kind, "database", "clock", reason=reason, data=data)
 
 
 def _bring_back_forcing(connection: Connection) -> None:
