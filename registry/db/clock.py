@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from sqlalchemy import Connection, DateTime, Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeDecorator
+
+#: By so little a time that a monitor computes may lie ahead of the database's; SQLite's times
+#: are milliseconds.
+_MONITOR_AHEAD: Final = timedelta(seconds=1)
 
 # clock_timestamp() moves on while a transaction waits for a lock; now() does not.
 _NOW = {
@@ -51,6 +55,14 @@ def db_now(connection: Connection) -> datetime:
 def earlier(now: datetime, by: datetime | None) -> datetime:
     """Return the earlier of the database's time and another one, if there is one."""
     return now if by is None else min(now, by)
+
+
+def in_force(written: datetime | None, now: datetime) -> datetime | None:
+    """Return a monitor's time if it orders what follows; None if none is written.
+
+    One ahead of ``now`` was written before the clock stepped back: it orders nothing.
+    """
+    return written if written is not None and written <= now + _MONITOR_AHEAD else None
 
 
 class UtcNow(FunctionElement[datetime]):

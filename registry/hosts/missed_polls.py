@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, select, update
 
+from registry.db.clock import in_force
 from registry.db.schema import hosts
 from registry.hosts.health import change_health
 from registry.images.holds import note_hosts_lost
 from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import OUT_OF_REACH, HostAdmin, HostHealth, HostHealthEvent
 from registry.records.hosts import Host, Miss, MissPolicy
-
-#: By so little a time of a monitor's may lie ahead of the database's.
-_AHEAD: Final = timedelta(seconds=1)
 
 
 def record_misses(
@@ -90,14 +87,11 @@ def _count(
 def _is_counted(
     connection: Connection, host: Host, began_at: datetime, apart_s: float, now: datetime
 ) -> bool:
-    # A time ahead of now was written before the clock stepped back: it orders nothing. Monitors
-    # compute the database's time, so that theirs may be a little ahead; SQLite's are milliseconds.
-    now += _AHEAD
-    last = host.last_polled_at
-    if last is not None and began_at < last <= now:
+    last = in_force(host.last_polled_at, now)
+    if last is not None and began_at < last:
         return False
     query = select(hosts.c.last_missed_at).where(hosts.c.id == host.id)
-    counted_at = connection.scalars(query).one()
-    if counted_at is None or counted_at > now:
+    counted_at = in_force(connection.scalars(query).one(), now)
+    if counted_at is None:
         return True
     return bool(began_at >= counted_at + timedelta(seconds=apart_s))

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, update
 from registry.audit.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
 from registry.audit.events import event_row, record
 from registry.db.bulk import update_rows
+from registry.db.clock import in_force
 from registry.db.schema import hosts, inventories, vms
 from registry.hosts.confinement import keep_confinement
 from registry.hosts.health import change_health
@@ -122,9 +123,8 @@ def _counts(
 ) -> bool:
     if host.admin == HostAdmin.RETIRED:
         return False
-    # A time ahead of now was written before the clock stepped back: it orders nothing.
-    last = host.last_polled_at
-    if last is not None and report.polled_at < last <= now:
+    last = in_force(host.last_polled_at, now)
+    if last is not None and report.polled_at < last:
         return False
     if is_being_fenced(fence, now):
         _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over

@@ -160,8 +160,12 @@ def test_a_miss_of_a_look_that_began_before_the_host_answered_another_monitor_is
     assert after == answered
 
 
-def test_a_report_that_arrives_late_changes_nothing(register: Registry, host: Host) -> None:
-    before = register.hosts.record_report(host.id, a_report(vcpus=8))
+@pytest.mark.parametrize("ahead_s", [0.0, 0.5])
+def test_a_report_that_arrives_late_changes_nothing(
+    register: Registry, host: Host, ahead_s: float
+) -> None:
+    seen = a_report(vcpus=8, started_at=register.now() + timedelta(seconds=ahead_s))
+    before = register.hosts.record_report(host.id, seen)
 
     old = a_report(vcpus=99, started_at=now() - timedelta(minutes=5))
     after = register.hosts.record_report(host.id, old)
