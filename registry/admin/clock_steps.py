@@ -132,6 +132,17 @@ class ClockSteps:
             age = None if step is None else db_now(connection) - step.at
             return step if age is not None and -TOLERANCE < age < HELD else None
 
+    def back(self) -> ClockStep | None:
+        """Return the last step back, if the clock has not returned to where it was since.
+
+        Its event has a time of the clock that stepped back: after the return it is older than
+        the step is long. A step that is older than it is long is not known to last.
+        """
+        with self._database.read() as connection:
+            step = _last_step(connection, STEPPED_BACK)
+            age_s = 0.0 if step is None else (db_now(connection) - step.at).total_seconds()
+            return step if step is not None and age_s < step.back_s else None
+
     @retried
     def note_ahead(self, ahead_s: float) -> None:
         """Note a step ahead, unless another process did."""

@@ -24,6 +24,21 @@ _UNDER_WAY = (
     " OR (a.state = 'active' AND v.desired = 'running' AND v.observed IN ('absent', 'lost'))"
     " OR (a.state = 'active' AND EXISTS (SELECT 1 FROM power_actions p WHERE p.vm_id = v.id))"
 )
+#: What waits without a reason or is to end, and hosts that nobody looked at since a time.
+_UNSETTLED = """
+SELECT 'requests', string_agg(id::text, ' ') FROM requests
+ WHERE state IN ('pending', 'partly_placed') AND waiting IS NULL
+UNION ALL SELECT 'leftovers', string_agg(name, ' ') FROM leftovers
+UNION ALL SELECT 'spot VMs', string_agg(vm_id::text, ' ') FROM spot_endings
+UNION ALL SELECT 'reservations', string_agg(id::text || ' ' || state, ' ') FROM reservations
+ WHERE state IN ('asked', 'accepted', 'in_force')
+UNION ALL SELECT 'plans', string_agg(id::text || ' ' || state, ' ') FROM plans
+ WHERE state IN ('asked', 'approved')
+UNION ALL SELECT 'hosts', string_agg(h.name || ' ' || h.health, ' ')
+ FROM hosts h JOIN host_reports r ON r.host_id = h.id
+ WHERE h.admin <> 'retired'
+ AND (h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s)
+"""
 
 
 def under_way(site: Site) -> dict[str, str]:
@@ -71,16 +86,6 @@ def wait_until_settled(site: Site) -> list[str]:
     if unwell := _wait_until_served(site):
         return unwell
     began_at = site.sql("SELECT clock_timestamp()")[0][0]
-    undone = (
-        "SELECT (SELECT count(*) FROM requests WHERE state IN ('pending', 'partly_placed')"
-        " AND waiting IS NULL) + (SELECT count(*) FROM leftovers)"
-        " + (SELECT count(*) FROM spot_endings)"
-        " + (SELECT count(*) FROM reservations WHERE state IN ('asked', 'accepted', 'in_force'))"
-        " + (SELECT count(*) FROM plans WHERE state IN ('asked', 'approved'))"
-        " + (SELECT count(*) FROM hosts h JOIN host_reports r ON r.host_id = h.id"
-        " WHERE h.admin <> 'retired'"
-        " AND (h.health <> 'up' OR (r.report ->> 'started_at')::timestamptz <= %s))"
-    )
     left: dict[str, str] = {}
 
     def settled() -> bool:
@@ -90,7 +95,9 @@ def wait_until_settled(site: Site) -> list[str]:
         left.update(under_way(site))
         if left:
             began_at = site.sql("SELECT clock_timestamp()")[0][0]
-        return not left and site.sql(undone, began_at) == [(0,)]
+            return False
+        left.update({what: ids for what, ids in site.sql(_UNSETTLED, began_at) if ids})
+        return not left
 
     return _unless(settled, left)
 
