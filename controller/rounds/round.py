@@ -1,12 +1,12 @@
-"""One round: everything it does to the world, in order."""
+"""One round: `run_round` lists its stages, which follow in the same order."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import numpy as np
 import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
+from controller.rounds.draft import RoundDraft
 from controller.rounds.inputs import (
     Kept,
     RoundInputs,
@@ -31,36 +32,20 @@ from controller.rounds.interfaces import (
     RunningStore,
     Slot,
 )
-from controller.rounds.policy_process import Ideal
-from controller.rounds.reserved import SettledReservations, settle_reservations
+from controller.rounds.reserved import settle_reservations
 from controller.rounds.running import to_running
-from controller.rounds.snapshots import SnapshotNames, freed_rows, to_snapshot
+from controller.rounds.shares import record_shares
+from controller.rounds.snapshots import freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
 from controller.rounds.waiting import waiting_requests
-from placement import (
-    Allocation,
-    InfeasibleAllocationError,
-    Snapshot,
-    dominant_shares,
-    fair_distance,
-    fractions_of_pool,
-    shares_in_tree,
-)
-from placement.catalog.zone_policies import (
-    Deciding,
-    NamedPolicy,
-    ZoneInputs,
-    first_feasible,
-    zones_of,
-)
-from registry.moves import RunningView
+from placement import Allocation, InfeasibleAllocationError
+from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
 from registry.requests import zone_of
 from registry.rounds import (
-    ClusterView,
     KeptRoom,
-    LatestRound,
     Lease,
     Placement,
+    ReservedCommit,
     RoundCommit,
     SpotCommit,
     SpotEnd,
@@ -68,29 +53,6 @@ from registry.rounds import (
 from service.version import engine_version
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Decided:
-    """A feasible allocation, and who found it."""
-
-    inputs: RoundInputs
-    data: bytes
-    document: dict[str, Any]
-    allocation: Allocation
-    fallback_reason: str | None
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _RoundView:
-    """The cluster as the round read it."""
-
-    snapshot: Snapshot
-    names: SnapshotNames
-    freed: tuple[tuple[int, int], ...]
-    spare: SpareInputs | None
-    reserved: SettledReservations | None = None
 
 
 @contextmanager
@@ -136,161 +98,153 @@ def run_round(
     StaleEpochError
         If the lease was lost meanwhile; nothing was written then.
     """
-    started = time.perf_counter()
-    kept = kept or Kept()
-    view = store.read_cluster(lease)
-    if not view.requests and view.reserved is None:
+    draft = RoundDraft(slot=slot, lease=lease, choice=choice, kept=kept or Kept())
+    # 1. Read the rows, once.
+    _read_rows(draft, store, running)
+    if not draft.view.requests and draft.view.reserved is None:
         return None
-    if choice.spare is None or running is None:
-        seen = _seen(view, kept)
-    else:
-        # What runs is read for rounds alone that have something to decide.
-        seen_running = running.read_running(lease)
-        view = seen_running.cluster
-        seen = _with_spare(seen_running, choice.spare, kept)
-    seen = _with_margin(_with_reservations(view, seen), choice.spot_margin)
-    snapshot, names = seen.snapshot, seen.names
-    if not view.requests and not (seen.reserved is not None and seen.reserved.changes):
+    # 2. Turn them into arrays.
+    _make_arrays(draft)
+    # 3. Give reservations their room.
+    _settle_reservations(draft)
+    # 4. Have new spot VMs leave a margin free.
+    _leave_spot_margin(draft)
+    draft.phases_s["read"] = draft.elapsed_s
+    if not draft.view.requests and not (draft.reserved and draft.reserved.changes):
         return None
-    read_s = time.perf_counter() - started
-
-    zones = _zones(view, choice) if choice.zones else ()
-    who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
-    digest = _inputs(slot, choice, seen, who).digest(kept.pieces)
-    if _would_repeat(view.last, digest):
+    # 5. Name the policies that decide; end here if they would repeat the last round.
+    _name_policies(draft)
+    if _would_repeat(draft):
         return None
-    decided = _decide(slot, choice, seen, who=who, decider=decider, kept=kept)
-    ranking = _first_ranking_resource(snapshot.resources, choice.parameters)
-    ideal, ideal_s = _ideal(decided.data, ranking, choice, decider)
-    shares = _shares(snapshot, decided.allocation, names, ideal, seen.reserved)
-    spot = _spot_commit(choice, seen, decided.allocation.details.get("spot"))
-    placements = _placements(view, decided.allocation, seen.reserved)
-    commit_started = time.perf_counter()
-    committed = store.commit_round(
-        RoundCommit(
-            holder=lease.holder,
-            epoch=lease.epoch,
-            slot_start_at=slot.start_at,
-            slot_length_s=slot.length_s,
-            policy=choice.name,
-            decided_by="policy" if decided.fallback_reason is None else "fallback",
-            fallback_reason=decided.fallback_reason,
-            parameters=dict(choice.parameters),
-            seed=decided.inputs.seed,
-            engine_version=engine_version(),
-            budget_units=decided.inputs.budget_units,
-            work=decided.allocation.work,
-            cut=decided.allocation.cut,
-            inputs=decided.data,
-            inputs_digest=digest,
-            outcome=packed(decided.document),
-            shares=shares,
-            bound=None if ideal is None else ideal.bound,
-            fair_distance=_fair_distance(shares),
-            timings={
-                "read_seconds": read_s,
-                "policy_seconds": decided.seconds,
-                "bound_seconds": ideal_s,
-                "decide_seconds": time.perf_counter() - started,
-            },
-            placements=placements,
-            host_versions=_versions(view, decided.allocation, spot, seen.reserved),
-            waiting=waiting_requests(
-                slot.start_at,
-                view,
-                snapshot,
-                decided.allocation,
-                names,
-                shares=shares,
-                reserved=seen.reserved,
-            )
-            if decided.allocation.left_out or any(each.short is not None for each in view.requests)
-            else {},
-            group_shares=_group_shares(snapshot, decided.allocation, names, ideal),
-            prices=_labelled(view, None if ideal is None else ideal.prices),
-            spot=spot,
-            keeps_rooms=view.spot is not None and bool(view.spot.kept),
-            reserved=None if seen.reserved is None else seen.reserved.commit,
-        )
-    )
-    ended = time.perf_counter()
-    return RoundReport(
-        number=committed.number,
-        decided_by=decided.inputs.policy,
-        fallback_reason=decided.fallback_reason,
-        games=games_of(decided.allocation.details),
-        phases_s={
-            "read": read_s,
-            "policy": decided.seconds,
-            "bound": ideal_s,
-            "commit": ended - commit_started,
-        },
-        placed=sum(map(len, committed.assignments.values())),
-        left_out=sum(left.count for left in decided.allocation.left_out),
-        dropped=sum(part.count for part in committed.dropped),
-        duration_s=ended - started,
-        assignments=committed.assignments,
-    )
+    # 6. Have them decide.
+    _decide(draft, decider)
+    # 7. Compute what could be placed at most, and what would be fair.
+    _find_ideal(draft, decider)
+    # 8. Compare everyone's share with the fair one.
+    record_shares(draft)
+    # 9. End spot VMs.
+    _end_spot_vms(draft)
+    # 10. Explain why the rest waits.
+    draft.waiting = waiting_requests(draft)
+    # 11. Write decision and record in one transaction.
+    return _commit(draft, store)
 
 
-def _with_reservations(view: ClusterView, seen: _RoundView) -> _RoundView:
-    """Return what is left to decide once reservations have their room."""
-    if view.reserved is None:
-        return seen
-    settled = settle_reservations(view, view.reserved, seen.snapshot)
+def _read_rows(draft: RoundDraft, store: RoundStore, running: RunningStore | None) -> None:
+    """Fill ``view``; if spare is kept and something waits, read it with all VMs in ``running``."""
+    draft.view = store.read_cluster(draft.lease)
+    waits = draft.view.requests or draft.view.reserved is not None
+    if waits and draft.choice.spare is not None and running is not None:
+        draft.running = running.read_running(draft.lease)
+        draft.view = draft.running.cluster
+
+
+def _make_arrays(draft: RoundDraft) -> None:
+    """Fill ``snapshot``, ``names`` and ``freed`` from the rows, and ``spare`` if VMs were read."""
+    draft.freed = freed_rows(draft.view)
+    if draft.running is None or draft.choice.spare is None:
+        draft.snapshot, draft.names = to_snapshot(draft.view, known=draft.kept.arrays)
+        return
+    state, names = to_running(draft.running, to_move=False, known=draft.kept.arrays)
+    draft.snapshot, draft.names = state.snapshot, names.snapshot
+    domains = domains_of(draft.choice.spare, draft.view.hosts)
+    draft.spare = SpareInputs(running=state, domain=domains.of_host)
+
+
+def _settle_reservations(draft: RoundDraft) -> None:
+    """Fill ``reserved``, and take its room and its VMs out of ``snapshot``; quotas count both."""
+    if draft.view.reserved is None:
+        return
+    settled = settle_reservations(draft.view, draft.view.reserved, draft.snapshot)
     # What is drawn and kept is held: what quotas leave is less by that.
     quotas = tuple(
         (owner, resource, limit, held + beside)
         for (owner, resource, limit, held), beside in zip(
-            seen.names.quotas, settled.beside.tolist(), strict=True
+            draft.names.quotas, settled.beside.tolist(), strict=True
         )
     )
-    names = replace(seen.names, reserved=settled.names, quotas=quotas)
-    return replace(seen, snapshot=settled.rest, names=names, reserved=settled)
+    draft.reserved, draft.snapshot = settled, settled.rest
+    draft.names = replace(draft.names, reserved=settled.names, quotas=quotas)
 
 
-def _placements(
-    view: ClusterView, allocation: Allocation, reserved: SettledReservations | None
-) -> tuple[Placement, ...]:
-    """Return what is placed, first of all what draws on reservations."""
-    drawn = () if reserved is None else reserved.inputs.drawn
-    return tuple(
-        Placement(
-            request_id=view.requests[request].id,
-            host_id=view.hosts[host].id,
-            count=count,
-            shared_pool=view.requests[request].shared_pool,
-        )
-        for request, host, count in (*drawn, *allocation.placed.tolist())
+def _leave_spot_margin(draft: RoundDraft) -> None:
+    """Note in ``snapshot`` the part of each resource that new spot VMs leave free."""
+    if draft.snapshot.spot is not None:
+        spot = replace(draft.snapshot.spot, margin=round(draft.choice.spot_margin * 1000))
+        draft.snapshot = replace(draft.snapshot, spot=spot)
+
+
+def _name_policies(draft: RoundDraft) -> None:
+    """Fill ``who`` with the policy of the choice and those of zones, and ``digest``."""
+    choice = draft.choice
+    zones = zones_of(
+        [zone_of(host.labels) for host in draft.view.hosts] if choice.zones else (),
+        choice.zones,
+        NamedPolicy(policy=choice.name, parameters=choice.parameters),
+    )
+    draft.who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
+    draft.digest = _inputs_of(draft, draft.who).digest(draft.kept.pieces)
+
+
+def _would_repeat(draft: RoundDraft) -> bool:
+    """Return whether the inputs are those of the last round, which placed nothing."""
+    last = draft.view.last
+    return (
+        last is not None
+        and last.inputs_digest == draft.digest
+        and last.placed == 0
+        and last.dropped == 0
+        and not last.cut
     )
 
 
-def _versions(
-    view: ClusterView,
-    allocation: Allocation,
-    spot: SpotCommit | None,
-    reserved: SettledReservations | None,
-) -> Mapping[UUID, int]:
-    """Return the versions, as the round saw them, of all hosts that it does something with."""
-    placed_on = [view.hosts[host] for host in np.unique(allocation.placed[:, 1]).tolist()]
-    versions = {host.id: host.version for host in placed_on}
-    if spot is not None:
-        used = {end.host_id for end in spot.ends} | {room.host_id for room in spot.lets_in}
-        versions |= {host.id: host.version for host in view.hosts if host.id in used}
-    if reserved is not None:
-        for _, index, _ in (*reserved.inputs.drawn, *reserved.inputs.kept):
-            host = view.hosts[index]
-            versions[host.id] = host.version
-    return versions
+def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
+    """Fill ``inputs``, ``data``, ``outcome`` and ``allocation``: the first that is feasible.
+
+    The fallback is asked when the policy fails, and ``fallback_reason`` says why it did.
+    """
+    reasons: list[str] = []
+
+    def ask(who: Deciding) -> Allocation:
+        inputs, deadline_s = _inputs_of(draft, who), draft.choice.decision_time_s
+        if who is not draft.who:
+            inputs, deadline_s = _simpler(inputs), FALLBACK_TIME_S
+        draft.inputs, draft.data = inputs, inputs.encode(draft.kept.pieces)
+        decision = decider.decide(draft.data, policy=who.policy, deadline_s=deadline_s)
+        draft.outcome, draft.allocation = decision.document, allocation_of(decision.document)
+        draft.phases_s["policy"] = decision.seconds
+        return draft.allocation
+
+    def note(who: Deciding, error: Exception) -> None:
+        log.error("policy_failed", policy=who.policy, error=str(error))
+        reasons.append(str(error))
+
+    failures = (PolicyFailedError, InfeasibleAllocationError)
+    if first_feasible(draft.who, draft.snapshot, ask, note, failures) is None:
+        raise SlotSkippedError(tuple(reasons))
+    draft.fallback_reason = reasons[0] if reasons else None
 
 
-def _spot_commit(
-    choice: PolicyChoice, seen: _RoundView, told: Mapping[str, Any] | None
-) -> SpotCommit | None:
-    """Return which spot VMs the round ends, and whom that lets in where; None: it ends none."""
-    names, spot = seen.names, seen.snapshot.spot
-    if spot is None or not told or not told["ends"]:
-        return None
+def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
+    """Fill ``ideal``, of the first resource that ranks; a round is committed without it, too."""
+    started = time.perf_counter()
+    resources, ranking = draft.snapshot.resources, draft.choice.parameters.get("ranking")
+    resource = resources.index(ranking[0]) if ranking and ranking[0] in resources else 0
+    try:
+        draft.ideal = decider.ideal(
+            draft.data, resource=resource, deadline_s=draft.choice.decision_time_s
+        )
+    except PolicyFailedError as error:
+        log.warning("bound_failed", error=str(error))
+    draft.phases_s["bound"] = time.perf_counter() - started
+
+
+def _end_spot_vms(draft: RoundDraft) -> None:
+    """Fill ``spot`` with the VMs that the allocation ends, and who gets their room."""
+    names, spot, view = draft.names, draft.snapshot.spot, draft.view.spot
+    told = draft.allocation.details.get("spot")
+    ends: tuple[SpotEnd, ...] = ()
+    lets_in: tuple[KeptRoom, ...] = ()
 
     def host_of(index: int) -> UUID:
         return UUID(names.hosts[index][0])
@@ -298,224 +252,133 @@ def _spot_commit(
     def request_of(index: int) -> UUID:
         return UUID(names.requests[index][0])
 
-    return SpotCommit(
-        ends=tuple(
+    if spot is not None and told and told["ends"]:
+        ends = tuple(
             SpotEnd(
                 vm_id=UUID(names.spot[vm][0]),
                 host_id=host_of(spot.host[vm]),
                 request_id=request_of(request),
             )
             for vm, request in told["ends"]
-        ),
-        lets_in=tuple(
+        )
+        lets_in = tuple(
             KeptRoom(request_id=request_of(request), host_id=host_of(host), count=count)
             for request, host, count in told["lets_in"]
-        ),
-        grace_s=choice.spot_grace_s,
-        hold_s=int(choice.room_hold_s),
+        )
+    draft.spot = SpotCommit(
+        ends=ends,
+        lets_in=lets_in,
+        grace_s=draft.choice.spot_grace_s,
+        hold_s=int(draft.choice.room_hold_s),
+        keeps_rooms=view is not None and bool(view.kept),
     )
 
 
-def _labelled(view: ClusterView, prices: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Tell classes of hosts by the labels that they carry."""
+def _commit(draft: RoundDraft, store: RoundStore) -> RoundReport:
+    """Write the draft, and return what of it came to be."""
+    started = time.perf_counter()
+    committed = store.commit_round(_commit_of(draft))
+    return RoundReport(
+        number=committed.number,
+        decided_by=draft.inputs.policy,
+        fallback_reason=draft.fallback_reason,
+        games=games_of(draft.allocation.details),
+        phases_s={**draft.phases_s, "commit": time.perf_counter() - started},
+        placed=sum(map(len, committed.assignments.values())),
+        left_out=sum(left.count for left in draft.allocation.left_out),
+        dropped=sum(part.count for part in committed.dropped),
+        duration_s=draft.elapsed_s,
+        assignments=committed.assignments,
+    )
+
+
+def _commit_of(draft: RoundDraft) -> RoundCommit:
+    """Return the draft in the terms of the register center."""
+    hosts, requests = draft.view.hosts, draft.view.requests
+    placements = tuple(
+        Placement(
+            request_id=requests[request].id,
+            host_id=hosts[host].id,
+            count=count,
+            shared_pool=requests[request].shared_pool,
+        )
+        for request, host, count in (*draft.drawn, *draft.allocation.placed.tolist())
+    )
+    reserved = ReservedCommit() if draft.reserved is None else draft.reserved.commit
+    used = {each.host_id for each in placements} | {each.host_id for each in draft.spot.ends}
+    used |= {each.host_id for each in draft.spot.lets_in}
+    used |= {host for each in reserved.reservations for host, _ in each.kept}
+    return RoundCommit(
+        holder=draft.lease.holder,
+        epoch=draft.lease.epoch,
+        slot_start_at=draft.slot.start_at,
+        slot_length_s=draft.slot.length_s,
+        policy=draft.choice.name,
+        decided_by="policy" if draft.fallback_reason is None else "fallback",
+        fallback_reason=draft.fallback_reason,
+        parameters=dict(draft.choice.parameters),
+        seed=draft.inputs.seed,
+        engine_version=engine_version(),
+        budget_units=draft.inputs.budget_units,
+        work=draft.allocation.work,
+        cut=draft.allocation.cut,
+        inputs=draft.data,
+        inputs_digest=draft.digest,
+        outcome=packed(draft.outcome),
+        shares=draft.shares,
+        group_shares=draft.group_shares,
+        fair_distance=draft.fair_distance,
+        bound=None if draft.ideal is None else draft.ideal.bound,
+        prices=_labelled_prices(draft),
+        timings={
+            **{f"{phase}_seconds": seconds for phase, seconds in draft.phases_s.items()},
+            "decide_seconds": draft.elapsed_s,
+        },
+        placements=placements,
+        host_versions={host.id: host.version for host in hosts if host.id in used},
+        waiting=draft.waiting,
+        spot=draft.spot,
+        reserved=reserved,
+    )
+
+
+def _labelled_prices(draft: RoundDraft) -> Mapping[str, Any] | None:
+    """Return the prices, with the labels of each class of hosts in place of its first host."""
+    prices = None if draft.ideal is None else draft.ideal.prices
     if prices is None:
         return None
     classes = [
-        {"labels": list(view.hosts[each["host"]].labels)}
+        {"labels": list(draft.view.hosts[each["host"]].labels)}
         | {name: value for name, value in each.items() if name != "host"}
         for each in prices["classes"]
     ]
     return {**prices, "classes": classes}
 
 
-def _with_margin(seen: _RoundView, part: float) -> _RoundView:
-    """Have new spot VMs leave a part of each resource free."""
-    spot = seen.snapshot.spot
-    if spot is None:
-        return seen
-    margin = round(part * 1000)
-    return replace(seen, snapshot=replace(seen.snapshot, spot=replace(spot, margin=margin)))
-
-
-def _seen(view: ClusterView, kept: Kept) -> _RoundView:
-    snapshot, names = to_snapshot(view, known=kept.arrays)
-    return _RoundView(snapshot=snapshot, names=names, freed=freed_rows(view), spare=None)
-
-
-def _with_spare(view: RunningView, kind: str, kept: Kept) -> _RoundView:
-    running, names = to_running(view, to_move=False, known=kept.arrays)
-    domain = domains_of(kind, view.cluster.hosts).of_host
-    return _RoundView(
-        snapshot=running.snapshot,
-        names=names.snapshot,
-        freed=freed_rows(view.cluster),
-        spare=SpareInputs(running=running, domain=domain),
-    )
-
-
-def _zones(view: ClusterView, choice: PolicyChoice) -> tuple[ZoneInputs, ...]:
-    """Return the zones that have policies of their own, with their hosts, and the rest."""
-    return zones_of(
-        [zone_of(host.labels) for host in view.hosts],
-        choice.zones,
-        NamedPolicy(policy=choice.name, parameters=choice.parameters),
-    )
-
-
-def _inputs(slot: Slot, choice: PolicyChoice, seen: _RoundView, who: Deciding) -> RoundInputs:
-    seed = int(slot.start_at.timestamp()) if choice.seed is None else choice.seed
+def _inputs_of(draft: RoundDraft, who: Deciding) -> RoundInputs:
+    """Return all that a decision by some policies depends on."""
+    choice = draft.choice
     return RoundInputs(
-        snapshot=seen.snapshot,
-        names=seen.names,
-        freed=seen.freed,
-        spare=seen.spare,
-        reserved=None if seen.reserved is None else seen.reserved.inputs,
+        snapshot=draft.snapshot,
+        names=draft.names,
+        freed=draft.freed,
+        spare=draft.spare,
+        reserved=None if draft.reserved is None else draft.reserved.inputs,
         policy=who.policy,
         parameters=who.parameters,
-        seed=seed,
+        seed=int(draft.slot.start_at.timestamp()) if choice.seed is None else choice.seed,
         budget_units=choice.budget_units,
         zones=who.zones,
     )
 
 
-def _would_repeat(last: LatestRound | None, digest: str) -> bool:
-    """Nothing that a policy sees has changed since a round that placed nothing."""
-    return (
-        last is not None
-        and last.inputs_digest == digest
-        and last.placed == 0
-        and last.dropped == 0
-        and not last.cut
-    )
+def _simpler(inputs: RoundInputs) -> RoundInputs:
+    """Return the inputs without what may have taken too long, so that no slot is skipped for it.
 
-
-def _decide(
-    slot: Slot,
-    choice: PolicyChoice,
-    seen: _RoundView,
-    *,
-    who: Deciding,
-    decider: RoundDecider,
-    kept: Kept,
-) -> _Decided:
-    """Ask the policy (of each zone), then the fallback; the first feasible allocation counts."""
-    reasons: list[str] = []
-    decided: list[_Decided] = []
-
-    def ask(each: Deciding) -> Allocation:
-        its, what = choice, seen
-        if each is not who:
-            its = replace(choice, budget_units=None, decision_time_s=FALLBACK_TIME_S)
-            what = _simpler(seen)
-        inputs = _inputs(slot, its, what, each)
-        data = inputs.encode(kept.pieces)
-        decision = decider.decide(data, policy=each.policy, deadline_s=its.decision_time_s)
-        decided.append(
-            _Decided(
-                inputs=inputs,
-                data=data,
-                document=decision.document,
-                allocation=allocation_of(decision.document),
-                fallback_reason=reasons[0] if reasons else None,
-                seconds=decision.seconds,
-            )
-        )
-        return decided[-1].allocation
-
-    def note(each: Deciding, error: Exception) -> None:
-        log.error("policy_failed", policy=each.policy, error=str(error))
-        reasons.append(str(error))
-
-    failures = (PolicyFailedError, InfeasibleAllocationError)
-    if first_feasible(who, seen.snapshot, ask, note, failures) is None:
-        raise SlotSkippedError(tuple(reasons))
-    return decided[-1]
-
-
-def _simpler(seen: _RoundView) -> _RoundView:
-    """Return what was seen less what may have taken too long: no slot is skipped for its sake.
-
-    That is spare, and the looks for whom spot VMs might end: none ends.
+    The fallback keeps no spare and ends no spot VM, and no budget cuts it.
     """
-    snapshot = seen.snapshot
+    snapshot = inputs.snapshot
     if snapshot.spot is not None:
         spot = replace(snapshot.spot, may_end=np.zeros_like(snapshot.spot.may_end))
         snapshot = replace(snapshot, spot=spot)
-    return replace(seen, snapshot=snapshot, spare=None)
-
-
-def _ideal(
-    data: bytes, resource: int, choice: PolicyChoice, decider: RoundDecider
-) -> tuple[Ideal | None, float]:
-    """The ideal beside the decision; one that cannot be had costs no round."""
-    started = time.perf_counter()
-    try:
-        ideal = decider.ideal(data, resource=resource, deadline_s=choice.decision_time_s)
-    except PolicyFailedError as error:
-        log.warning("bound_failed", error=str(error))
-        return None, time.perf_counter() - started
-    return ideal, time.perf_counter() - started
-
-
-def _first_ranking_resource(resources: tuple[str, ...], parameters: Mapping[str, Any]) -> int:
-    ranking = parameters.get("ranking")
-    return resources.index(ranking[0]) if ranking and ranking[0] in resources else 0
-
-
-def _shares(
-    snapshot: Snapshot,
-    allocation: Allocation,
-    names: SnapshotNames,
-    ideal: Ideal | None,
-    reserved: SettledReservations | None,
-) -> tuple[dict[str, Any], ...]:
-    """Dominant share of every tenant before and after, of the whole pool, and the fair one."""
-    before = dominant_shares(snapshot.held, snapshot.pool)
-    after = dominant_shares(snapshot.after(allocation.placed).held, snapshot.pool)
-    shared = snapshot.count if snapshot.spot is None else snapshot.count * ~snapshot.spot.asks
-    waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
-    for request, _, count in () if reserved is None else reserved.inputs.drawn:
-        waiting[snapshot.tenant[request]] += count
-    return tuple(
-        {
-            "tenant": name,
-            "weight": float(snapshot.weight[index]),
-            "before": float(before[index]),
-            "after": float(after[index]),
-            "target": None if ideal is None else ideal.target_shares[index],
-            "asked": int(waiting[index]),
-        }
-        for index, (_, name) in enumerate(names.tenants)
-    )
-
-
-def _group_shares(
-    snapshot: Snapshot, allocation: Allocation, names: SnapshotNames, ideal: Ideal | None
-) -> tuple[dict[str, Any], ...]:
-    """Dominant share of every group of tenants before and after, and the fair one."""
-    tree = snapshot.tree
-    if tree is None:
-        return ()
-    before, after = (
-        shares_in_tree(tree, fractions_of_pool(held, snapshot.pool))
-        for held in (snapshot.held, snapshot.after(allocation.placed).held)
-    )
-    name_of = {node: name for _, name, node in names.groups}
-    return tuple(
-        {
-            "group": name,
-            "parent": name_of.get(tree.parent[node]),
-            "weight": float(tree.weight[node]),
-            "before": float(before[node]),
-            "after": float(after[node]),
-            "target": None if ideal is None else ideal.node_targets[node],
-        }
-        for _, name, node in names.groups
-    )
-
-
-def _fair_distance(shares: Sequence[Mapping[str, Any]]) -> float | None:
-    targets = [each["target"] for each in shares]
-    if None in targets:
-        return None
-    return fair_distance(np.array([each["after"] for each in shares]), np.array(targets))
+    return replace(inputs, snapshot=snapshot, spare=None, budget_units=None)

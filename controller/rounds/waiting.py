@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from controller.rounds.draft import RoundDraft
 from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
 from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import SnapshotNames
@@ -16,35 +16,29 @@ from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import Rooms
 from placement.model.reasons import how_many_fit, still_needed
 from registry.requests import Waiting
-from registry.rounds import ClusterView
 
 
-def waiting_requests(
-    slot_start_at: datetime,
-    view: ClusterView,
-    snapshot: Snapshot,
-    allocation: Allocation,
-    names: SnapshotNames,
-    *,
-    shares: Sequence[Mapping[str, Any]],
-    reserved: SettledReservations | None = None,
-) -> dict[UUID, Waiting]:
+def waiting_requests(draft: RoundDraft) -> dict[UUID, Waiting]:
     """Return for each request that was left out how many VMs wait, and why.
 
     The shortages are those of one VM against what is free after the round.
     Requests alike in demand and eligibility share one look at the hosts. Of a gang
     it is told how many VMs fit and how many are needed, of who starves which
-    hosts are held back for it, and where moves make room for it. ``shares``, one for each
-    tenant, are those of the round: whose is above the fair one is told so. What wants for an
+    hosts are held back for it, and where moves make room for it. Whose share is above the
+    fair one is told so. What wants for an
     address or for its network is told so where that alone keeps all of it back, or all else is
     placed, and counted with the others where not; and what no host takes now, where some would
     but for builds that failed there lately.
     """
+    view, snapshot, names = draft.view, draft.snapshot, draft.names
+    allocation, reserved = draft.allocation, draft.reserved
     shorts = [
         (row, asked, asked.short)
         for row, asked in enumerate(view.requests)
         if asked.short is not None
     ]
+    if not allocation.left_out and not shorts:
+        return {}
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     after = snapshot.after(allocation.placed)
     free, rooms = after.free, Rooms(after)
@@ -55,10 +49,10 @@ def waiting_requests(
 
     def in_short(request: int) -> dict[str, Any]:
         detail: dict[str, Any] = {
-            "slot_start_at": slot_start_at.isoformat(),
+            "slot_start_at": draft.slot.start_at.isoformat(),
             "obstacles": [each.document() for each in obstacles.of(request)],
         }
-        share = shares[snapshot.tenant[request]]
+        share = draft.shares[snapshot.tenant[request]]
         if share["target"] is not None:
             detail["share"] = {"held": share["after"], "fair": share["target"]}
         return detail
@@ -71,10 +65,9 @@ def waiting_requests(
             seen[key] = shortages(snapshot, allocation, request)
         short = seen[key] if reasons != {Reason.QUOTA} else ()
         count = sum(part.count for part in parts)
-        detail = in_short(request)
-        detail["shortages"] = [
-            _shortage_document(shortage, snapshot.resources, names) for shortage in short
-        ]
+        detail = in_short(request) | {
+            "shortages": [_shortage_document(each, snapshot.resources, names) for each in short]
+        }
         needed = still_needed(snapshot, request, count)
         if needed > 1:
             fit = how_many_fit(snapshot, request, free)

@@ -199,10 +199,11 @@ class SpotEnd:
 class SpotCommit:
     """What a round decided of spot VMs that run."""
 
-    ends: tuple[SpotEnd, ...]
-    lets_in: tuple[KeptRoom, ...]
-    grace_s: int
-    hold_s: int  #: so much longer the room is kept
+    ends: tuple[SpotEnd, ...] = ()
+    lets_in: tuple[KeptRoom, ...] = ()
+    grace_s: int = 0
+    hold_s: int = 0  #: so much longer the room is kept
+    keeps_rooms: bool = False  #: whether the round saw room that spot VMs leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +248,7 @@ class KeptForReservation:
 class ReservedCommit:
     """What a round decided of reservations."""
 
-    reservations: tuple[KeptForReservation, ...]
+    reservations: tuple[KeptForReservation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,9 +323,8 @@ class RoundCommit:
     waiting: Mapping[UUID, Waiting]
     group_shares: Sequence[Mapping[str, Any]] = ()  #: of the groups of tenants
     prices: Mapping[str, Any] | None = None  #: None: nothing is known of them
-    spot: SpotCommit | None = None  #: None: no spot VM ends
-    keeps_rooms: bool = False  #: whether the round saw room that spot VMs leave
-    reserved: ReservedCommit | None = None  #: None: it saw no reservations
+    spot: SpotCommit = SpotCommit()
+    reserved: ReservedCommit = ReservedCommit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,14 +78,18 @@ ACTOR: Final = "control"
 _LOOKS: Final = 3
 #: Above the VMs of a part and the numbers of a column: what the database would refuse.
 _MOST, _LARGEST_SEED = 2**31, 2**63
+#: The columns of a record that a commit fills by its fields of the same names.
+_RECORDED: Final = tuple(name for name in RoundCommit.__dataclass_fields__ if name in rounds.c)
 
 
 def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     """Write the round and what of it still holds."""
+    # 1. Only the leader writes, and only while the slot loop runs.
     checkpoint("round.before_commit")
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
     _note_slot(connection, commit)
     now = db_now(connection)
+    # 2. Lock what bounds the placements: limited tenants, hosts, groups, VMs.
     binding = _binding(connection, commit)
     limited = lock_limited(connection, binding.askers) if binding.quotas else {}
     standing, dropped, names = _standing(connection, commit)
@@ -93,6 +97,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         lock_groups_of(connection, {part.request_id for part in standing})
     kept = kept_of_requests(connection, waiting_vms())
     chosen, short = _choose_vms(connection, standing, kept)
+    # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
     chosen, refused = _keeping_rules(connection, chosen, binding, limited, now)
     dropped += [*short, *chain.from_iterable(refused.values())]
     if dropped:
@@ -102,23 +107,25 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     if any(vm.image_id is not None for vm, _ in chosen):
         want_copies(connection, chosen, now=now, actor=ACTOR)
+    # 4. Insert the record.
     moved = _moved(connection, commit)
     again = sum(part.count for part in dropped) + _doubtful(commit, moved)
     number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
-    if commit.keeps_rooms:
+    # 5. Note what the round decided of spot VMs and of reservations.
+    if commit.spot.keeps_rooms:
         use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now)
-    if commit.spot is not None:
-        note_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
-    first_places = Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
-    if commit.reserved is not None:
-        note_used(connection, first_places)
+    note_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
+    if commit.reserved.reservations:
+        note_used(connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0))
         note_reserved(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
+    # 6. Insert the assignments, and the inputs and the outcome for replays.
     with behind(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
         inputs = {"inputs": commit.inputs, "packed_outcome": commit.outcome}
         later(inserting(connection, round_inputs, [{"round": number} | inputs]))
     checkpoint("round.in_commit")
+    # 7. Bring requests up to date: what is placed of them, and why the rest waits.
     gained = Counter(vm.request_id for vm, _ in chosen)
     recompute_placed(connection, gained, now=now, actor=ACTOR, reason=f"round {number}")
     if commit.waiting or dropped:
@@ -209,12 +216,9 @@ def _standing(
 
 def _moved(connection: Connection, commit: RoundCommit) -> set[UUID]:
     """Return hosts with spot VMs that end, or reserved room, that are not as the round saw them."""
-    wanted: set[UUID] = set()
-    if commit.spot is not None:
-        wanted |= {each.host_id for each in commit.spot.ends}
-        wanted |= {each.host_id for each in commit.spot.lets_in}
-    if commit.reserved is not None:
-        wanted |= {host for each in commit.reserved.reservations for host, _ in each.kept}
+    wanted = {each.host_id for each in commit.spot.ends}
+    wanted |= {each.host_id for each in commit.spot.lets_in}
+    wanted |= {host for each in commit.reserved.reservations for host, _ in each.kept}
     found: set[UUID] = set()
     for some in chunks(sorted(wanted)):
         query = select(hosts.c.id, hosts.c.version).where(among(connection, hosts.c.id, some))
@@ -231,13 +235,9 @@ def _doubtful(commit: RoundCommit, moved: Collection[UUID]) -> int:
 
     Of spot VMs that were to end, and of room that reservations were to have besides.
     """
-    if not moved:
-        return 0
-    ends = () if commit.spot is None else commit.spot.ends
-    reserved = () if commit.reserved is None else commit.reserved.reservations
-    return sum(each.host_id in moved for each in ends) + sum(
+    return sum(each.host_id in moved for each in commit.spot.ends) + sum(
         max(0, count - each.before.get(host, 0))
-        for each in reserved
+        for each in commit.reserved.reservations
         for host, count in each.kept
         if host in moved
     )
@@ -359,27 +359,8 @@ def _insert_round(
         raise InvalidError("seed", commit.seed, "a whole number of 64 bits")
     given = Counter(vm.tenant for vm in placed if not vm.spot)
     shares = [{**share, "given": given.get(share["tenant"], 0)} for share in commit.shares]
-    told = {
-        "holder": commit.holder,
-        "epoch": commit.epoch,
-        "slot_start_at": commit.slot_start_at,
-        "slot_length_s": commit.slot_length_s,
-        "policy": commit.policy,
-        "decided_by": commit.decided_by,
-        "fallback_reason": commit.fallback_reason,
-        "parameters": dict(commit.parameters),
-        "seed": commit.seed,
-        "engine_version": commit.engine_version,
-        "budget_units": commit.budget_units,
-        "work": commit.work,
-        "cut": commit.cut,
-        "inputs_digest": commit.inputs_digest,
+    told = {name: getattr(commit, name) for name in _RECORDED} | {
         "shares": shares,
-        "bound": commit.bound,
-        "fair_distance": commit.fair_distance,
-        "group_shares": [dict(share) for share in commit.group_shares],
-        "prices": None if commit.prices is None else dict(commit.prices),
-        "timings": dict(commit.timings),
         "placed": len(placed),
         "left_out": sum(waiting.count for waiting in commit.waiting.values()),
         "dropped": dropped,

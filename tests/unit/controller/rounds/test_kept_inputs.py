@@ -166,8 +166,7 @@ def test_rounds_commit_the_same_bytes_whatever_was_kept_of_those_before(views):
 
         assert commits[0] == commits[1]
         used = {part.host_id for part in commits[0].placements}
-        if (ended := commits[0].spot) is not None:
-            used |= {each.host_id for each in (*ended.ends, *ended.lets_in)}
+        used |= {each.host_id for each in (*commits[0].spot.ends, *commits[0].spot.lets_in)}
         assert commits[0].host_versions == {
             host.id: host.version for host in view.hosts if host.id in used
         }

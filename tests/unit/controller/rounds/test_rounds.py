@@ -224,7 +224,7 @@ def test_the_fallback_ends_no_spot_vms_as_looking_for_them_may_have_taken_too_lo
 
     assert [end.vm_id for end in ended.commits[0].spot.ends] == [spot.id]
     assert ended.commits[0].host_versions == {full[0].id: 7}
-    assert (store.commits[0].decided_by, store.commits[0].spot) == ("fallback", None)
+    assert (store.commits[0].decided_by, store.commits[0].spot.ends) == ("fallback", ())
 
 
 def test_the_slot_is_skipped_when_nobody_gives_a_feasible_allocation():

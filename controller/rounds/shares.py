@@ -1,0 +1,71 @@
+"""What a round records about shares: of tenants and groups, before and after, and the fair ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from controller.rounds.draft import RoundDraft
+from placement import dominant_shares, fair_distance, fractions_of_pool, shares_in_tree
+
+
+def record_shares(draft: RoundDraft) -> None:
+    """Fill ``shares``, ``group_shares`` and ``fair_distance`` from the allocation and the ideal."""
+    draft.shares = _tenant_shares(draft)
+    draft.group_shares = _group_shares(draft)
+    draft.fair_distance = _fair_distance(draft.shares)
+
+
+def _tenant_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
+    """Return the dominant share of every tenant, of the whole pool, and the VMs it waits for."""
+    snapshot, ideal = draft.snapshot, draft.ideal
+    before = dominant_shares(snapshot.held, snapshot.pool)
+    after = dominant_shares(snapshot.after(draft.allocation.placed).held, snapshot.pool)
+    shared = snapshot.count if snapshot.spot is None else snapshot.count * ~snapshot.spot.asks
+    waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
+    for request, _, count in draft.drawn:
+        waiting[snapshot.tenant[request]] += count
+    return tuple(
+        {
+            "tenant": name,
+            "weight": float(snapshot.weight[index]),
+            "before": float(before[index]),
+            "after": float(after[index]),
+            "target": None if ideal is None else ideal.target_shares[index],
+            "asked": int(waiting[index]),
+        }
+        for index, (_, name) in enumerate(draft.names.tenants)
+    )
+
+
+def _group_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
+    """Return the dominant share of every group of tenants; none without groups."""
+    snapshot, ideal, tree = draft.snapshot, draft.ideal, draft.snapshot.tree
+    if tree is None:
+        return ()
+    before, after = (
+        shares_in_tree(tree, fractions_of_pool(held, snapshot.pool))
+        for held in (snapshot.held, snapshot.after(draft.allocation.placed).held)
+    )
+    name_of = {node: name for _, name, node in draft.names.groups}
+    return tuple(
+        {
+            "group": name,
+            "parent": name_of.get(tree.parent[node]),
+            "weight": float(tree.weight[node]),
+            "before": float(before[node]),
+            "after": float(after[node]),
+            "target": None if ideal is None else ideal.node_targets[node],
+        }
+        for _, name, node in draft.names.groups
+    )
+
+
+def _fair_distance(shares: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return how far the shares are from the fair ones; None if those are not known."""
+    targets = [each["target"] for each in shares]
+    if None in targets:
+        return None
+    return fair_distance(np.array([each["after"] for each in shares]), np.array(targets))
