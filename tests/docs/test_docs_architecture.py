@@ -36,6 +36,7 @@ from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type
 from tests.unit.registry.test_registry_lifecycle import GRIDS
 
 PAGE: Final = ROOT / "docs" / "architecture.md"
+DECISIONS: Final = ROOT / "docs" / "adr"
 MOST_MODULES: Final = 25
 #: A file of ours, with or without something in it.
 _PLACE: Final = re.compile(r"(?P<file>[\w./]+(\.\w+|/))(:(?P<name>[\w.]+))?")
@@ -265,6 +266,40 @@ def test_every_command_is_written_where_its_list_says() -> None:
         assert hasattr(import_module(f"controller.cli.{module}"), attribute), name
 
 
+# ---- how to add a field ---------------------------------------------------------------
+
+
+def test_a_field_passes_the_files_that_the_page_names_and_no_others() -> None:
+    _, section = PAGE.read_text().split("## How to add a field", 1)
+    named = set(re.findall(r"`([\w./-]+/[\w-]+\.\w+)[:`]", section.split("\n## ")[0]))
+    tests = {name for name in named if name.startswith("tests/")}
+
+    passed = {
+        str(path.relative_to(ROOT))
+        for folder, endings in _FIELD_FILES.items()
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in endings and path.parent != DECISIONS and _FIELDS.search(path.read_text())
+    }
+
+    assert named - tests - {_MARKS} == passed - _NO_STEP
+    assert [name for name in tests if not _FIELDS.search((ROOT / name).read_text())] == []
+
+
+#: The fields that the walk follows, as code and as options of commands.
+_FIELDS: Final = re.compile(r"\b(fence[_-]target|moving_to)\b")
+_FIELD_FILES: Final = {
+    **dict.fromkeys(("controller", "hypervisor", "monitor", "registry", "workers"), (".py",)),
+    "docs": (".json", ".md"),
+    "web/src": (".ts", ".tsx"),
+}
+#: Has the marks of fields, and names none.
+_MARKS: Final = "registry/records/fields.py"
+#: The page itself, and what generators write and git ignores.
+_NO_STEP: Final = {
+    "docs/architecture.md",
+    "controller/client/models.py",
+    "web/src/api/generated.ts",
+}
 _UNSTORED: Final = frozenset({"idle", "stays", "ending", "gone"})
 _PROBLEM: Final = {
     "resources": ["vcpus"],
