@@ -134,10 +134,11 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         ):
             children = ForkServer((*PRELOADED, CHILD))
             stack.callback(children.close)
-            app = _application(registry, settings, metrics, children.fork)
+            limits = limits_of(settings)
+            app = _application(registry, settings, metrics, limits, children.fork)
             stack.callback(app.state.refusals.flush)
             stack.callback(app.state.services.what_ifs.close)
-            server = bounded_server(app, trusted_proxies=settings.trusted_proxies)
+            server = bounded_server(app, trusted_proxies=settings.trusted_proxies, limits=limits)
             bounds = bounds_of(
                 settings.api_connections,
                 settings.api_connections_per_address,
@@ -243,6 +244,7 @@ def _application(
     registry: Registry,
     settings: ControllerSettings,
     metrics: ProcessMetrics,
+    limits: RateLimits,
     start_child: StartChild,
 ) -> FastAPI:
     return create_app(
@@ -259,7 +261,7 @@ def _application(
         default_image=settings.default_image,
         host_reserved=settings.host_reserved,
         default_quota=settings.default_quota,
-        limits=limits_of(settings),
+        limits=limits,
         queue=CeleryQueue(settings),
         metrics=metrics,
         move_limits=move_limits_of(settings),
@@ -276,9 +278,14 @@ def bounded_server(
     *,
     trusted_proxies: Collection[str] = (),
     deadlines: Deadlines = DEADLINES,
+    limits: RateLimits | None = None,
 ) -> WatchedServer:
-    """Return what serves an application to callers who may be slow, many, or no callers at all."""
+    """Return what serves an application to callers who may be slow, many, or no callers at all.
+
+    ``limits`` are those of the application: what is no HTTP counts like a call without a token.
+    """
     log_sparingly()
+    protocol = partial(BoundedProtocol, deadlines=deadlines, limits=limits or RateLimits())
     return WatchedServer(
         uvicorn.Config(
             app,
@@ -290,7 +297,7 @@ def bounded_server(
             forwarded_allow_ips=sorted(trusted_proxies),
             lifespan="off",
             timeout_graceful_shutdown=GRACE_S,
-            http=cast(type[asyncio.Protocol], partial(BoundedProtocol, deadlines=deadlines)),
+            http=cast(type[asyncio.Protocol], protocol),
             ws="none",
             loop=f"{ServingLoop.__module__}:{ServingLoop.__name__}",
         )

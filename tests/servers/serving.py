@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from fastapi import FastAPI
 
 from controller.rest.middleware.connections import UNBOUNDED, Bounds
+from controller.rest.middleware.limits import RateLimits
 from controller.rest.middleware.protocol import Deadlines
 from controller.rest.server import DEADLINES, bounded_server, listen_on
 
@@ -23,11 +24,14 @@ def served(
     tls: ssl.SSLContext | None = None,
     listen: str = "127.0.0.1:0",
     trusted_proxies: Collection[str] = (),
+    limits: RateLimits | None = None,
 ) -> Iterator[str]:
     """Serve until the block ends; gives the URL."""
     listener = listen_on(listen)
     listener.bound(bounds)
-    server = bounded_server(app, trusted_proxies=trusted_proxies, deadlines=deadlines)
+    server = bounded_server(
+        app, trusted_proxies=trusted_proxies, deadlines=deadlines, limits=limits
+    )
     server.config.load()
     server.config.ssl = tls
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from controller.rest.middleware.bodies import MAX_BODY_BYTES
 from controller.rest.middleware.connections import CountedConnection
 from controller.rest.middleware.http_parser import BoundedConnection
+from controller.rest.middleware.limits import RateLimits
 from controller.rest.middleware.streaming import end_lasting
 from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, ProblemAnswer
 
@@ -61,7 +62,7 @@ class _Missing(Enum):
 class BoundedProtocol(H11Protocol):
     """One connection."""
 
-    def __init__(self, *given: Any, deadlines: Deadlines, **more: Any) -> None:
+    def __init__(self, *given: Any, deadlines: Deadlines, limits: RateLimits, **more: Any) -> None:
         super().__init__(*given, **more)
         self.conn: h11.Connection = BoundedConnection()
         self._served_by = self.app
@@ -71,6 +72,8 @@ class BoundedProtocol(H11Protocol):
         self._connection: CountedConnection | None = None
         self.timeout_keep_alive = deadlines.idle_s  # type: ignore[assignment]  # any number does
         self._deadlines = deadlines
+        self._limits = limits
+        self._refused = False  #: what was sent is no HTTP that is served; nothing more is read
         self._missing = _Missing.NOTHING
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -99,7 +102,7 @@ class BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take what came."""
         self._received += len(data)
-        if not self._is_cut_off():
+        if not self._refused and not self._is_cut_off():
             self._parse(data)
         if self._missing is _Missing.REST and self._received - self._seen > MAX_BODY_BYTES:
             self.transport.abort()
@@ -123,6 +126,8 @@ class BoundedProtocol(H11Protocol):
         super().shutdown()
         if self.cycle is not None and not self.cycle.response_complete:
             end_lasting(cast(Scope, self.cycle.scope))
+        if self._refused:  # the answer that is still due is a refusal
+            self.transport.close()
         self._watch()
 
     def pause_writing(self) -> None:
@@ -140,8 +145,21 @@ class BoundedProtocol(H11Protocol):
             self._stalled = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse invalid HTTP, or a header that is too large."""
-        self._refuse(self._parser.refusal, self._parser.refusal_detail)
+        """Refuse invalid HTTP, or a header that is too large.
+
+        It counts as a call without a token. Who sends too many is answered late, on a connection
+        that is read no more: the next call has to wait for it, or needs one more connection of
+        those that an address may have.
+        """
+        self._refused = True
+        status, detail = self._parser.refusal, self._parser.refusal_detail
+        address = self.client[0] if self.client else "unknown"
+        if not self._limits.stranger_waits(address):
+            self._refuse(status, detail)
+        elif self._end_call():
+            self.flow.pause_reading()
+            self._watch()
+            self._wait(self._limits.refused_after_s, self._refuse, status, detail)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: any unknown caller can ask for another protocol."""
@@ -212,17 +230,19 @@ class BoundedProtocol(H11Protocol):
             return
         cycle = self.cycle
         called = cycle is not None and not cycle.response_complete and not cycle.more_body
-        if called and not self.flow.write_paused:
+        if called and not self._refused and not self.flow.write_paused:
             self._connection.works()
         else:
             self._connection.waits()
 
-    def _wait(self, seconds: float, then: Any) -> None:
-        self._timer = self.loop.call_later(seconds, then)
+    def _wait(self, seconds: float, then: Any, *given: Any) -> None:
+        self._timer = self.loop.call_later(seconds, then, *given)
 
     def _what_is_missing(self) -> _Missing:
         if self.transport.is_closing():
             return _Missing.GOODBYE
+        if self._refused:
+            return _Missing.NOTHING
         if self.cycle is not None and not self.cycle.response_complete:
             return _Missing.BODY if self.cycle.more_body else _Missing.NOTHING
         if self.conn.their_state is h11.SEND_BODY:
@@ -283,13 +303,8 @@ class BoundedProtocol(H11Protocol):
 
     def _refuse(self, status: HTTPStatus, detail: str | None = None) -> None:
         """Answer in place of the application, unless an answer has begun, and close."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            started = self.cycle.response_started
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-            if started:
-                self.transport.abort()
-                return
+        if not self._end_call():
+            return
         kind = CONNECTION_KINDS[status]
         problem = ProblemAnswer(kind=kind, detail=detail or kind.title)
         body = bytes(problem.response().body)
@@ -306,3 +321,14 @@ class BoundedProtocol(H11Protocol):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
         self._watch()
+
+    def _end_call(self) -> bool:
+        """End the call under way. Return False if its answer has begun: the connection is gone."""
+        if self.cycle is None or self.cycle.response_complete:
+            return True
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.cycle.response_started:
+            self.transport.abort()
+            return False
+        return True

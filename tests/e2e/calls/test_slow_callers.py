@@ -31,6 +31,7 @@ from controller.rest.middleware.connections import (
     bounds_of,
 )
 from controller.rest.middleware.http_parser import MAX_HEAD_LINES
+from controller.rest.middleware.limits import Rate, RateLimits
 from controller.rest.middleware.protocol import Deadlines
 from controller.rest.server import listen_on
 from tests.e2e.conftest import Api, a_token
@@ -783,3 +784,63 @@ def assert_served(url: str, source: str) -> None:
                 pass
         threading.Event().wait(0.05)
     pytest.fail("no connection stayed")
+
+
+NO_HTTP = {
+    "request line": b"one two three four\r\n\r\n",
+    "header fields": b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 2_000 + b"\r\n",
+    "trailers": JSON_HEAD + IN_CHUNKS + b"1\r\n[\r\n0\r\n" + b"a: b\r\n" * 2_000 + b"\r\n",
+}
+
+
+@ON_ANY_DATABASE
+@pytest.mark.parametrize("sent", NO_HTTP.values(), ids=NO_HTTP)
+def test_what_is_no_http_counts_like_a_call_without_a_token(api: Api, sent: bytes):
+    counted = []
+
+    class Counting(RateLimits):
+        def stranger_waits(self, address: str) -> float:
+            counted.append(address)
+            return super().stranger_waits(address)
+
+    with served(api.app, limits=Counting()) as url, connected(url, "127.0.0.9") as caller:
+        caller.sendall(sent)
+        answer = all_of(caller)
+
+    assert re.match(rb"HTTP/1.1 4(00|31) ", answer)
+    assert counted == ["127.0.0.9"]
+
+
+@ON_ANY_DATABASE
+@pytest.mark.parametrize("sent", NO_HTTP.values(), ids=NO_HTTP)
+def test_who_sends_too_much_that_is_no_http_is_answered_late(api: Api, sent: bytes):
+    rate = Rate(per_s=1e-6, burst=1)
+    limits = RateLimits(strangers=rate, refused_after_s=LONG)
+    with ExitStack() as stack:
+        url = stack.enter_context(served(api.app, limits=limits))
+        first, second, other = (
+            stack.enter_context(connected(url, source))
+            for source in ("127.0.0.9", "127.0.0.9", "127.0.0.10")
+        )
+        first.sendall(sent)
+        assert all_of(first).startswith(b"HTTP/1.1 4")
+
+        second.sendall(sent)
+        other.sendall(sent)
+
+        assert all_of(other).startswith(b"HTTP/1.1 4")  # another address has not to wait
+        second.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            second.recv(1)
+
+
+@ON_ANY_DATABASE
+def test_a_late_refusal_comes_and_ends_the_connection(api: Api):
+    limits = RateLimits(strangers=Rate(per_s=1e-6, burst=1), refused_after_s=0.2)
+    with served(api.app, limits=limits, deadlines=ALL_LONG) as url:
+        for _ in range(2):
+            with connected(url) as caller:
+                caller.sendall(NO_HTTP["request line"])
+                answer = all_of(caller)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
