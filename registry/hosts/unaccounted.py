@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,9 +15,10 @@ from sqlalchemy import Connection, Row, delete, exists, insert, select
 from registry.audit.events import event_row, record
 from registry.db.bulk import chunks
 from registry.db.ids import uuid7
-from registry.db.schema import assignments, hosts, leftovers, strangers
+from registry.db.schema import assignments, hosts, leftovers, strangers, unreleased, vms
+from registry.hosts.stored_reports import latest_report
 from registry.ledger.shared_disks import in_use
-from registry.lifecycle import AssignmentState
+from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
 from registry.reconciliation import STRANGE, Difference, LedgerAssignment, whose, whose_volume
 from registry.records.hosts import DomainReport, Host, HostReport
 
@@ -133,6 +135,38 @@ def known_assignments(
                 disk_in_use=row.id in used,
             )
     return found
+
+
+def running_elsewhere(connection: Connection, host_id: UUID) -> str:
+    """Name VMs of a host that another host, which is up, reports as running; empty: none.
+
+    The machine may run under another name, or somebody started a copy there.
+    """
+    query = (
+        select(hosts.c.id, hosts.c.name, vms.c.id.label("vm_id"), vms.c.name.label("vm"))
+        .join_from(strangers, hosts, hosts.c.id == strangers.c.host_id)
+        .join(vms, vms.c.id == strangers.c.domain_uuid)
+        .join(assignments, assignments.c.vm_id == vms.c.id)
+        .where(
+            assignments.c.host_id == host_id,
+            unreleased,
+            hosts.c.id != host_id,
+            hosts.c.health == HostHealth.UP.value,
+            hosts.c.admin != HostAdmin.RETIRED.value,
+        )
+        .order_by(hosts.c.name, vms.c.name)
+    )
+    names: list[str] = []
+    for (other_id, other), rows in groupby(connection.execute(query), lambda row: row[:2]):
+        report = latest_report(connection, other_id)
+        running = (
+            {each.uuid for each in report.domains if each.state == "running"} if report else ()
+        )
+        found = [row.vm for row in rows if row.vm_id in running]
+        if found:
+            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+            names.append(f"host {other} reports as running: {', '.join(found[:5])}{more}")
+    return "; ".join(names)
 
 
 def note_strangers(

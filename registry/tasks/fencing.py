@@ -28,6 +28,7 @@ from registry.db.schema import (
     unreleased,
 )
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
+from registry.hosts.unaccounted import running_elsewhere
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
 from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
 from registry.ledger.release import release_all
@@ -45,6 +46,10 @@ from registry.rounds.leases import check_epoch
 #: After a failure it is tried again, each time after twice as long.
 AGAIN_S: Final = 60
 MAX_AGAIN_S: Final = 3600
+_RUNS_ELSEWHERE: Final = (
+    "{found}. It may be the same machine: if so, retire the other host and give this one its new"
+    " address (`fuga host set NAME --uri URI`); if not, shut these VMs down there"
+)
 #: a maintained host is down because somebody works on it
 _ATTENDED: Final = (HostAdmin.MAINTENANCE.value, HostAdmin.RETIRED.value)
 _WAITS: Final = "host_vms_wait"
@@ -125,13 +130,17 @@ class Fencing:
         Raises
         ------
         ConflictError
-            If the host is not down, or its command runs at this moment.
+            If the host is not down, its command runs at this moment, or another host reports
+            VMs of it as running.
         """
         with self._database.write() as connection:
             host = _down_host(connection, name, "taken for off")
             row, now = fence_row(connection, host.id), db_now(connection)
             if is_being_fenced(row, now):
                 raise ConflictError(f"host {name} is being fenced: wait for what comes of it")
+            if found := running_elsewhere(connection, host.id):
+                why = _RUNS_ELSEWHERE.format(found=found)
+                raise ConflictError(f"host {name} cannot be taken for off: {why}")
             _fenced(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
             return release_all(connection, host.id, host.name, now=now, actor=actor)
 
@@ -145,7 +154,11 @@ class Fencing:
 
     @retried
     def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
-        """Claim a host to fence it; None: nothing is asked, or somebody is at it."""
+        """Claim a host to fence it; None: nothing is asked, or somebody is at it.
+
+        While another host reports VMs of it as running, fencing it fails: what they lose would be
+        started anew, and no command proves that they are off.
+        """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
             host = _host(connection, hosts.c.id == host_id)
@@ -153,6 +166,10 @@ class Fencing:
             if host is None or row is None or row.state not in OPEN or is_being_fenced(row, now):
                 return None
             if not _is_silent(host) or host.admin == HostAdmin.RETIRED.value:
+                return None
+            if found := running_elsewhere(connection, host_id):
+                why = _RUNS_ELSEWHERE.format(found=found)
+                _failed_again(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
             asked = row.state == FenceState.ASKED.value

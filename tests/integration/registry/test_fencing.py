@@ -29,6 +29,7 @@ from tests.register import (
     a_cluster,
     a_domain,
     a_report,
+    a_stranger,
     add_request,
     place,
     run_vm,
@@ -474,3 +475,32 @@ def test_a_host_that_is_up_is_neither_fenced_nor_taken_for_off(
 def test_a_target_must_not_look_like_an_option(register: Registry, hosts: tuple[Host, ...]) -> None:
     with pytest.raises(InvalidError, match="fence_target"):
         register.hosts.update("h1", fence_target="--force", actor=ACTOR)
+
+
+# ---- VMs that run elsewhere -------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_a_host_whose_vms_another_reports_as_running_is_not_taken_for_off(
+    register: Registry, lease: Lease, running: UUID, state: str
+) -> None:
+    """Its machine may run under another name: what is placed anew would end them."""
+    vm = register.vms.list().items[0]
+    go_down(register)
+    ask(register, lease)
+    seen = a_stranger(name=vm.name, state=state, uuid=vm.id, assignment_id=running, generation=1)
+    come_back(register, seen, name="h2")
+
+    if state == "stopped":
+        assert claim(register) is not None
+        return
+    with pytest.raises(ConflictError, match=f"host h2 reports as running: {vm.name}"):
+        register.fencing.confirm("h1", actor=ACTOR)
+    assert claim(register) is None
+    fence = register.hosts.get("h1").fence
+    assert fence is not None
+    assert fence.state == FenceState.FAILED
+    assert "shut these VMs down there" in (fence.last_error or "")
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    come_back(register, name="h2")
+    assert register.fencing.confirm("h1", actor=ACTOR) == 1
