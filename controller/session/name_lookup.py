@@ -62,11 +62,16 @@ def find_target(api: Client, typed: str) -> LookupTarget:
     """Find a request or VM by id, name, or the beginning or end of an id.
 
     A name may have been used before: a live one wins, then the newest. Two live
-    ones are ambiguous.
+    ones are ambiguous, and so are a name and the part of another one's id: a tenant may give its
+    request a name that is such a part.
     """
-    for search in (_by_id, _by_name, _by_part):
-        if found := search(api, typed):
-            return _one_of(typed, found)
+    if found := _by_id(api, typed):
+        return _one_of(typed, found)
+    found = _by_name(api, typed)
+    named = {each.record["id"] for each in found}
+    found += [each for each in _by_part(api, typed) if each.record["id"] not in named]
+    if found:
+        return _one_of(typed, found)
     raise NameNotFoundError(typed, advice(typed, _names(api)))
 
 
@@ -181,8 +186,13 @@ def find_reservation(api: Client, typed: str) -> Json:
     What is over is listed for a year and more, so names are asked for.
     """
     named = list(api.items("reservations", name=typed)) if _may_be_name(typed) else []
-    if not named and _may_be_part(typed):
-        named = [each for each in api.items("reservations") if is_part_of_id(typed, each["id"])]
+    if _may_be_part(typed):
+        known = {each["id"] for each in named}
+        named += [
+            each
+            for each in api.items("reservations")
+            if is_part_of_id(typed, each["id"]) and each["id"] not in known
+        ]
     if not named:
         raise BadInputError(
             f"no reservation with name or id {typed!r}; `fuga reservations --all` lists them"
