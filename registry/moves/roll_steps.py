@@ -254,9 +254,36 @@ def _why(connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[R
     )
     for vm_id, reason in connection.execute(query):
         reasons.setdefault(vm_id, reason or "its move was cancelled")
+    for vm_id, error in _last_failures(connection, row, stay[:_NAMED]).items():
+        reason = reasons.get(vm_id)
+        if reason is None:
+            reasons[vm_id] = error
+        elif error not in reason:
+            reasons[vm_id] = f"{reason}; its last move failed: {error}"
     told = [f"{each.name} ({reasons.get(each.id, 'came later')})" for each in stay[:_NAMED]]
     more = f" and {len(stay) - _NAMED} more" if len(stay) > _NAMED else ""
     return f"VMs stay there: {', '.join(told)}{more}"
+
+
+def _last_failures(
+    connection: Connection, row: Row[Any], stay: Sequence[Row[Any]]
+) -> Mapping[UUID, str]:
+    """Return why the last move of each VM from this host failed, since the host's turn began.
+
+    The last plan may know nothing of it: once each destination failed, no host is left to plan for.
+    """
+    query = (
+        select(moves.c.vm_id, moves.c.last_error)
+        .where(
+            moves.c.vm_id.in_([each.id for each in stay]),
+            moves.c.from_host_id == row.host_id,
+            moves.c.state == MoveState.FAILED.value,
+            moves.c.asked_at >= row.since,
+            moves.c.last_error.is_not(None),
+        )
+        .order_by(moves.c.id)
+    )
+    return {vm_id: error for vm_id, error in connection.execute(query)}
 
 
 def _return(

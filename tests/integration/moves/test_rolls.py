@@ -12,7 +12,9 @@ from controller.plans.executor import PlanExecutor
 from placement.rebalancing.model import RebalanceLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError
+from registry.lifecycle import MoveState
 from registry.moves import CommandEnd, NewRoll, RollClaim, RollLimits, RollTurn, StepReport
+from tests.fakes.movers import Breaks
 from tests.integration.moves.test_plans import InThisProcess, a_centre
 from tests.integration.moves.world import MovingWorld
 from tests.raw_sql import RawSql
@@ -276,6 +278,29 @@ def test_a_host_whose_vm_may_not_move_is_planned_again_and_then_stops_the_roll(
     assert site.drive(left).roll.state == "done"
     assert site.ran == ["h2"]
     assert site.admin()["h1"] == "maintenance"
+
+
+def test_a_roll_says_why_moves_failed_where_the_last_plan_no_longer_finds_a_host(
+    world: MovingWorld, site: Site, raw: RawSql
+) -> None:
+    vm = world.running("h1")
+    claim = site.begin("h1")
+    world.movers.fail(Breaks.BEFORE)
+    for _ in range(20):
+        turn = site.step(claim)
+        if world.registry.moves.list(state=MoveState.FAILED).items:
+            for other in ("h2", "h3"):
+                world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
+        raw.run("UPDATE plans SET ended_at = '2026-01-01 00:00:00' WHERE ended_at IS NOT NULL")
+        if turn.roll.state != "going":
+            break
+
+    assert turn.roll.state == "stopped"
+    assert turn.roll.last_error is not None
+    assert turn.roll.last_error.startswith(
+        f"host h1: VMs stay there: {vm.name} (no eligible host; its last move failed: "
+    )
+    assert "told to fail" in turn.roll.last_error
 
 
 def test_a_driver_that_is_told_to_stop_leaves_nothing_begun_behind(
