@@ -140,7 +140,7 @@ def _tls_reason(text: str, credential: Credential, logged: str) -> str:
         said = _LOGGED.findall(logged)
         why = said[-1] if said else "of another authority, expired, or for another name"
         return (
-            f"its certificate is refused: {why} cacert.pem of credential {credential.name} must"
+            f"its certificate is refused: {why}; cacert.pem of credential {credential.name} must"
             " hold the authority of the host's certificate, and that must name the address in"
             " the host's URI"
         )

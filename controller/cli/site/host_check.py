@@ -115,10 +115,14 @@ def _looked_at(
     folder: Path,
     deadline_s: float,
 ) -> list[CheckResult]:
-    from controller.cli.site.host_reach import reach_findings  # noqa: PLC0415 - TLS, slow to import
+    from controller.cli.site.host_reach import (  # noqa: PLC0415 - TLS, slow to import
+        own_name_finding,
+        reach_findings,
+    )
 
     named = target.get("credential")
-    findings = list(reach_findings(target["uri"], folder / named if named else None))
+    credential = folder / named if named else None
+    findings = list(reach_findings(target["uri"], credential))
     if any(each.about in {"name", "port"} and not each.well for each in findings):
         return findings  # libvirt would only say it again, later
     others = _others(target, registered)
@@ -131,7 +135,11 @@ def _looked_at(
         },
         deadline_s,
     )
-    return [*findings, *judged(target, seen, registered)]
+    findings.extend(judged(target, seen, registered))
+    if own := (seen.get("host") or {}).get("hostname"):
+        by_name = own_name_finding(target["uri"], credential, own)
+        findings.extend([] if by_name is None else [by_name])
+    return findings
 
 
 def _ask(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:

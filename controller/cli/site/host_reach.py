@@ -114,16 +114,10 @@ def _connects(name: str, port: int) -> str | None:
 def certificate_finding(name: str, port: int, credential: Path | None) -> CheckResult:
     """Judge the certificate that a host shows, by the authority that is to have signed it."""
     about = "certificate"
-    authority, client = _LIBVIRTS_AUTHORITY, _LIBVIRTS_CLIENT
-    if credential is not None:
-        authority = credential / "cacert.pem"
-        client = (credential / "clientcert.pem", credential / "clientkey.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context.load_verify_locations(authority)
-        context.load_cert_chain(*client)
+        context = _context(credential)
     except OSError as error:
-        where = "credential" if credential else str(authority.parent)
+        where = "credential" if credential else str(_LIBVIRTS_AUTHORITY.parent)
         why = f"the files of the {where} cannot be used: {error.strerror or error}"
         return CheckResult(about, False, f"not looked at: {why}")
     try:
@@ -136,23 +130,68 @@ def certificate_finding(name: str, port: int, credential: Path | None) -> CheckR
     return _by_age(about, shown, by_common_name=by_common_name)
 
 
-def _shown(name: str, port: int, context: ssl.SSLContext) -> tuple[Mapping[str, Any], bool]:
-    """Return the certificate, and whether it names the host in its common name alone."""
+def own_name_finding(uri: str, credential: Path | None, own: str) -> CheckResult | None:
+    """Judge whether a host's certificate has the name that the host itself reports.
+
+    Other hosts reach it by that name when VMs move. None if the certificate has it, and where
+    that cannot be judged, as of one that `certificate_finding` refuses.
+    """
+    parts = urlsplit(uri)
+    name = parts.hostname
+    if not name or not parts.scheme.endswith("+tls") or own.lower() == name:
+        return None
+    try:
+        _shown(name, port_of(uri), _context(credential))
+    except (OSError, ValueError):
+        return None
+    try:
+        _shown(name, port_of(uri), _context(credential), by=own)
+    except ssl.SSLCertVerificationError:
+        message = (
+            f"the host calls itself {own}, which its certificate does not name, and other hosts"
+            " reach it by that name when VMs move. If QEMU's certificate lacks it, too, moves to"
+            " this host fail: sign both for it as well, or set migration_host in its qemu.conf to"
+            " what they name"
+        )
+        return CheckResult("own name", True, message, note=True)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _context(credential: Path | None) -> ssl.SSLContext:
+    authority, client = _LIBVIRTS_AUTHORITY, _LIBVIRTS_CLIENT
+    if credential is not None:
+        authority = credential / "cacert.pem"
+        client = (credential / "clientcert.pem", credential / "clientkey.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority)
+    context.load_cert_chain(*client)
+    return context
+
+
+def _shown(
+    name: str, port: int, context: ssl.SSLContext, *, by: str | None = None
+) -> tuple[Mapping[str, Any], bool]:
+    """Return the certificate, and whether it names the host in its common name alone.
+
+    ``by`` is the name that it must have, by default ``name``.
+    """
     context.hostname_checks_common_name = False
     try:
-        return _certificate(name, port, context), False
+        return _certificate(name, port, context, by or name), False
     except ssl.SSLCertVerificationError:
         context.hostname_checks_common_name = True
-        shown = _certificate(name, port, context)
+        shown = _certificate(name, port, context, by or name)
         if _is_taken_by_common_name(shown):
             return shown, True
         raise
 
 
-def _certificate(name: str, port: int, context: ssl.SSLContext) -> Mapping[str, Any]:
+def _certificate(name: str, port: int, context: ssl.SSLContext, by: str) -> Mapping[str, Any]:
     with (
         socket.create_connection((name, port), _CONNECT_S) as plain,
-        context.wrap_socket(plain, server_hostname=name) as secured,
+        context.wrap_socket(plain, server_hostname=by) as secured,
     ):
         return secured.getpeercert() or {}
 

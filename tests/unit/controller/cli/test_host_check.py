@@ -267,6 +267,27 @@ def test_a_certificate_is_taken_by_the_names_that_libvirt_takes(
     assert (found.level, words in found.message) == (level, True), found.message
 
 
+@pytest.mark.parametrize(
+    ("own", "names", "noted"),
+    [
+        ("localhost", "DNS:localhost", False),  # the name in the URI
+        ("kvm-07", "DNS:localhost,DNS:kvm-07", False),
+        ("kvm-07", "DNS:localhost", True),
+        ("kvm-07", "DNS:other", False),  # another finding refuses it
+    ],
+)
+def test_a_certificate_without_the_hosts_own_name_is_noted_for_moves(
+    authority: Authority, credential: Path, own: str, names: str, noted: bool
+) -> None:
+    lasting = replace(authority, days=90)
+    with listening(lasting.server("named", names=names)) as port:
+        found = host_reach.own_name_finding(f"qemu+tls://localhost:{port}/system", credential, own)
+
+    assert (found is not None) is noted
+    if found is not None:
+        assert (found.level, "calls itself kvm-07" in found.message) == ("note", True)
+
+
 def test_a_port_that_nothing_listens_at_is_said_before_libvirt_is_asked() -> None:
     uri = f"qemu+tls://127.0.0.1:{a_quiet_port()}/system"
 
