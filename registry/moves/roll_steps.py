@@ -283,7 +283,7 @@ def _last_failures(
         )
         .order_by(moves.c.id)
     )
-    return {vm_id: error for vm_id, error in connection.execute(query)}
+    return {each.vm_id: each.last_error for each in connection.execute(query)}
 
 
 def _return(
