@@ -126,7 +126,7 @@ class PlanStepError(IllegalTransitionError):
         by = f" by {approved_by}" if approved_by else ""
         self.args = (
             {
-                "asked": f"plan {id} is not decided yet: look at it (`fuga plan show {id}`) first",
+                "pending": f"plan {id} is not decided yet: see `fuga plan show {id}` first",
                 "approved": f"plan {id} is approved already{by}, and is being carried out",
                 "done": f"plan {id} is carried out already: it was approved{by}"
                 if approved_by

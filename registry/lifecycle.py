@@ -146,7 +146,7 @@ class AssignmentEvent(StrEnum):
 class MoveState(StrEnum):
     """How far the move of a VM to another host has come."""
 
-    ASKED = "asked"
+    PENDING = "pending"
     MOVING = "moving"  #: a worker is at it, or died over it
     MOVED = "moved"
     FAILED = "failed"  #: the VM is where it was
@@ -166,7 +166,7 @@ class MoveEvent(StrEnum):
 class PlanState(StrEnum):
     """How far a plan of moves has come."""
 
-    ASKED = "asked"
+    PENDING = "pending"
     PROPOSED = "proposed"
     APPROVED = "approved"  #: it is carried out, wave by wave
     DONE = "done"  #: every move of it is over, however it ended
@@ -187,7 +187,7 @@ class PlanEvent(StrEnum):
 class RollState(StrEnum):
     """How far a roll over hosts has come."""
 
-    GOING = "going"  #: some fuga drives it, or its last driver is gone
+    RUNNING = "running"  #: some fuga drives it, or its last driver is gone
     STOPPED = "stopped"  #: at a failure, or by its driver; it can be resumed
     DONE = "done"
     CANCELLED = "cancelled"
@@ -255,7 +255,7 @@ class SpotEvent(StrEnum):
 class ReservationState(StrEnum):
     """How far a reservation is."""
 
-    ASKED = "asked"  #: the control centre decides it
+    PENDING = "pending"  #: the control centre decides it
     ACCEPTED = "accepted"
     REFUSED = "refused"
     IN_FORCE = "in_force"  #: from its beginning to its end
@@ -313,7 +313,7 @@ class FenceState(StrEnum):
     """How far it has come that a host which is down is proven to be off."""
 
     IDLE = "idle"  #: nothing is asked: no row
-    ASKED = "asked"
+    PENDING = "pending"
     RUNNING = "running"  #: a worker runs the command, or died over it
     FAILED = "failed"  #: tried again later
     FENCED = "fenced"
@@ -322,7 +322,7 @@ class FenceState(StrEnum):
 class FenceEvent(StrEnum):
     """What happens to the fencing of a host."""
 
-    ASKED = "asked"
+    REQUESTED = "requested"
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker runs the command after the lease ran out
     SUCCEEDED = "succeeded"
@@ -490,7 +490,7 @@ RESERVATION_TRANSITIONS: Final = _table(
     ReservationState,
     ReservationEvent,
     lambda s, e: {
-        s.ASKED: {e.ACCEPTED: s.ACCEPTED, e.REFUSED: s.REFUSED, e.CANCELLED: s.CANCELLED},
+        s.PENDING: {e.ACCEPTED: s.ACCEPTED, e.REFUSED: s.REFUSED, e.CANCELLED: s.CANCELLED},
         s.ACCEPTED: {e.BEGAN: s.IN_FORCE},
         # It may end without having begun: nobody swept in between.
         (s.ACCEPTED, s.IN_FORCE): {e.ENDED: s.ENDED, e.CANCELLED: s.CANCELLED},
@@ -499,7 +499,7 @@ RESERVATION_TRANSITIONS: Final = _table(
 
 #: Reservations that are not over.
 OPEN_RESERVATIONS: Final = (
-    ReservationState.ASKED,
+    ReservationState.PENDING,
     ReservationState.ACCEPTED,
     ReservationState.IN_FORCE,
 )
@@ -581,9 +581,9 @@ MOVE_TRANSITIONS: Final = _table(
     MoveState,
     MoveEvent,
     lambda s, e: {
-        s.ASKED: {e.CLAIMED: s.MOVING},
+        s.PENDING: {e.CLAIMED: s.MOVING},
         s.MOVING: {e.RECLAIMED: s.MOVING, e.ARRIVED: s.MOVED},
-        (s.ASKED, s.MOVING): {e.FAILED: s.FAILED, e.CANCELLED: s.CANCELLED},
+        (s.PENDING, s.MOVING): {e.FAILED: s.FAILED, e.CANCELLED: s.CANCELLED},
     },
 )
 
@@ -591,7 +591,7 @@ PLAN_TRANSITIONS: Final = _table(
     PlanState,
     PlanEvent,
     lambda s, e: {
-        s.ASKED: {e.PROPOSED: s.PROPOSED, e.FAILED: s.FAILED, e.CANCELLED: s.CANCELLED},
+        s.PENDING: {e.PROPOSED: s.PROPOSED, e.FAILED: s.FAILED, e.CANCELLED: s.CANCELLED},
         # A plan without a useful move is done once it is proposed.
         s.PROPOSED: {e.APPROVED: s.APPROVED, e.DONE: s.DONE, e.CANCELLED: s.CANCELLED},
         s.APPROVED: {e.DONE: s.DONE, e.CANCELLED: s.CANCELLED},
@@ -602,9 +602,9 @@ ROLL_TRANSITIONS: Final = _table(
     RollState,
     RollEvent,
     lambda s, e: {
-        s.GOING: {e.STOPPED: s.STOPPED, e.DONE: s.DONE},
+        s.RUNNING: {e.STOPPED: s.STOPPED, e.DONE: s.DONE},
         # A roll that goes is resumed where its last driver is gone.
-        (s.GOING, s.STOPPED): {e.RESUMED: s.GOING, e.CANCELLED: s.CANCELLED},
+        (s.RUNNING, s.STOPPED): {e.RESUMED: s.RUNNING, e.CANCELLED: s.CANCELLED},
     },
 )
 
@@ -648,9 +648,9 @@ FENCE_TRANSITIONS: Final = _table(
     FenceState,
     FenceEvent,
     lambda s, e: {
-        (s.IDLE, s.FAILED): {e.ASKED: s.ASKED},
+        (s.IDLE, s.FAILED): {e.REQUESTED: s.PENDING},
         # It fails at once if nothing says how to fence it.
-        s.ASKED: {e.CLAIMED: s.RUNNING, e.FAILED: s.FAILED},
+        s.PENDING: {e.CLAIMED: s.RUNNING, e.FAILED: s.FAILED},
         s.RUNNING: {e.RECLAIMED: s.RUNNING, e.SUCCEEDED: s.FENCED, e.FAILED: s.FAILED},
         tuple(s): {e.CONFIRMED: s.FENCED},
         tuple(state for state in s if state != s.IDLE): {e.RETURNED: s.IDLE},
@@ -705,7 +705,7 @@ SLOT_LOOP_TRANSITIONS: Final = _table(
 #: Assignments in these states have, or may have, a domain on their host.
 UNRELEASED: Final = tuple(state for state in AssignmentState if state != AssignmentState.RELEASED)
 #: Moves in these states go on.
-OPEN_MOVES: Final = (MoveState.ASKED, MoveState.MOVING)
+OPEN_MOVES: Final = (MoveState.PENDING, MoveState.MOVING)
 #: Requests in these states are over; their name is free again.
 #: Requests of which VMs may wait for a place.
 OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED)

@@ -172,7 +172,7 @@ class Scenario:
     def expire_uploads(self) -> None:
         """Who uploaded is dead, so nobody need wait until its claim is over."""
         with closing(sqlite3.connect(self.fuga.database)) as database, database:
-            database.execute("update image_copies set claim_until = created_at")
+            database.execute("update image_copies set lease_until = created_at")
 
     def settle(self) -> None:
         """Until every VM that has a place runs, and whatever has none says why."""

@@ -167,7 +167,7 @@ def _settle_what_is_there(
 ) -> HostDomain | None:
     """Return this assignment's own domain if it exists; remove an older attempt's."""
     vm_id = str(build.vm_id)
-    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is None or _is_of(build, seen.mark):
         return seen
     if seen.mark is None:
@@ -195,7 +195,7 @@ def _settle_what_is_there(
 def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -> None:
     """Prepare the domain of an active assignment for its resume: its worker died before that."""
     vm_id = str(build.vm_id)
-    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is None or not _is_of(build, seen.mark):
         # Somebody else undefined it before anybody saw it run.
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")

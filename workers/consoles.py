@@ -58,14 +58,14 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
         try:
             with hosts.use(work.host) as host:
                 host.open_console(
-                    str(work.vm_id), force=work.force, deadline_s=context.look_deadline_s
+                    str(work.vm_id), force=work.force, deadline_s=context.lookup_deadline_s
                 )
                 try:
                     holds.attached(work.claim)
                     _pass_on(work, context, host)
                 finally:
                     with contextlib.suppress(HypervisorError):
-                        host.release_console(deadline_s=context.look_deadline_s)
+                        host.release_console(deadline_s=context.lookup_deadline_s)
             holds.ended(work.claim, "the guest is off, or its console was taken on the host")
         except StoppingError:
             holds.lost(work.claim, "its worker is stopping")
@@ -94,7 +94,7 @@ def _pass_on(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> Non
             raise StoppingError
         if not typed and holds.has_input(work.claim):
             typed = holds.take(work.claim)
-        came = host.exchange_console(typed, wait_s=_WAIT_S, deadline_s=context.look_deadline_s)
+        came = host.exchange_console(typed, wait_s=_WAIT_S, deadline_s=context.lookup_deadline_s)
         typed = typed[came.taken :]
         if came.content:
             holds.told(work.claim, came.content)
@@ -119,7 +119,7 @@ def read(read_id: UUID, context: WorkerContext) -> TaskOutcome:
                 str(question.vm_id),
                 question.max_bytes,
                 after=question.after,
-                deadline_s=context.look_deadline_s,
+                deadline_s=context.lookup_deadline_s,
             )
         answer = ConsoleAnswer(content=tail.content, end=tail.end, error=None)
     except (HostBusyError, HostUnreachableError, OperationFailedError) as failure:

@@ -54,7 +54,7 @@ class WorkerContext:
     lease_s: float
     consoles: ConsoleThreads | None = None  #: None: others hold consoles
     image_urls: Collection[str] = ()  #: within which images may be fetched
-    look_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
+    lookup_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
     piece_deadline_s: float = 20.0  #: of each piece of an upload
     upload_deadline_s: float = 3600.0  #: of all of them
     #: an upload lasts, and its thread is missed by builds and removals

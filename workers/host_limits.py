@@ -23,29 +23,29 @@ class _Way(NamedTuple):
 
 
 class HostLimits:
-    """Lends hosts, at most ``lanes`` threads each, and none for a while after silence.
+    """Lends hosts, at most ``max_threads`` threads each, and none for a while after silence.
 
-    A call into a hung host blocks its thread until the call's deadline. Lanes
-    bound how many threads one host can hold that way; the pause after an
+    A call into a hung host blocks its thread until the call's deadline. The
+    maximum bounds how many threads one host can hold that way; the pause after an
     unanswered call bounds how often it can. After the pause one thread goes
-    first, and only its success opens the other lanes again. Who finds the lanes
-    full waits a moment, for a host that is well does its work in less.
+    first, and only its success lets the others in again. A thread that finds the host
+    full waits a moment: a host that is well does its work in less.
 
-    Storage hangs by itself. So what needs it has these lanes and its own pauses, and
-    what does not need it (power, consoles) has one lane more, which storage never takes.
+    Storage hangs by itself. Work that needs it counts for itself and has its own pauses;
+    work without it (power, consoles) may have one thread more, which storage never takes.
     """
 
     def __init__(
         self,
         hosts: HostDrivers,
         *,
-        lanes: int,
+        max_threads: int,
         pause_s: float,
         wait_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hosts = hosts
-        self._lanes = lanes
+        self._max_threads = max_threads
         self._pause_s = pause_s
         self._wait_s = wait_s
         self._clock = clock
@@ -55,14 +55,14 @@ class HostLimits:
 
     @contextmanager
     def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
-        """Lend the driver of a host; `HostBusyError` when it has no lane free.
+        """Lend the driver of a host; `HostBusyError` when no thread more may enter.
 
         ``pool``: for work that needs the host's storage, which may be known to be silent.
         """
         if pool and host.pool_silent:
             raise HostBusyError(host.uri, f"its storage pool {host.pool!r} does not answer")
         way = _Way(host.uri, pool)
-        self._take_lane(way)
+        self._take_thread(way)
         try:
             with self._hosts.use(host) as driver:
                 yield driver
@@ -83,10 +83,10 @@ class HostLimits:
     def mover(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend what moves VMs between two hosts: a process of its own, which takes no lane."""
+        """Lend what moves VMs between two hosts: a process of its own, not counted as a thread."""
         return self._hosts.mover(source, destination)
 
-    def _take_lane(self, way: _Way) -> None:
+    def _take_thread(self, way: _Way) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._may_enter(way), timeout=self._wait_s)
             if not self._may_enter(way):
@@ -99,9 +99,9 @@ class HostLimits:
             raise HostBusyError(way.uri, "it did not answer a moment ago")
         if silent_until is not None:
             return self._inside[way] < 1
-        if way.pool and self._inside[way] >= self._lanes:
+        if way.pool and self._inside[way] >= self._max_threads:
             return False
-        return self._threads(way.uri) <= self._lanes
+        return self._threads(way.uri) <= self._max_threads
 
     def _threads(self, uri: str) -> int:
         return self._inside[_Way(uri, True)] + self._inside[_Way(uri, False)]

@@ -222,7 +222,7 @@ def _look_here(
         with context.hosts.enter(step.from_host) as host:
             if abort:
                 host.abort_move(vm_id)
-            seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+            seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     except HostUnreachableError:
         return None, True
     return (seen if seen is not None and _is_of(seen, step.from_id) else None), False
@@ -238,7 +238,7 @@ def _look_there(
 ) -> Where:
     """Say where a VM is that does not run where it was, and remove what has not arrived."""
     with context.hosts.enter(step.to.host, pool=True) as host:
-        there = host.find(str(step.vm_id), deadline_s=context.look_deadline_s)
+        there = host.find(str(step.vm_id), deadline_s=context.lookup_deadline_s)
         if there is not None and not _is_of(there, step.to.claim.assignment_id):
             there = None
         if there is not None and there.state is DomainState.RUNNING:

@@ -101,7 +101,7 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutc
 
 def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDomain:
     vm_id = str(step.claim.vm_id)
-    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     mark = None if seen is None else seen.mark
     if seen is None or mark is None or mark.assignment_id != str(step.assignment_id):
         # The monitor tells what became of it.

@@ -84,7 +84,7 @@ def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
     """Stop the guest, which needs no storage: storage may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
-    seen = host.find(vm_id, deadline_s=context.look_deadline_s)
+    seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is not None and seen.mark is not None and seen.mark.assignment_id == assignment_id:
         if removal.left_behind and seen.state is DomainState.RUNNING:
             # Wherever the ledger has the VM: a guest that runs may be the only one there is.
@@ -185,7 +185,7 @@ def _check_neighbours(
         if number and time.monotonic() > until:
             raise OperationFailedError("remove", f"hosts of pool {each.pool} answer too slowly")
         with context.hosts.enter(each, pool=True) as host:
-            if users := host.users_of(each.pool, volumes, deadline_s=context.look_deadline_s):
+            if users := host.users_of(each.pool, volumes, deadline_s=context.lookup_deadline_s):
                 raise OperationFailedError(
                     "remove",
                     f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}",
@@ -196,7 +196,7 @@ def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContex
     """Refuse to end a guest on an operator's word for a domain that was off."""
     if not leftover.asked or leftover.vm_uuid is None:
         return
-    seen = host.find(str(leftover.vm_uuid), deadline_s=context.look_deadline_s)
+    seen = host.find(str(leftover.vm_uuid), deadline_s=context.lookup_deadline_s)
     if seen is not None and seen.state is not DomainState.STOPPED:
         raise OperationFailedError("remove", f"{leftover.name} runs on {leftover.host.name}")
 

@@ -34,7 +34,7 @@ class WorkerSettings(SharedSettings):
         description="Queues to work on: fence, urgent, remove, build, moves, images;"
         " comma-separated, all by default.",
     )
-    lanes_per_host: PositiveInt = Field(
+    threads_per_host: PositiveInt = Field(
         2, description="Maximum threads per host; one more for work without its storage."
     )
     console_threads: PositiveInt = Field(
@@ -43,7 +43,7 @@ class WorkerSettings(SharedSettings):
     call_deadline_s: PositiveFloat = Field(
         60, description="Time after which the child process that calls the host is killed."
     )
-    look_deadline_s: PositiveFloat = Field(
+    lookup_deadline_s: PositiveFloat = Field(
         10, description="The same for the first call of a host, so that a hung one costs little."
     )
     upload_threads: PositiveInt | None = Field(
@@ -56,7 +56,7 @@ class WorkerSettings(SharedSettings):
         20,
         description="Time for each MiB of an upload, to distinguish a hung host from a slow one.",
     )
-    lane_wait_s: PositiveFloat = Field(
+    thread_wait_s: PositiveFloat = Field(
         2, description="Time that a thread waits for its turn on a host before it moves on."
     )
     stop_grace_s: PositiveFloat = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,8 +107,8 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             hosts = _indices(inputs, inputs.arguments["hosts"])
             later = _indices(inputs, inputs.arguments.get("later", ()))
             return evacuate_before(inputs.running, hosts, set(later), **how)
-        case "mend":
-            return mend(inputs.running, **how)
+        case "repair" | "mend" as kind:  # the second: of plans from before revision 0066
+            return replace(mend(inputs.running, **how), policy=kind)
         case "balance":
             bound = {"most_gib": inputs.arguments.get("most_gib")}
             return balance(inputs.running, BALANCE_WORTH.with_given(bound), **how)

@@ -113,7 +113,7 @@ class PlanExecutor:
         for plan in self._registry.plans.open():
             if self._ended_by_hosts(plan):
                 continue
-            if plan.state is PlanState.ASKED:
+            if plan.state is PlanState.PENDING:
                 self._decide(plan)
                 plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
                 if self._ended_by_hosts(plan):
@@ -143,7 +143,7 @@ class PlanExecutor:
 
     def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
         """Return why the standing rule declines a plan that it asked for."""
-        if plan.asked_by != STANDING_RULE:
+        if plan.requested_by != STANDING_RULE:
             return None
         rule = self._planning.balance
         if rule is None:
@@ -174,7 +174,7 @@ class PlanExecutor:
             inputs=data,
             document=told,
             actor=ACTOR,
-            let_in=_let_in(inputs, decided) if plan.kind is PlanKind.ROOM else None,
+            admitted=_admitted(inputs, decided) if plan.kind is PlanKind.ROOM else None,
             gain=_gain(decided),
             declined=declined,
         )
@@ -182,7 +182,7 @@ class PlanExecutor:
         bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
 
     def _tell_standing(self, plan: Plan, outcome: str) -> None:
-        if plan.asked_by == STANDING_RULE:
+        if plan.requested_by == STANDING_RULE:
             self._on_standing(outcome)
 
     def _inputs(self, plan: Plan) -> PlanInputs:
@@ -249,7 +249,7 @@ class PlanExecutor:
 
     def _ended_by_rule(self, plan: Plan) -> bool:
         """End a plan of the standing rule of which moves would begin when they may not."""
-        if plan.asked_by != STANDING_RULE:
+        if plan.requested_by != STANDING_RULE:
             return False
         rule = self._planning.balance
         if rule is not None and rule.is_open(self._registry.now()):
@@ -281,13 +281,13 @@ def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
             to_host_id=hosts[move.destination],
             wave=move.wave,
             why=move.why.value,
-            carried_mib=move.carried_mib,
+            transfer_mib=move.carried_mib,
         )
         for move in plan.moves
     ]
 
 
-def _let_in(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
+def _admitted(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
     hosts = inputs.names.snapshot.hosts
     left = plan.still_waits[0] if plan.still_waits else None
     return {

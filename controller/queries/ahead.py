@@ -145,7 +145,7 @@ def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
         ),
         came=CameLately(
             at_s=np.array(
-                [(each.asked_at - view.came_since).total_seconds() for each in came],
+                [(each.requested_at - view.came_since).total_seconds() for each in came],
                 dtype=np.float64,
             ),
             row=_ints(waiting + row_of_kind[each.kind] for each in came),

@@ -18,7 +18,7 @@ def told_move(move: Move, reader: Viewer) -> Move:
         from_host=reader.host(move.from_host),
         to_host=reader.host(move.to_host),
         reason=reader.text(move.reason),
-        asked_by=reader.actor(move.asked_by),
+        requested_by=reader.actor(move.requested_by),
         cancelled_by=None if cancelled_by is None else reader.actor(cancelled_by),
         last_error=reader.text_or_none(move.last_error),
     )

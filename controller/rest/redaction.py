@@ -66,7 +66,7 @@ def told_vm(vm: Vm, reader: Viewer) -> Vm:
     if power is not None:
         power = dataclasses.replace(
             power,
-            asked_by=reader.actor(power.asked_by),
+            requested_by=reader.actor(power.requested_by),
             last_error=reader.text_or_none(power.last_error),
         )
     return dataclasses.replace(
@@ -148,7 +148,7 @@ def told_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
     hidden: dict[str, Any] = {
         "outcome": None,
         "games": [],
-        "spot_endings": [],
+        "spot_preemptions": [],
         "reservations": [],
         "shadow": None,
     }

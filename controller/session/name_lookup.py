@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from controller.client.http import Client, Json
 
 LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
-OPEN_RESERVATION = frozenset({"asked", "accepted", "in_force"})
+OPEN_RESERVATION = frozenset({"pending", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
 _MOST_SHOWN = 20  #: earlier VMs of one name

@@ -41,7 +41,7 @@ def part_done(move: Mapping[str, Any]) -> float | None:
 
 def how_far(move: Mapping[str, Any]) -> str:
     """Return what is left of a move, its rate, and when it should be over at this rate."""
-    if move["state"] == "asked":
+    if move["state"] == "pending":
         return "waits for a worker"
     if move["cancelled_by"] is not None:
         return "is being cancelled"

@@ -39,7 +39,7 @@ def wait_until_decided(api: Client, plan: Mapping[str, Any], *, quiet: bool = Fa
     seen = dict(plan)
     with progress(quiet=quiet) as show:
         for look in looks(_DECIDED_S):
-            if seen["state"] != "asked":
+            if seen["state"] != "pending":
                 return seen
             with look:
                 show("the control centre decides the plan")

@@ -71,7 +71,7 @@ class WhatIfExecutor:
     ) -> None:
         self._registry, self.bounds, self._otherwise = registry, bounds, otherwise
         self._start_child = start_child
-        self.carrier = uuid4()
+        self.executor_id = uuid4()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._starting = threading.Lock()
@@ -96,7 +96,9 @@ class WhatIfExecutor:
     def _carry(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
         event, report, error = WhatIfEvent.FINISHED, None, None
         try:
-            report = self._report(_Heard(self._registry, id, self.carrier, self._closing), asked)
+            report = self._report(
+                _Heard(self._registry, id, self.executor_id, self._closing), asked
+            )
         except _StoppedError:
             if not self._closing.is_set():
                 return
@@ -109,7 +111,7 @@ class WhatIfExecutor:
         finally:
             self._threads.discard(threading.current_thread())
         try:
-            self._registry.what_ifs.end(id, self.carrier, event, report=report, error=error)
+            self._registry.what_ifs.end(id, self.executor_id, event, report=report, error=error)
         except (ClaimLostError, NotFoundError):
             return
         except RegistryError as lost:
@@ -222,10 +224,10 @@ class _Heard:
         self,
         registry: Registry,
         id: UUID,  # noqa: A002
-        carrier: UUID,
+        executor_id: UUID,
         closing: threading.Event,
     ) -> None:
-        self._registry, self._id, self._carrier = registry, id, carrier
+        self._registry, self._id, self._executor_id = registry, id, executor_id
         self._closing = closing
         self._said_at = -_TELL_EVERY_S
         self._heard_at = time.monotonic()
@@ -239,7 +241,7 @@ class _Heard:
         if now - self._said_at >= _TELL_EVERY_S:
             self._said_at = now
             try:
-                self._state = self._registry.what_ifs.carry(self._id, self._carrier, progress)
+                self._state = self._registry.what_ifs.carry(self._id, self._executor_id, progress)
                 self._heard_at = now
             except NotFoundError:
                 raise _StoppedError from None

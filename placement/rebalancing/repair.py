@@ -62,7 +62,7 @@ def mend(
         stays |= {vm: Stays(vm=vm, why=WhyStays.NO_ORDER) for vm in each.unit.vms}
     moved = {move.vm for move in order.moves}
     return MovePlan(
-        policy="mend",
+        policy="repair",
         parameters=parameters_of(search, budget_units),
         seed=seed,
         limits=limits,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, select, true, update
 
-from registry.admin.what_ifs import CARRIED_S
+from registry.admin.what_ifs import LEASE_S
 from registry.audit.events import note
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
@@ -31,7 +31,6 @@ from registry.db.schema import (
     idempotency_keys,
     image_copies,
     images,
-    kept_rooms,
     leftovers,
     login_codes,
     monitors,
@@ -42,7 +41,8 @@ from registry.db.schema import (
     roll_hosts,
     rolls,
     slot_loop,
-    spot_endings,
+    spot_preemptions,
+    spot_room_holds,
     tokens,
     unreleased,
     vms,
@@ -224,41 +224,39 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
     again_s = AGAIN_S if stepped else MAX_AGAIN_S
     hold_back_s = HOLD_BACK_S if stepped else MAX_HOLD_BACK_S
     lease_s = _SLACK * lengths.lease_s
-    worker = {"claim_until": lease_s, "sent_at": 0.0}
-    upload = {"claim_until": lease_s + _PIECE_S, "sent_at": 0.0}
-    fence = {"claim_until": lease_s + _SLACK * lengths.fence_timeout_s, "sent_at": 0.0}
+    worker = {"lease_until": lease_s, "sent_at": 0.0}
+    upload = {"lease_until": lease_s + _PIECE_S, "sent_at": 0.0}
+    fence = {"lease_until": lease_s + _SLACK * lengths.fence_timeout_s, "sent_at": 0.0}
     yield _Times(leftovers, {**worker, "found_at": 0})
-    yield _Times(host_fences, {**fence, "asked_at": 0, "fenced_at": 0, "again_at": again_s})
+    yield _Times(host_fences, {**fence, "requested_at": 0, "fenced_at": 0, "retry_at": again_s})
     yield _Times(images, upload)
     yield _Times(image_copies, {**upload, "present_at": 0, "host_lost_at": 0})
     yield _Times(
         power_actions,
         {
             **worker,
-            "asked_at": 0,
+            "requested_at": 0,
             "signalled_at": 0,
             "due_at": _DUE_S,
             "force_at": MAX_TIMEOUT_S,
         },
     )
-    console = {"claim_until": _CONSOLE_LEASE_S, "sent_at": 0.0, "heard_at": 0.0, "opened_at": 0.0}
+    console = {"lease_until": _CONSOLE_LEASE_S, "sent_at": 0.0, "heard_at": 0.0, "opened_at": 0.0}
     yield _Times(console_sessions, console)
-    yield _Times(moves, worker, moves.c.state.in_(("asked", "moving")))
+    yield _Times(moves, worker, moves.c.state.in_(("pending", "moving")))
     yield _Times(assignments, {**worker, "build_began_at": 0, "activated_at": 0}, unreleased)
     yield _Times(vms, {"switched_at": 0}, vms.c.deleted_at.is_(None))
-    yield _Times(rolls, {"driver_until": ROLL_LEASE_S}, rolls.c.state == "going")
+    yield _Times(rolls, {"driver_lease_until": ROLL_LEASE_S}, rolls.c.state == "running")
     yield _Times(roll_hosts, {"since": 0})
-    yield _Times(
-        what_ifs, {"carried_until": CARRIED_S}, what_ifs.c.state.in_(("waiting", "running"))
-    )
+    yield _Times(what_ifs, {"lease_until": LEASE_S}, what_ifs.c.state.in_(("waiting", "running")))
     yield _Times(build_failures, {"avoid_until": BUILD_AVOID_S})
-    yield _Times(spot_endings, {"ends_at": lengths.spot_grace_s})
-    yield _Times(kept_rooms, {"until": lengths.spot_grace_s + lengths.room_hold_s})
+    yield _Times(spot_preemptions, {"ends_at": lengths.spot_grace_s})
+    yield _Times(spot_room_holds, {"until": lengths.spot_grace_s + lengths.room_hold_s})
     yield _Times(login_codes, {"expires_at": LINK_TTL_S})
     yield _Times(slot_loop, {"last_slot_at": 0, "changed_at": 0})
     yield _Times(assignments, {"released_at": 0}, often=False)
     yield _Times(moves, {"ended_at": 0}, often=False)
-    yield _Times(plans, {"asked_at": 0, "ended_at": 0}, often=False)
+    yield _Times(plans, {"requested_at": 0, "ended_at": 0}, often=False)
     yield _Times(tokens, {"last_used_at": 0}, often=False)
     yield _Times(idempotency_keys, {"started_at": 0, "first_used_at": 0}, often=False)
     yield _Times(monitors, {"lease_until": _MONITOR_LEASE_S, "started_at": 0, "heard_at": 0})

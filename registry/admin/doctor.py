@@ -31,14 +31,14 @@ from registry.db.schema import (
     hosts,
     inventories,
     is_place,
-    kept_rooms,
     request_groups,
     requests,
     reservation_holds,
     reservations,
     resources,
     slot_loop,
-    spot_endings,
+    spot_preemptions,
+    spot_room_holds,
     unreleased,
     vm_groups,
     vms,
@@ -349,9 +349,9 @@ def _spot(connection: Connection) -> Iterator[str]:
     """
     last = connection.scalar(select(slot_loop.c.last_slot_at))
     ends = (
-        select(spot_endings.c.vm_id, spot_endings.c.ends_at, vms.c.id)
-        .outerjoin(vms, vms.c.id == spot_endings.c.vm_id)
-        .order_by(spot_endings.c.ends_at, spot_endings.c.vm_id)
+        select(spot_preemptions.c.vm_id, spot_preemptions.c.ends_at, vms.c.id)
+        .outerjoin(vms, vms.c.id == spot_preemptions.c.vm_id)
+        .order_by(spot_preemptions.c.ends_at, spot_preemptions.c.vm_id)
     )
     for row in connection.execute(ends):
         if row.id is None:
@@ -360,15 +360,15 @@ def _spot(connection: Connection) -> Iterator[str]:
             yield f"spot VM {row.vm_id} was to end at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
     rooms = (
         select(
-            kept_rooms.c.request_id,
-            kept_rooms.c.host_id,
-            kept_rooms.c.until,
+            spot_room_holds.c.request_id,
+            spot_room_holds.c.host_id,
+            spot_room_holds.c.until,
             requests.c.id.label("request"),
             hosts.c.name.label("host"),
         )
-        .outerjoin(requests, requests.c.id == kept_rooms.c.request_id)
-        .outerjoin(hosts, hosts.c.id == kept_rooms.c.host_id)
-        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
+        .outerjoin(requests, requests.c.id == spot_room_holds.c.request_id)
+        .outerjoin(hosts, hosts.c.id == spot_room_holds.c.host_id)
+        .order_by(spot_room_holds.c.request_id, spot_room_holds.c.host_id)
     )
     for room in connection.execute(rooms):
         where = room.host or room.host_id
@@ -419,7 +419,7 @@ def _reservations(connection: Connection) -> Iterator[str]:
     """Check reservations that are not over, and where room is kept for them."""
     now = db_now(connection)
     late = now - OVERDUE
-    asked = reservations.c.state == ReservationState.ASKED.value
+    asked = reservations.c.state == ReservationState.PENDING.value
     begins = reservations.c.state == ReservationState.ACCEPTED.value
     for which, what in (
         (and_(asked, reservations.c.created_at < late), "is not decided"),

@@ -156,7 +156,9 @@ def _moves(connection: Connection, now: datetime) -> FleetMoves:
     """Count what goes on, by its index, and the last day, by the order of ids."""
     goes_on = moves.c.state.in_([state.value for state in OPEN_MOVES])
     open_moves = (
-        select(moves.c.state, func.count().label("number"), func.min(moves.c.asked_at).label("at"))
+        select(
+            moves.c.state, func.count().label("number"), func.min(moves.c.requested_at).label("at")
+        )
         .where(goes_on)
         .group_by(moves.c.state)
     )

@@ -79,7 +79,7 @@ class PastRequest:
 
     id: UUID
     tenant: str
-    asked_at: datetime
+    requested_at: datetime
     demand: Mapping[str, int]  #: of one VM, overhead included
     min_count: int
     requires: tuple[str, ...]
@@ -98,7 +98,7 @@ class Past:
     tenants: tuple[PastTenant, ...]  #: and groups, in order of creation
     quotas: tuple[PastQuota, ...]  #: in order of their owners' creation
     hosts: tuple[PastHost, ...]  #: by name
-    requests: Iterator[PastRequest]  #: in order of ``asked_at``
+    requests: Iterator[PastRequest]  #: in order of ``requested_at``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +323,7 @@ def _past_requests(
         yield PastRequest(
             id=request.id,
             tenant=request.tenant,
-            asked_at=rows[0].created_at,
+            requested_at=rows[0].created_at,
             demand=of_type[request.vm_type_id],
             min_count=request.min_count,
             requires=tuple(request.requires),

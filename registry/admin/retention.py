@@ -197,8 +197,8 @@ def _due(
         .order_by(round_links.c.round),
         "plans": select(plans.c.id)
         .where(
-            func.coalesce(plans.c.ended_at, plans.c.asked_at) < rounds_end,
-            plans.c.state.not_in([PlanState.ASKED.value, PlanState.APPROVED.value]),
+            func.coalesce(plans.c.ended_at, plans.c.requested_at) < rounds_end,
+            plans.c.state.not_in([PlanState.PENDING.value, PlanState.APPROVED.value]),
         )
         .order_by(plans.c.id),
         "rolls": select(rolls.c.id).where(rolls.c.ended_at < rounds_end).order_by(rolls.c.id),

@@ -27,7 +27,7 @@ from registry.lifecycle import WhatIfEvent, WhatIfState
 from registry.records.what_ifs import WhatIf, WhatIfDone
 
 #: How long whoever carries a what-if may say nothing.
-CARRIED_S: Final = 20.0
+LEASE_S: Final = 20.0
 #: That wait or run at a time, on the whole site.
 MOST_OPEN: Final = 4
 #: That are kept, the newest.
@@ -37,7 +37,7 @@ _OPEN: Final = (WhatIfState.WAITING.value, WhatIfState.RUNNING.value)
 _ACTOR: Final = "api"
 _GONE: Final = "the API process that carried it is gone; ask again"
 W = TypeVar("W", bound=WhatIf)
-_SHORT: Final = tuple(what_ifs.c[name] for name in (*WhatIf.__dataclass_fields__, "carried_until"))
+_SHORT: Final = tuple(what_ifs.c[name] for name in (*WhatIf.__dataclass_fields__, "lease_until"))
 
 
 class WhatIfs:
@@ -47,7 +47,7 @@ class WhatIfs:
         self._database = database
 
     @retried
-    def ask(self, asked: Mapping[str, Any], carrier: UUID, *, actor: str) -> WhatIf:
+    def ask(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:
         """Ask for one that a process carries. The oldest beyond `MOST_KEPT` go.
 
         Raises
@@ -61,7 +61,8 @@ class WhatIfs:
                 runs = next((each for each in open_ if each.state == "running"), open_[0])
                 raise ConflictError(
                     f"{len(open_)} what-ifs wait or run, which is the most. {runs.id} of"
-                    f" {runs.asked_by} runs, {100 * runs.progress:.0f} % of it is over: try again"
+                    f" {runs.requested_by} runs, {100 * runs.progress:.0f} % of it is over:"
+                    " try again later"
                     f" later, or end one with `fuga what-if cancel {runs.id}`"
                 )
             key = uuid7()
@@ -69,12 +70,12 @@ class WhatIfs:
                 insert(what_ifs).values(
                     id=key,
                     state=WhatIfState.WAITING.value,
-                    asked=dict(asked),
-                    asked_by=actor,
-                    asked_at=now,
+                    arguments=dict(arguments),
+                    requested_by=actor,
+                    requested_at=now,
                     progress=0.0,
-                    carrier=carrier,
-                    carried_until=now + timedelta(seconds=CARRIED_S),
+                    executor_id=executor_id,
+                    lease_until=now + timedelta(seconds=LEASE_S),
                 )
             )
             newest = select(what_ifs.c.id).order_by(what_ifs.c.id.desc()).limit(MOST_KEPT)
@@ -84,13 +85,13 @@ class WhatIfs:
             return made(connection, _get(connection, key))
 
     @retried
-    def carry(self, id: UUID, carrier: UUID, progress: float) -> WhatIfState:  # noqa: A002
+    def carry(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
         """Say that it is carried still, and how far it is; begin it when its turn has come.
 
         Returns
         -------
         WhatIfState
-            Its state; a carrier stops unless it waits or runs. INTERRUPTED: another
+            Its state; the executor stops unless it waits or runs. INTERRUPTED: another
             process carries it.
 
         Raises
@@ -99,14 +100,14 @@ class WhatIfs:
             If it is gone.
         """
         with self._database.write() as connection:
-            open_, now = _settled(connection, carrier)
+            open_, now = _settled(connection, executor_id)
             row = _locked(connection, id)
             if row.state not in _OPEN:
                 return WhatIfState(row.state)
-            if row.carrier != carrier:
+            if row.executor_id != executor_id:
                 return WhatIfState.INTERRUPTED
-            until = now + timedelta(seconds=CARRIED_S)
-            values: dict[str, Any] = {"carried_until": until, "progress": progress}
+            until = now + timedelta(seconds=LEASE_S)
+            values: dict[str, Any] = {"lease_until": until, "progress": progress}
             # In order of their ids: the first that is open has its turn.
             if row.state == WhatIfState.WAITING.value and open_[0].id == id:
                 _step(connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values)
@@ -118,7 +119,7 @@ class WhatIfs:
     def end(
         self,
         id: UUID,  # noqa: A002
-        carrier: UUID,
+        executor_id: UUID,
         event: WhatIfEvent,
         *,
         report: Mapping[str, Any] | None = None,
@@ -133,7 +134,7 @@ class WhatIfs:
         """
         with self._database.write() as connection:
             row = _locked(connection, id)
-            if row.state not in _OPEN or row.carrier != carrier:
+            if row.state not in _OPEN or row.executor_id != executor_id:
                 raise ClaimLostError(f"what-if {id}", f"it is {row.state}")
             now = db_now(connection)
             progress = 1.0 if event is WhatIfEvent.FINISHED else row.progress
@@ -202,18 +203,18 @@ class WhatIfs:
 
 
 def _settled(
-    connection: Connection, carrier: UUID | None = None
+    connection: Connection, executor_id: UUID | None = None
 ) -> tuple[list[Row[Any]], datetime]:
     """Return those that wait or run, the oldest first, once no other transaction is at it.
 
-    Those whose process is silent are interrupted; it speaks if it is ``carrier``.
+    Those whose process is silent are interrupted; it is alive if it is ``executor_id``.
     """
     take_turns(connection, _TURNS)
     now = db_now(connection)
-    query: Select[Any] = select(*_SHORT, what_ifs.c.carrier).where(what_ifs.c.state.in_(_OPEN))
+    query: Select[Any] = select(*_SHORT, what_ifs.c.executor_id).where(what_ifs.c.state.in_(_OPEN))
     there = []
     for row in connection.execute(query.order_by(what_ifs.c.id)).all():
-        if row.carried_until > now or row.carrier == carrier:
+        if row.lease_until > now or row.executor_id == executor_id:
             there.append(row)
         else:
             _step(
@@ -221,7 +222,7 @@ def _settled(
                 row,
                 WhatIfEvent.INTERRUPTED,
                 now,
-                ended_at=row.carried_until,
+                ended_at=row.lease_until,
                 last_error=_GONE,
             )
     return there, now
@@ -230,10 +231,10 @@ def _settled(
 def _told(row: Row[Any], now: datetime, kind: type[W]) -> W:
     values = {name: getattr(row, name) for name in kind.__dataclass_fields__}
     values["state"] = WhatIfState(row.state)
-    if row.state in _OPEN and row.carried_until <= now:
+    if row.state in _OPEN and row.lease_until <= now:
         values |= {
             "state": WhatIfState.INTERRUPTED,
-            "ended_at": row.carried_until,
+            "ended_at": row.lease_until,
             "last_error": _GONE,
         }
     return kind(**values)
@@ -245,7 +246,7 @@ def _get(connection: Connection, key: UUID) -> WhatIf:
 
 
 def _locked(connection: Connection, key: UUID) -> Row[Any]:
-    query: Select[Any] = select(*_SHORT, what_ifs.c.carrier).where(what_ifs.c.id == key)
+    query: Select[Any] = select(*_SHORT, what_ifs.c.executor_id).where(what_ifs.c.id == key)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError("what-if", key)

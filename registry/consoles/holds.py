@@ -123,7 +123,7 @@ class ConsoleHolds:
                 row,
                 ConsoleEvent.ATTACHED,
                 None,
-                actor=row.claim_owner,
+                actor=row.lease_owner,
                 now=db_now(connection),
             )
 
@@ -188,7 +188,7 @@ class ConsoleHolds:
                 row,
                 ConsoleEvent.LOST,
                 reason,
-                actor=row.claim_owner,
+                actor=row.lease_owner,
                 now=now,
                 **CONSOLES.none,
             )
@@ -198,7 +198,7 @@ class ConsoleHolds:
         """Write that the console is no more, and why."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
-            end(connection, row, reason, actor=row.claim_owner, now=db_now(connection))
+            end(connection, row, reason, actor=row.lease_owner, now=db_now(connection))
 
 
 def _ours(connection: Connection, claim: ConsoleClaim) -> Row[Any]:

@@ -62,11 +62,11 @@ class ConsoleReads:
             now = db_now(connection)
             name_of_placed(connection, vm_id)
             connection.execute(
-                delete(console_reads).where(console_reads.c.asked_at < now - _KEPT_FOR)
+                delete(console_reads).where(console_reads.c.requested_at < now - _KEPT_FOR)
             )
             connection.execute(
                 insert(console_reads).values(
-                    id=key, vm_id=vm_id, max_bytes=max_bytes, after=after, asked_at=now
+                    id=key, vm_id=vm_id, max_bytes=max_bytes, after=after, requested_at=now
                 )
             )
         return key

@@ -3,7 +3,7 @@
 A row says itself what is to be done. It is sent to a worker, who takes it for a while,
 keeps it before each step, and gives it back. Its token tells him from whoever took it
 over when his time ran out. All tables of such rows have the same columns for that:
-``sent_at``, ``claim_owner`` and ``claim_until``, most of them ``claim_token``.
+``sent_at``, ``lease_owner`` and ``lease_until``, most of them ``lease_token``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from registry.db.schema import (
 )
 from registry.errors import ClaimLostError
 
-_COLUMNS: Final = ("claim_token", "claim_owner", "claim_until")
+_COLUMNS: Final = ("lease_token", "lease_owner", "lease_until")
 
 
 def is_claimed(row: Any, now: datetime) -> bool:
     """Tell whether somebody has a row in hand, by a row of any of these tables."""
-    return row.claim_until is not None and bool(row.claim_until > now)
+    return row.lease_until is not None and bool(row.lease_until > now)
 
 
 class RowLease:
@@ -51,7 +51,7 @@ class RowLease:
 
     def free(self, now: datetime) -> ColumnElement[bool]:
         """Return the condition: nobody has a row in hand."""
-        return or_(self.table.c.claim_until.is_(None), self.table.c.claim_until <= now)
+        return or_(self.table.c.lease_until.is_(None), self.table.c.lease_until <= now)
 
     def idle(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
         """Return the condition: nobody has a row in hand, nor was sent it since ``stale``.
@@ -63,7 +63,7 @@ class RowLease:
 
     def in_hand(self, connection: Connection, which: ColumnElement[bool], now: datetime) -> int:
         """Return how many rows, of those for which a condition holds, somebody has in hand."""
-        held = select(func.count()).where(self.table.c.claim_until > now, which)
+        held = select(func.count()).where(self.table.c.lease_until > now, which)
         return connection.execute(held).scalar_one()
 
     def send(
@@ -109,15 +109,15 @@ class RowLease:
         subject = f"{self.subject} {key}"
         if row is None:
             raise ClaimLostError(subject, "it does not exist")
-        if row.claim_token != token:
-            owner = row.claim_owner or "nobody"
+        if row.lease_token != token:
+            owner = row.lease_owner or "nobody"
             raise ClaimLostError(subject, f"{owner} has it, and it is {row.state}")
         return row
 
     def extend(self, connection: Connection, key: UUID, lease_s: float, **values: Any) -> None:
         """Keep a row for longer, also one whose time ran out and that nobody took."""
         until = db_now(connection) + timedelta(seconds=lease_s)
-        self.write(connection, key, claim_until=until, **values)
+        self.write(connection, key, lease_until=until, **values)
 
     def give_back(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Let go of a row."""

@@ -216,17 +216,17 @@ host_fences = Table(
     metadata,
     Column("host_id", Uuid, ForeignKey("hosts.id"), primary_key=True),
     Column("state", State, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", UtcDateTime, nullable=False),
     Column("epoch", BigInteger),  # of the control centre that asked; none: an operator did
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
-    Column("again_at", UtcDateTime),
+    Column("retry_at", UtcDateTime),
     Column("fenced_at", UtcDateTime),
     Column("sent_at", UtcDateTime),
-    Column("claim_token", Uuid),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     _one_of("state", FenceState),
 )
 
@@ -248,11 +248,11 @@ leftovers = Table(
     Column("name", Text, nullable=False),
     Column("vm_uuid", Uuid),
     Column("assignment_id", Uuid),  # no foreign key: it may be unknown here
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     Column("sent_at", UtcDateTime),
     Column("found_at", UtcDateTime, nullable=False),
-    Column("asked_by", Text),  # of what goes on an operator's word alone
+    Column("requested_by", Text),  # of what goes on an operator's word alone
     UniqueConstraint("host_id", "kind", "name"),
     CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
 )
@@ -442,8 +442,8 @@ vms = Table(
 
 # Spot VMs whose tenants were told that they end, and for whom. Without foreign keys, as the
 # next: a round would lock VMs for them, besides those that it places and in no order with these.
-spot_endings = Table(
-    "spot_endings",
+spot_preemptions = Table(
+    "spot_preemptions",
     metadata,
     Column("vm_id", Uuid, primary_key=True),
     Column("host_id", Uuid, nullable=False),
@@ -455,8 +455,8 @@ spot_endings = Table(
 )
 
 # The room that spot VMs leave, or left: for so many VMs of a request, until some time.
-kept_rooms = Table(
-    "kept_rooms",
+spot_room_holds = Table(
+    "spot_room_holds",
     metadata,
     Column("request_id", Uuid, primary_key=True),
     Column("host_id", Uuid, primary_key=True),
@@ -484,7 +484,7 @@ reservations = Table(
     # VMs for which the latest round found no room, once room is kept.
     Column("short", Integer, nullable=False, server_default="0"),
     Column("decision", Json),
-    Column("asked_by", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("decided_at", UtcDateTime),
     _one_of("state", ReservationState),
@@ -495,13 +495,13 @@ reservations = Table(
         "tenant_id",
         "name",
         unique=True,
-        **_only("state IN ('asked', 'accepted', 'in_force')"),
+        **_only("state IN ('pending', 'accepted', 'in_force')"),
     ),
     Index(None, "tenant_id", "id"),
-    Index("ix_reservations_open", "state", **_only("state IN ('asked', 'accepted', 'in_force')")),
+    Index("ix_reservations_open", "state", **_only("state IN ('pending', 'accepted', 'in_force')")),
 )
 
-# Where rounds keep it: for so many VMs on a host. Without foreign keys, as `kept_rooms`.
+# Where rounds keep it: for so many VMs on a host. Without foreign keys, as `spot_room_holds`.
 reservation_holds = Table(
     "reservation_holds",
     metadata,
@@ -517,8 +517,8 @@ power_actions = Table(
     metadata,
     Column("vm_id", Uuid, ForeignKey("vms.id"), primary_key=True),
     Column("state", State, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", UtcDateTime, nullable=False),
     Column("timeout_s", Integer, nullable=False),
     Column("force_at", UtcDateTime),
     Column("signalled_at", UtcDateTime),
@@ -526,9 +526,9 @@ power_actions = Table(
     Column("last_error", Text),
     Column("due_at", UtcDateTime, nullable=False),
     Column("sent_at", UtcDateTime),
-    Column("claim_token", Uuid),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     _one_of("state", PowerState),
     CheckConstraint("timeout_s >= 0", name="timeout_not_negative"),
 )
@@ -622,12 +622,12 @@ console_reads = Table(
     Column("vm_id", Uuid, ForeignKey("vms.id"), nullable=False),
     Column("max_bytes", Integer, nullable=False),
     Column("after", BigInteger, nullable=False),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("requested_at", UtcDateTime, nullable=False),
     Column("answered_at", UtcDateTime),
     Column("content", LargeBinary),
     Column("end_at", BigInteger),
     Column("error", Text),
-    Index(None, "asked_at"),
+    Index(None, "requested_at"),
 )
 
 # Who types on a console. While it is not over the row is the workers' message.
@@ -645,8 +645,8 @@ console_sessions = Table(
     Column("next_input", BigInteger, nullable=False),
     Column("output_end", BigInteger, nullable=False),
     Column("epoch", Integer, nullable=False),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     _one_of("state", ConsoleState),
     Index(
         "uq_console_sessions_vm_id", "vm_id", unique=True, **_unless([ConsoleState.ENDED], "state")
@@ -764,9 +764,9 @@ images = Table(
     Column("source", Text, nullable=False),
     Column("received_bytes", BigInteger, nullable=False, server_default="0"),
     Column("last_error", Text),
-    Column("claim_token", Uuid),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     Column("sent_at", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
     Column("removed_at", UtcDateTime),
@@ -811,9 +811,9 @@ image_copies = Table(
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("interruptions", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
-    Column("claim_token", Uuid),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     Column("sent_at", UtcDateTime),
     Column("present_at", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
@@ -831,7 +831,7 @@ _NO_PLACE = "('released', 'arriving', 'leaving')"
 _PLACE: dict[str, Any] = _only(f"state NOT IN {_NO_PLACE}")
 _ARRIVING: dict[str, Any] = _only("state = 'arriving'")
 _LEAVING: dict[str, Any] = _only("state = 'leaving'")
-_CLAIMED: dict[str, Any] = _only("claim_until IS NOT NULL")
+_CLAIMED: dict[str, Any] = _only("lease_until IS NOT NULL")
 
 assignments = Table(
     "assignments",
@@ -846,9 +846,9 @@ assignments = Table(
     # Whose name its disk carries, in a shared pool; null: its own.
     Column("disk_of", Uuid),
     Column("state", State, nullable=False),
-    Column("claim_token", Uuid),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
     Column("sent_at", UtcDateTime),
@@ -866,15 +866,15 @@ assignments = Table(
     Index("ix_assignments_host_id_unreleased", "host_id", **_LIVE),
     Index("ix_assignments_state_unreleased", "state", **_LIVE),
     # Few of them have a claim at a time.
-    Index("ix_assignments_claim_until", "claim_until", **_CLAIMED),
+    Index("ix_assignments_lease_until", "lease_until", **_CLAIMED),
     # Few disks carry another's name.
     Index("ix_assignments_disk_of", "disk_of", **_only("disk_of IS NOT NULL")),
     Index(None, "round"),
 )
 
 # Disks in shared pools whose VMs lost their host: where these start next they find them.
-kept_disks = Table(
-    "kept_disks",
+preserved_disks = Table(
+    "preserved_disks",
     metadata,
     Column("vm_id", Uuid, ForeignKey("vms.id"), primary_key=True),
     Column("shared_pool", String(128), nullable=False),
@@ -921,8 +921,8 @@ moves = Table(
     Column("state", State, nullable=False),
     Column("kind", String(8), nullable=False),
     Column("reason", Text, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", UtcDateTime, nullable=False),
     Column("cancelled_by", Text),
     Column("began_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
@@ -934,13 +934,13 @@ moves = Table(
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
     Column("sent_at", UtcDateTime),
-    Column("claim_token", Uuid),
-    Column("claim_owner", Text),
-    Column("claim_until", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
     _one_of("state", MoveState),
     CheckConstraint("kind IN ('live', 'cold')", name="kind_known"),
     CheckConstraint("from_host_id <> to_host_id", name="another_host"),
-    Index("ix_moves_state_open", "state", **_only("state IN ('asked', 'moving')")),
+    Index("ix_moves_state_open", "state", **_only("state IN ('pending', 'moving')")),
     Index(None, "vm_id", "id"),
     Index(None, "from_host_id", "id"),
     Index(None, "to_host_id", "id"),
@@ -954,8 +954,8 @@ plans = Table(
     Column("kind", String(16), nullable=False),
     Column("state", State, nullable=False),
     Column("arguments", Json, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", UtcDateTime, nullable=False),
     Column("approve", Boolean(create_constraint=False), nullable=False),  # as soon as decided
     Column("approved_by", Text),
     Column("approved_at", UtcDateTime),
@@ -963,16 +963,16 @@ plans = Table(
     Column("before", Json),
     Column("after", Json),
     Column("stays", Json, nullable=False, server_default="[]"),
-    Column("let_in", Json),  # of a plan that makes room: where, and what waits all the same
+    Column("admitted", Json),  # of a plan that makes room: where, and what waits all the same
     Column("cut", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("inputs", LargeBinary),
     Column("packed_plan", LargeBinary),
     Column("last_error", Text),
     Column("gain", Float(53)),  # of the potential, by balancing or packing
     _one_of("state", PlanState),
-    CheckConstraint("kind IN ('evacuate', 'balance', 'pack', 'room', 'mend')", name="kind_known"),
-    Index("ix_plans_state_open", "state", **_only("state IN ('asked', 'approved')")),
-    Index(None, "asked_by", "id"),
+    CheckConstraint("kind IN ('evacuate', 'balance', 'pack', 'room', 'repair')", name="kind_known"),
+    Index("ix_plans_state_open", "state", **_only("state IN ('pending', 'approved')")),
+    Index(None, "requested_by", "id"),
 )
 
 plan_moves = Table(
@@ -985,7 +985,7 @@ plan_moves = Table(
     Column("from_host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
     Column("to_host_id", Uuid, ForeignKey("hosts.id"), nullable=False),
     Column("why", String(16), nullable=False),
-    Column("carried_mib", BigInteger, nullable=False),
+    Column("transfer_mib", BigInteger, nullable=False),
     Column("move_id", Uuid, ForeignKey("moves.id")),
     Column("refused", Text),
     Index(None, "move_id"),
@@ -1011,7 +1011,7 @@ rolls = Table(
     # The fuga that runs the command, until when nobody else may, and what it is known by.
     Column("driver", Text, nullable=False),
     Column("driver_token", Uuid, nullable=False),
-    Column("driver_until", UtcDateTime, nullable=False),
+    Column("driver_lease_until", UtcDateTime, nullable=False),
     _one_of("state", RollState),
     CheckConstraint("at_once >= 1", name="at_once_positive"),
 )
@@ -1039,9 +1039,9 @@ what_ifs = Table(
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("state", State, nullable=False),
-    Column("asked", Json, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("arguments", Json, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", UtcDateTime, nullable=False),
     Column("began_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
     Column("progress", Float(53), nullable=False),
@@ -1049,8 +1049,8 @@ what_ifs = Table(
     Column("last_error", Text),
     Column("report", Json),
     # The API process that runs it, and until when it need not say so again.
-    Column("carrier", Uuid, nullable=False),
-    Column("carried_until", UtcDateTime, nullable=False),
+    Column("executor_id", Uuid, nullable=False),
+    Column("lease_until", UtcDateTime, nullable=False),
     _one_of("state", WhatIfState),
 )
 

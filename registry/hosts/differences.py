@@ -361,7 +361,7 @@ def _have_removed(
             name=found.subject,
             vm_uuid=found.vm_uuid,
             assignment_id=found.assignment_id,
-            asked_by=actor,
+            requested_by=actor,
             found_at=now,
         )
     )

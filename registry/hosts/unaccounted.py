@@ -253,7 +253,7 @@ def note_leftovers(
     for row in before:
         what = (row.kind, row.name)
         known[what] = row.id
-        if what not in found and (row.asked_by is None or what not in there):
+        if what not in found and (row.requested_by is None or what not in there):
             gone.append(row.id)
     if gone:
         connection.execute(delete(leftovers).where(leftovers.c.id.in_(gone)))

@@ -87,5 +87,5 @@ def change_copy(
     step = COPY.step(row.state, event)
     COPIES.give_back(connection, row.id, state=step.after.value, **values)
     data = {"host": row.host_name}
-    by = actor or row.claim_owner
+    by = actor or row.lease_owner
     step.note(connection, now, by, row.image_id, reason=reason, data=data)

@@ -76,7 +76,7 @@ def may_try(connection: Connection, image: Image, host_id: UUID, now: datetime) 
             image_copies.c.host_id != host_id,
             # One that never comes back, or is removed, must not be in the way for ever.
             hosts.c.admin != HostAdmin.RETIRED.value,
-            or_(image_copies.c.claim_until > now, and_(_BEGUN, _SILENT, _weighs(now))),
+            or_(image_copies.c.lease_until > now, and_(_BEGUN, _SILENT, _weighs(now))),
         )
     )
     return connection.execute(under_way).scalar_one() < HOSTS_AT_STAKE

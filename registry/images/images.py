@@ -188,7 +188,7 @@ class Images:
             connection.execute(
                 update(images)
                 .where(images.c.id == image.id)
-                .values(state=step.after.value, removed_at=now, claim_token=None, claim_until=None)
+                .values(state=step.after.value, removed_at=now, lease_token=None, lease_until=None)
             )
             history = [step.row(now, actor, image.id, data={"image": image.reference})]
             history += _release_copies(connection, image, now, actor)
@@ -406,9 +406,9 @@ def _release_copies(
         .where(image_copies.c.id.in_([row.id for row in rows]))
         .values(
             state=CopyState.REMOVING.value,
-            claim_token=None,
-            claim_owner=None,
-            claim_until=None,
+            lease_token=None,
+            lease_owner=None,
+            lease_until=None,
             sent_at=None,
         )
     )

@@ -17,7 +17,7 @@ from registry.lifecycle import FenceEvent, FenceState
 from registry.records.hosts import Fence
 
 #: To be fenced, or being so.
-OPEN: Final = (FenceState.ASKED.value, FenceState.RUNNING.value)
+OPEN: Final = (FenceState.PENDING.value, FenceState.RUNNING.value)
 
 
 def fence_row(connection: Connection, host_id: UUID) -> Row[Any] | None:
@@ -33,11 +33,11 @@ def fences_of(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, 
         for row in connection.execute(select(host_fences).where(host_fences.c.host_id.in_(some))):
             found[row.host_id] = Fence(
                 state=FenceState(row.state),
-                asked_by=row.asked_by,
-                asked_at=row.asked_at,
+                requested_by=row.requested_by,
+                requested_at=row.requested_at,
                 attempts=row.attempts,
                 last_error=row.last_error,
-                again_at=row.again_at,
+                retry_at=row.retry_at,
                 fenced_at=row.fenced_at,
             )
     return found
@@ -68,7 +68,7 @@ def change_fence(
     if after == FenceState.IDLE:
         connection.execute(delete(host_fences).where(here))
     elif row is None:
-        asked = {"asked_by": actor, "asked_at": now, "epoch": epoch}
+        asked = {"requested_by": actor, "requested_at": now, "epoch": epoch}
         new = {"host_id": host_id, "state": after.value} | asked | values
         connection.execute(insert(host_fences).values(**new))
     else:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from registry.db.bulk import chunks
-from registry.db.schema import assignments, is_place, kept_disks, vms
+from registry.db.schema import assignments, is_place, preserved_disks, vms
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import VmDesired
 
@@ -59,7 +59,7 @@ def kept_of_requests(
         row.vm_id: KeptDisk(
             shared_pool=row.shared_pool, disk_of=row.disk_of, generation=row.disk_generation
         )
-        for row in connection.execute(select(kept_disks))
+        for row in connection.execute(select(preserved_disks))
     }
     found: dict[UUID, dict[UUID, KeptDisk]] = {}
     # By key: a join may begin with all VMs that wait, and mostly no disk is kept.

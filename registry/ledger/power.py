@@ -179,7 +179,9 @@ def _write(
     values: dict[str, Any] = {"state": after.value, "timeout_s": timeout_s, "due_at": now}
     if row.state is None:
         connection.execute(
-            insert(power_actions).values(vm_id=row.id, asked_by=actor, asked_at=now, **values)
+            insert(power_actions).values(
+                vm_id=row.id, requested_by=actor, requested_at=now, **values
+            )
         )
     else:
         if event == PowerEvent.START:

@@ -3,7 +3,7 @@
 A volume is named after the assignment that made it. In a pool that several hosts see it outlives
 that assignment: a VM that moves, or starts elsewhere after its host was fenced, goes on with it.
 `assignments.disk_of` says whose name the disk of an assignment carries, and a row of
-`kept_disks` which disk a VM without a host has. What neither names is nobody's.
+`preserved_disks` which disk a VM without a host has. What neither names is nobody's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 
 from registry.db.bulk import among, chunks
-from registry.db.schema import assignments, hosts, kept_disks, unreleased, vms
+from registry.db.schema import assignments, hosts, preserved_disks, unreleased, vms
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 
 #: A label of hosts: those with one value see one pool.
@@ -60,7 +60,9 @@ def in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
         used = select(assignments.c.disk_of).where(
             among(connection, assignments.c.disk_of, some), unreleased
         )
-        kept = select(kept_disks.c.disk_of).where(among(connection, kept_disks.c.disk_of, some))
+        kept = select(preserved_disks.c.disk_of).where(
+            among(connection, preserved_disks.c.disk_of, some)
+        )
         for query in (used, kept):
             found.update(connection.scalars(query))
     return found
@@ -75,8 +77,8 @@ def is_needed(connection: Connection, row: Row[Any]) -> bool:
         unreleased,
         or_(assignments.c.disk_of == name, assignments.c.id == name),
     )
-    kept = select(kept_disks.c.vm_id).where(
-        kept_disks.c.vm_id == row.vm_id, kept_disks.c.disk_of == name
+    kept = select(preserved_disks.c.vm_id).where(
+        preserved_disks.c.vm_id == row.vm_id, preserved_disks.c.disk_of == name
     )
     return any(connection.execute(query).first() is not None for query in (others, kept))
 
@@ -105,14 +107,16 @@ def keep_disks_of(connection: Connection, host_id: UUID, *, now: datetime) -> st
     ]
     forget_kept(connection, [row["vm_id"] for row in rows])
     if rows:
-        connection.execute(insert(kept_disks), rows)
+        connection.execute(insert(preserved_disks), rows)
     return pool
 
 
 def forget_kept(connection: Connection, vm_ids: Collection[UUID]) -> None:
     """Keep disks no longer for VMs: they run with them, or go."""
     for some in chunks(sorted(vm_ids)):
-        connection.execute(delete(kept_disks).where(among(connection, kept_disks.c.vm_id, some)))
+        connection.execute(
+            delete(preserved_disks).where(among(connection, preserved_disks.c.vm_id, some))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,13 +59,13 @@ class AutoPlans:
 
 def _last(connection: Connection) -> datetime | None:
     # By ids, which rise with time: the index has them.
-    query = select(plans.c.asked_at).where(plans.c.asked_by == STANDING_RULE)
+    query = select(plans.c.requested_at).where(plans.c.requested_by == STANDING_RULE)
     return connection.scalar(query.order_by(plans.c.id.desc()).limit(1))
 
 
 def _hindered(connection: Connection, now: datetime) -> bool:
     paused = slot_loop.c.state == SlotLoopState.PAUSED.value
-    driven = (rolls.c.state == RollState.GOING.value, rolls.c.driver_until > now)
+    driven = (rolls.c.state == RollState.RUNNING.value, rolls.c.driver_lease_until > now)
     counts = (
         select(func.count()).select_from(slot_loop).where(paused),
         select(func.count()).select_from(plans).where(GOES_ON),

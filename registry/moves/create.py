@@ -317,11 +317,11 @@ def _hold(
             to_id=arriving,
             from_host_id=vm.host_id,
             to_host_id=there,
-            state=MoveState.ASKED.value,
+            state=MoveState.PENDING.value,
             kind="live" if runs else "cold",
             reason=reason,
-            asked_by=actor,
-            asked_at=now,
+            requested_by=actor,
+            requested_at=now,
         )
     )
     told = {"vm": str(vm.id), "from": here, "to": host, "move": str(move_id)}
@@ -344,7 +344,7 @@ def _hold(
             "move",
             move_id,
             tenant=vm.tenant,
-            change=(None, MoveState.ASKED),
+            change=(None, MoveState.PENDING),
             reason=reason,
             data=told,
         ),

@@ -53,7 +53,7 @@ def lock_move(
     if found is None:
         return None
     lock_hosts(connection, found.from_host_id, found.to_host_id)
-    if with_groups and found.state == MoveState.ASKED.value:  # which it never is again
+    if with_groups and found.state == MoveState.PENDING.value:  # which it never is again
         lock_groups_of(connection, [found.request_id])
     lock_vms(connection, vms.c.id == found.vm_id)
     query = MOVE_ROWS.where(moves.c.id == move_id).with_for_update(of=moves, key_share=True)
@@ -85,7 +85,7 @@ def not_arrived(
     rows = held_by(connection, assignments.c.id == move.to_id)
     if not any(row.state == AssignmentState.ARRIVING.value for row in rows):
         return  # its host was fenced
-    untouched = move.state == MoveState.ASKED.value
+    untouched = move.state == MoveState.PENDING.value
     event = AssignmentEvent.WITHDRAWN if untouched else AssignmentEvent.NOT_ARRIVED
     endings = [AssignmentRelease(row, event, reason) for row in rows]
     end(connection, endings, now=now, actor=actor, reason=reason)

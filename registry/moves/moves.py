@@ -112,7 +112,7 @@ class Moves:
             if row.state not in _OPEN:
                 raise ConflictError(f"the move of VM {row.vm_name} is over: it is {row.state}")
             now = db_now(connection)
-            if row.state == MoveState.ASKED.value and not is_claimed(row, now):
+            if row.state == MoveState.PENDING.value and not is_claimed(row, now):
                 reason = f"cancelled by {actor}"
                 not_arrived(connection, row, reason, now=now, actor=actor)
                 cancelled = {"cancelled_by": actor}

@@ -41,7 +41,7 @@ def activated(connection: Connection, plan: Plan) -> Mapping[str, str]:
                 among(connection, events.c.subject_id, sorted(named)),
                 events.c.kind == HOST_ADMIN.kind,
                 events.c.to_state == HostAdmin.ACTIVE.value,
-                events.c.at >= plan.asked_at,
+                events.c.at >= plan.requested_at,
             )
             .order_by(events.c.id)
         )
@@ -65,7 +65,7 @@ def keep_vms(
             update(moves)
             .where(
                 moves.c.id.in_(select(plan_moves.c.move_id).where(*of_host)),
-                moves.c.state == MoveState.ASKED.value,
+                moves.c.state == MoveState.PENDING.value,
             )
             .values(cancelled_by=actor, sent_at=None)
         )

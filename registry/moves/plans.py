@@ -193,7 +193,7 @@ class Plans:
         inputs: bytes,
         document: Mapping[str, Any],
         actor: str,
-        let_in: Mapping[str, Any] | None = None,
+        admitted: Mapping[str, Any] | None = None,
         gain: float | None = None,
         declined: str | None = None,
     ) -> Plan:
@@ -214,9 +214,9 @@ class Plans:
                 "inputs": inputs,
                 "packed_plan": pack(document),
             }
-            if let_in is not None:
+            if admitted is not None:
                 waiting = waiting_of(connection, UUID(row.arguments["request"]))
-                values["let_in"] = {**let_in, "waiting": waiting}
+                values["admitted"] = {**admitted, "waiting": waiting}
             if decided:
                 rows = [
                     {
@@ -227,7 +227,7 @@ class Plans:
                         "from_host_id": each.from_host_id,
                         "to_host_id": each.to_host_id,
                         "why": each.why,
-                        "carried_mib": each.carried_mib,
+                        "transfer_mib": each.transfer_mib,
                     }
                     for position, each in enumerate(decided)
                 ]
@@ -235,9 +235,11 @@ class Plans:
             _step(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if row.approve and declined is None:
                 approved = _locked(connection, id)
-                by = _approved(row.asked_by, now)
-                _step(connection, approved, PlanEvent.APPROVED, now=now, actor=row.asked_by, **by)
-            elif declined is None and not decided and not (let_in and let_in["hosts"]):
+                by = _approved(row.requested_by, now)
+                _step(
+                    connection, approved, PlanEvent.APPROVED, now=now, actor=row.requested_by, **by
+                )
+            elif declined is None and not decided and not (admitted and admitted["hosts"]):
                 _step(
                     connection,
                     _locked(connection, id),
@@ -254,7 +256,7 @@ class Plans:
                     proposed,
                     PlanEvent.CANCELLED,
                     now=now,
-                    actor=row.asked_by,
+                    actor=row.requested_by,
                     reason=declined,
                     last_error=declined,
                     ended_at=now,
@@ -323,7 +325,7 @@ def cancel(
         update(moves)
         .where(
             moves.c.id.in_(select(plan_moves.c.move_id).where(plan_moves.c.plan_id == id)),
-            moves.c.state == MoveState.ASKED.value,
+            moves.c.state == MoveState.PENDING.value,
         )
         .values(cancelled_by=actor, sent_at=None)
     )
@@ -347,10 +349,10 @@ def ask(
         insert(plans).values(
             id=key,
             kind=kind.value,
-            state=PlanState.ASKED.value,
+            state=PlanState.PENDING.value,
             arguments=dict(arguments),
-            asked_by=actor,
-            asked_at=db_now(connection),
+            requested_by=actor,
+            requested_at=db_now(connection),
             approve=approve,
         )
     )
@@ -377,7 +379,7 @@ def _check_host(connection: Connection, name: str) -> None:
 
 
 def _locked(connection: Connection, key: UUID) -> Row[Any]:
-    columns = ("id", "state", "kind", "arguments", "approve", "asked_by", "approved_by")
+    columns = ("id", "state", "kind", "arguments", "approve", "requested_by", "approved_by")
     query: Select[Any] = (
         select(*(plans.c[each] for each in columns)).where(plans.c.id == key).with_for_update()
     )

@@ -58,7 +58,7 @@ LEASE_S: Final = 60.0
 ALL: Final = "all"
 LABEL: Final = "label="
 _OVER: Final = (RollPhase.DONE.value, RollPhase.LEFT_OUT.value)
-_OPEN: Final = (RollState.GOING.value, RollState.STOPPED.value)
+_OPEN: Final = (RollState.RUNNING.value, RollState.STOPPED.value)
 
 
 class Rolls:
@@ -121,7 +121,7 @@ class Rolls:
             connection.execute(
                 insert(rolls).values(
                     id=id,
-                    state=RollState.GOING.value,
+                    state=RollState.RUNNING.value,
                     at_once=new.at_once,
                     checked=new.checked,
                     command=new.command,
@@ -179,10 +179,10 @@ class Rolls:
                     f"roll {id} is {row.state}: there is nothing to resume; `fuga roll --hosts`"
                     " begins another"
                 )
-            if row.state == RollState.GOING.value and row.driver_until > now:
+            if row.state == RollState.RUNNING.value and row.driver_lease_until > now:
                 raise ConflictError(
                     f"{row.driver} drives the roll. If it is gone, the roll can be resumed in"
-                    f" {(row.driver_until - now).total_seconds():.0f} s"
+                    f" {(row.driver_lease_until - now).total_seconds():.0f} s"
                 )
             there = {each.name: each for each in rows_of(connection, id)}
             open_ = [name for name, each in there.items() if each.phase not in _OVER]
@@ -218,12 +218,12 @@ class Rolls:
             row, now = _locked(connection, id), db_now(connection)
             if row.driver_token != token:
                 raise ConflictError(f"another fuga drives the roll by now: {row.driver}")
-            if row.state == RollState.GOING.value:
+            if row.state == RollState.RUNNING.value:
                 until = now + timedelta(seconds=LEASE_S)
                 event, error = drive(connection, row, told, now=now, actor=actor)
                 if event is None:
                     connection.execute(
-                        update(rolls).where(rolls.c.id == id).values(driver_until=until)
+                        update(rolls).where(rolls.c.id == id).values(driver_lease_until=until)
                     )
                 else:
                     _end(connection, row, event, error, now=now, actor=actor)
@@ -244,7 +244,7 @@ class Rolls:
             row, now = _locked(connection, id), db_now(connection)
             ROLL.step(row.state, RollEvent.CANCELLED)
             connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
-            if row.state == RollState.STOPPED.value or row.driver_until <= now:
+            if row.state == RollState.STOPPED.value or row.driver_lease_until <= now:
                 _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
             return made(connection, _get(connection, id))
 
@@ -335,7 +335,7 @@ def _goes_on_in(phase: str) -> RollPhase:
 
 def _driven(driver: str, token: UUID, now: datetime) -> dict[str, Any]:
     until = now + timedelta(seconds=LEASE_S)
-    return {"driver": driver, "driver_token": token, "driver_until": until}
+    return {"driver": driver, "driver_token": token, "driver_lease_until": until}
 
 
 def _check_in_no_other(connection: Connection, keys: Sequence[UUID]) -> None:
@@ -376,7 +376,7 @@ def _end(
     actor: str,
 ) -> None:
     ended = None if event is RollEvent.STOPPED else now
-    values = {"last_error": error, "ended_at": ended, "driver_until": now}
+    values = {"last_error": error, "ended_at": ended, "driver_lease_until": now}
     _step(connection, row, event, now=now, actor=actor, reason=error, **values)
     if event is RollEvent.CANCELLED:
         of_roll = select(roll_hosts.c.plan_id).where(roll_hosts.c.roll_id == row.id)
@@ -423,14 +423,14 @@ def _get(connection: Connection, key: UUID) -> Roll:
 
 
 def _to_roll(row: Row[Any], now: datetime) -> Roll:
-    driven = row.state == RollState.GOING.value and row.driver_until > now
+    driven = row.state == RollState.RUNNING.value and row.driver_lease_until > now
     fields = {
         name: row._mapping[name]
         for name in Roll.__dataclass_fields__
-        if name not in {"state", "driven_until"}
+        if name not in {"state", "driver_lease_until"}
     }
     return Roll(
         **fields,
         state=RollState(row.state),
-        driven_until=row.driver_until if driven else None,
+        driver_lease_until=row.driver_lease_until if driven else None,
     )

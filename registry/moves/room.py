@@ -54,7 +54,7 @@ class RoomPlans:
             lately = select(plans.c.arguments).where(
                 plans.c.id > first_at(since - CLOCKS_APART),  # by the key: there are years of them
                 plans.c.kind == PlanKind.ROOM.value,
-                plans.c.asked_at > since,
+                plans.c.requested_at > since,
             )
             tried = {UUID(each["request"]) for each in connection.scalars(lately)}
             return frozenset(connection.scalars(waits)) - tried
@@ -72,10 +72,10 @@ class RoomPlans:
         """
         with self._database.read() as connection:
             plan = get_plan(connection, id)
-            if plan.let_in is None or plan.failed or plan.approved_at is None:
+            if plan.admitted is None or plan.failed or plan.approved_at is None:
                 return False
             waits = waiting_of(connection, UUID(plan.arguments["request"]))
-            let_in = sum(each["count"] for each in plan.let_in["hosts"])
+            admitted = sum(each["count"] for each in plan.admitted["hosts"])
             last = connection.scalar(
                 select(func.max(moves.c.ended_at))
                 .join(plan_moves, plan_moves.c.move_id == moves.c.id)
@@ -83,7 +83,7 @@ class RoomPlans:
             )
             since = plan.approved_at if last is None else max(last, plan.approved_at)
             late = (db_now(connection) - since).total_seconds() > for_s
-            return not late and waits > plan.let_in["waiting"] - let_in
+            return not late and waits > plan.admitted["waiting"] - admitted
 
 
 def waiting_of(connection: Connection, request: UUID) -> int:

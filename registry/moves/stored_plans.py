@@ -15,7 +15,7 @@ from registry.moves.effects import effect
 from registry.records.moves import Plan, PlanKind, PlanMove
 
 #: Of a plan: it is to be decided, or carried out.
-GOES_ON: Final = plans.c.state.in_([PlanState.ASKED.value, PlanState.APPROVED.value])
+GOES_ON: Final = plans.c.state.in_([PlanState.PENDING.value, PlanState.APPROVED.value])
 _FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
 _OPEN: Final = [state.value for state in OPEN_MOVES]
 #: Over: its move is, or it was refused.
@@ -51,7 +51,7 @@ def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]
             (func.max(plan_moves.c.wave) + 1).label("waves"),
             func.sum(case((_IS_OVER, 1), else_=0)).label("ended"),
             func.sum(case((_HAS_FAILED, 1), else_=0)).label("failed"),
-            func.sum(plan_moves.c.carried_mib).label("carried_mib"),
+            func.sum(plan_moves.c.transfer_mib).label("transfer_mib"),
         )
         .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
         .join(plans, plans.c.id == plan_moves.c.plan_id)
@@ -78,7 +78,7 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
             _FROM.c.name.label("from_host"),
             _TO.c.name.label("to_host"),
             plan_moves.c.why,
-            plan_moves.c.carried_mib,
+            plan_moves.c.transfer_mib,
             plan_moves.c.move_id,
             moves.c.state,
             plan_moves.c.refused,
@@ -129,20 +129,20 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         kind=PlanKind(row.kind),
         state=PlanState(row.state),
         arguments=row.arguments,
-        asked_by=row.asked_by,
-        asked_at=row.asked_at,
+        requested_by=row.requested_by,
+        requested_at=row.requested_at,
         approved_by=row.approved_by,
         approved_at=row.approved_at,
         ended_at=row.ended_at,
         before=row.before,
         after=row.after,
         stays=tuple(row.stays),
-        let_in=row.let_in,
+        admitted=row.admitted,
         moves=tally.moves if tally else 0,
         waves=tally.waves if tally else 0,
         ended=int(tally.ended) if tally else 0,
         failed=int(tally.failed) if tally else 0,
-        moved_gib=float(tally.carried_mib) / 1024 if tally else 0.0,
+        moved_gib=float(tally.transfer_mib) / 1024 if tally else 0.0,
         cut=row.cut,
         gain=row.gain,
         effect=effect(row.kind, row.before, row.after),

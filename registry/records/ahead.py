@@ -38,7 +38,7 @@ class LateRequest:
     """VMs that were asked for together, lately."""
 
     kind: int  #: an index of `AheadView.kinds`
-    asked_at: datetime
+    requested_at: datetime
     count: int
 
 

@@ -37,11 +37,11 @@ class Fence:
     """How far it has come that a host which is down is proven to be off."""
 
     state: FenceState
-    asked_by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     attempts: int  #: that failed
     last_error: str | None
-    again_at: datetime | None  #: when it is tried again at the earliest
+    retry_at: datetime | None  #: when it is tried again at the earliest
     fenced_at: datetime | None
 
 

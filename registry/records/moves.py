@@ -25,7 +25,7 @@ class PlanKind(StrEnum):
     BALANCE = "balance"
     PACK = "pack"
     ROOM = "room"  #: a request that waits is to be let in
-    MEND = "mend"  #: rules that are broken, and hosts with more than they have
+    REPAIR = "repair"  #: rules that are broken, and hosts with more than they have
 
 
 class MoveObstacle(StrEnum):
@@ -63,8 +63,8 @@ class Move:
     kind: Literal["live", "cold"]
     state: MoveState
     reason: str
-    asked_by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     cancelled_by: str | None
     began_at: datetime | None
     ended_at: datetime | None
@@ -107,7 +107,7 @@ class PlannedMove:
     to_host_id: UUID
     wave: int
     why: str
-    carried_mib: int
+    transfer_mib: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class PlanMove:
     from_host: str
     to_host: str
     why: str
-    carried_mib: int
+    transfer_mib: int
     move_id: UUID | None  #: None: nobody asked for it yet, or it was refused
     state: MoveState | None
     refused: str | None
@@ -142,8 +142,8 @@ class Plan:
     kind: PlanKind
     state: PlanState
     arguments: Mapping[str, Any]
-    asked_by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     approved_by: str | None
     approved_at: datetime | None
     ended_at: datetime | None
@@ -152,7 +152,7 @@ class Plan:
     stays: tuple[Mapping[str, Any], ...]  #: VMs that should move and have no place
     #: of a plan that makes room: ``hosts`` that VMs of the request are let in on and how many on
     #: each, how many of it were ``waiting``, and how many wait all the same and why
-    let_in: Mapping[str, Any] | None
+    admitted: Mapping[str, Any] | None
     moves: int
     waves: int
     ended: int  #: moves that are over, or were refused

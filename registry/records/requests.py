@@ -105,8 +105,8 @@ class Power:
     """What is asked of a VM's power and not done yet."""
 
     state: PowerState
-    asked_by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     timeout_s: int  #: given to a guest that is told to shut down; 0: it is not told
     force_at: datetime | None  #: when it is forced; None: it was not told yet
     waits_for: str | None  #: what keeps workers from it

@@ -59,7 +59,7 @@ class Roll:
     cancelled_by: str | None
     last_error: str | None
     driver: str
-    driven_until: datetime | None  #: nobody else may drive it before; None: anybody may
+    driver_lease_until: datetime | None  #: nobody else may drive it before; None: anybody may
     hosts: int
     done: int
     left_out: int

@@ -17,9 +17,9 @@ class WhatIf:
 
     id: UUID
     state: WhatIfState
-    asked: Mapping[str, Any]  #: what is changed, and for how many hours
-    asked_by: str
-    asked_at: datetime
+    arguments: Mapping[str, Any]  #: what is changed, and for how many hours
+    requested_by: str
+    requested_at: datetime
     began_at: datetime | None
     ended_at: datetime | None
     progress: float  #: the part of the simulated time that is over, of both runs

@@ -42,7 +42,7 @@ from registry.requests.new import MAX_COUNT, CreateRequestCommand, check_asked
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
-from registry.requests.spot_endings import any_room_is_over, forget_rooms, settle, to_settle
+from registry.requests.spot_preemptions import any_room_is_over, forget_rooms, settle, to_settle
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id, key_of

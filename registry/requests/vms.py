@@ -39,7 +39,7 @@ from registry.db.schema import (
     power_actions,
     request_images,
     requests,
-    spot_endings,
+    spot_preemptions,
     tenants,
     unreleased,
     vm_types,
@@ -78,8 +78,8 @@ _SELECT = (
         hosts.c.health.label("host_health"),
         func.coalesce(hosts.c.last_polled_at, hosts.c.created_at).label("host_heard_at"),
         power_actions.c.state.label("power_state"),
-        power_actions.c.asked_by,
-        power_actions.c.asked_at,
+        power_actions.c.requested_by,
+        power_actions.c.requested_at,
         power_actions.c.timeout_s,
         power_actions.c.force_at,
         power_actions.c.last_error.label("power_error"),
@@ -88,9 +88,9 @@ _SELECT = (
         assignments.c.round.label("round"),
         _TO.c.name.label("moving_to"),
         moves.c.id.label("move_id"),
-        spot_endings.c.ends_at,
-        spot_endings.c.for_tenant,
-        spot_endings.c.for_request,
+        spot_preemptions.c.ends_at,
+        spot_preemptions.c.for_tenant,
+        spot_preemptions.c.for_request,
         interfaces.c.mac,
         networks.c.name.label("network"),
         network_addresses.c.address,
@@ -110,7 +110,7 @@ _SELECT = (
     .outerjoin(_ARRIVING, and_(_ARRIVING.c.vm_id == vms.c.id, arriving_at(_ARRIVING)))
     .outerjoin(_TO, _TO.c.id == _ARRIVING.c.host_id)
     .outerjoin(moves, and_(moves.c.vm_id == vms.c.id, moves.c.to_id == _ARRIVING.c.id))
-    .outerjoin(spot_endings, spot_endings.c.vm_id == vms.c.id)
+    .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
     .outerjoin(power_actions, power_actions.c.vm_id == vms.c.id)
     .outerjoin(interfaces, interfaces.c.vm_id == vms.c.id)
     .outerjoin(networks, networks.c.id == interfaces.c.network_id)
@@ -332,8 +332,8 @@ def _to_power(row: Row[Any]) -> Power | None:
         return None
     return Power(
         state=PowerState(row.power_state),
-        asked_by=row.asked_by,
-        asked_at=row.asked_at,
+        requested_by=row.requested_by,
+        requested_at=row.requested_at,
         timeout_s=row.timeout_s,
         force_at=row.force_at,
         waits_for=_waits_for(row),

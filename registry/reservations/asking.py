@@ -95,8 +95,8 @@ def ask(
         "keep_from": max(now, starts_at - timedelta(seconds=LEAD_S)),
         "starts_at": starts_at,
         "ends_at": starts_at + timedelta(seconds=for_s),
-        "state": ReservationState.ASKED.value,
-        "asked_by": actor,
+        "state": ReservationState.PENDING.value,
+        "requested_by": actor,
         "created_at": now,
     }
     connection.execute(insert(reservations).values(**row))

@@ -131,7 +131,7 @@ class Reservations:
 
         Each takes seconds on a large cluster, so who asks for many holds up nobody else for long.
         """
-        asked = reservations.c.state == ReservationState.ASKED.value
+        asked = reservations.c.state == ReservationState.PENDING.value
         turn = func.row_number().over(
             partition_by=reservations.c.tenant_id, order_by=reservations.c.id
         )
@@ -166,12 +166,12 @@ class Reservations:
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch)
             found = _get(connection, id)
-            if found.state is not ReservationState.ASKED:
+            if found.state is not ReservationState.PENDING:
                 return found
             owner = asker_id(connection, found.tenant)
             row = _locked(connection, id)
             now = db_now(connection)
-            if row.state != ReservationState.ASKED.value:
+            if row.state != ReservationState.PENDING.value:
                 return _get(connection, id)
             if decision.reason is None:
                 decision = _within_quotas(connection, row, owner, found.tenant, decision)

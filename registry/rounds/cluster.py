@@ -20,7 +20,6 @@ from registry.db.schema import (
     hosts,
     inventories,
     is_place,
-    kept_rooms,
     plans,
     quotas,
     request_groups,
@@ -30,6 +29,7 @@ from registry.db.schema import (
     reservations,
     rounds,
     slot_loop,
+    spot_room_holds,
     tenants,
     vm_types,
     vms,
@@ -75,8 +75,8 @@ from registry.tenancy.reserved_use import IS_STANDING
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 #: Plans that are carried out to let a request in.
 _MAKING_ROOM = (
-    select(plans.c.id, plans.c.arguments, plans.c.let_in)
-    .where(plans.c.state == PlanState.APPROVED.value, plans.c.let_in.is_not(None))
+    select(plans.c.id, plans.c.arguments, plans.c.admitted)
+    .where(plans.c.state == PlanState.APPROVED.value, plans.c.admitted.is_not(None))
     .order_by(plans.c.approved_at, plans.c.id)
 )
 _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
@@ -194,7 +194,7 @@ def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
 def _spot(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView | None:
     """Return what is to know of spot VMs; None where nobody has, asks for or waits for any."""
     any_vm = select(vms.c.id).where(vms.c.spot, vms.c.deleted_at.is_(None)).exists()
-    any_room = select(kept_rooms.c.host_id).where(kept_rooms.c.until > now).exists()
+    any_room = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until > now).exists()
     if not connection.scalar(select(or_(any_vm, any_room))):
         return None
     return spot_view(connection, axis, now)

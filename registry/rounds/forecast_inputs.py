@@ -262,7 +262,7 @@ def _came(
     return (
         tuple(view for _, view in kinds.values()),
         tuple(
-            LateRequest(kind=kind_of[request], asked_at=at, count=together[at, request])
+            LateRequest(kind=kind_of[request], requested_at=at, count=together[at, request])
             for at, request in lately
             if request in kind_of
         ),

@@ -22,12 +22,12 @@ from registry.records.rounds import FreedView
 def freed(
     connection: Connection, axis: Sequence[str], plans_: Sequence[Any]
 ) -> tuple[FreedView, ...]:
-    """Return what plans free; of each its ``id``, ``arguments`` and ``let_in``."""
+    """Return what plans free; of each its ``id``, ``arguments`` and ``admitted``."""
     return tuple(
         FreedView(
             plan_id=row.id,
             request_id=UUID(row.arguments["request"]),
-            hosts=tuple(UUID(each["host_id"]) for each in row.let_in["hosts"]),
+            hosts=tuple(UUID(each["host_id"]) for each in row.admitted["hosts"]),
             coming=_coming(connection, axis, plan_moves.c.plan_id == row.id),
         )
         for row in plans_

@@ -18,9 +18,9 @@ from registry.db.schema import (
     arriving_at,
     assignments,
     is_place,
-    kept_rooms,
     requests,
-    spot_endings,
+    spot_preemptions,
+    spot_room_holds,
     tenants,
     unreleased,
     vms,
@@ -44,13 +44,13 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
             vms.c.desired,
             requests.c.vm_type_id,
             assignments.c.host_id,
-            spot_endings.c.vm_id.label("ending"),
+            spot_preemptions.c.vm_id.label("ending"),
             moves.exists().label("moves"),
         )
         .select_from(vms)
         .join(requests, requests.c.id == vms.c.request_id)
         .join(assignments, assignments.c.vm_id == vms.c.id)
-        .outerjoin(spot_endings, spot_endings.c.vm_id == vms.c.id)
+        .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
         .where(*_LIVE, is_place, unreleased)
         .order_by(assignments.c.created_at, vms.c.id)
     ).all()
@@ -77,9 +77,9 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
 def rooms_kept(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
     """Return the room that spot VMs leave, or left, and that is kept for whom they end."""
     kept = connection.execute(
-        select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
-        .where(kept_rooms.c.until > now)
-        .order_by(kept_rooms.c.request_id, kept_rooms.c.host_id)
+        select(spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
+        .where(spot_room_holds.c.until > now)
+        .order_by(spot_room_holds.c.request_id, spot_room_holds.c.host_id)
     )
     return tuple(
         KeptRoom(request_id=request, host_id=host, count=count) for request, host, count in kept
@@ -126,11 +126,11 @@ def note_endings(
             select(vms.c.id, tenants.c.name.label("tenant"))
             .join(tenants, tenants.c.id == vms.c.tenant_id)
             .join(assignments, assignments.c.vm_id == vms.c.id)
-            .outerjoin(spot_endings, spot_endings.c.vm_id == vms.c.id)
+            .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
             .where(
                 among(connection, vms.c.id, some),
                 vms.c.desired != VmDesired.DELETED.value,
-                spot_endings.c.vm_id.is_(None),
+                spot_preemptions.c.vm_id.is_(None),
                 is_place,
                 unreleased,
             )
@@ -155,7 +155,7 @@ def note_endings(
             told = {"ends_at": ends_at.isoformat(), "round": number, **own}
             step = SPOT.step(SpotState.STAYS.value, SpotEvent.TOLD)
             history.append(step.row(now, actor, row.id, tenant=row.tenant, data=told))
-    insert_rows(connection, spot_endings, rows)
+    insert_rows(connection, spot_preemptions, rows)
     record(connection, history)
     until = ends_at + timedelta(seconds=decided.hold_s)
     kept = _rooms(connection, {each.request_id for each in lets_in}, now)
@@ -179,11 +179,11 @@ def _rooms(
     connection: Connection, request_ids: Collection[UUID], now: datetime
 ) -> Mapping[tuple[UUID, UUID], tuple[int, datetime]]:
     """Return the room that is kept for requests, counts and times by request and host."""
-    columns = (kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
+    columns = (spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
     found: dict[tuple[UUID, UUID], tuple[int, datetime]] = {}
     for some in chunks(sorted(request_ids)):
-        its = among(connection, kept_rooms.c.request_id, some)
-        query = select(*columns, kept_rooms.c.until).where(its, kept_rooms.c.until > now)
+        its = among(connection, spot_room_holds.c.request_id, some)
+        query = select(*columns, spot_room_holds.c.until).where(its, spot_room_holds.c.until > now)
         for request, host, count, until in connection.execute(query):
             found[request, host] = count, until
     return found
@@ -195,11 +195,11 @@ def _keep(
     rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],
 ) -> None:
     """Write rooms, counts and times by request and host, in the place of those of before."""
-    key = tuple_(kept_rooms.c.request_id, kept_rooms.c.host_id)
+    key = tuple_(spot_room_holds.c.request_id, spot_room_holds.c.host_id)
     for some in chunks(sorted(before), PARAMETERS // 2):
-        connection.execute(delete(kept_rooms).where(key.in_(some)))
+        connection.execute(delete(spot_room_holds).where(key.in_(some)))
     rows = [
         {"request_id": request, "host_id": host, "count": count, "until": until}
         for (request, host), (count, until) in sorted(rooms.items())
     ]
-    insert_rows(connection, kept_rooms, rows)
+    insert_rows(connection, spot_room_holds, rows)

@@ -168,7 +168,7 @@ class Assignments:
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
             ASSIGNMENTS.write(connection, row.id, state=step.after.value, activated_at=now)
-            record(connection, [step_of_assignment(step, row, now, row.claim_owner)])
+            record(connection, [step_of_assignment(step, row, now, row.lease_owner)])
 
     @retried
     def mark_running(self, claim: Claim) -> None:
@@ -184,7 +184,7 @@ class Assignments:
             if row.disk_of is not None:
                 forget_kept(connection, [row.vm_id])  # it runs with it
             if step.moved:
-                record(connection, [step_of_vm(step, row, now, row.claim_owner)])
+                record(connection, [step_of_vm(step, row, now, row.lease_owner)])
             connection.execute(
                 update(hosts)
                 .where(hosts.c.id == row.host_id, hosts.c.failed_builds > 0)
@@ -219,7 +219,7 @@ class Assignments:
                 return
             now = db_now(connection)
             _quarantine(
-                connection, [failed], now=now, actor=row.claim_owner, build_avoid_s=build_avoid_s
+                connection, [failed], now=now, actor=row.lease_owner, build_avoid_s=build_avoid_s
             )
 
     @retried
@@ -284,7 +284,7 @@ class Assignments:
             row = _ours(connection, claim)
             now = db_now(connection)
             endings = [AssignmentRelease(row, AssignmentEvent.PROVEN_ABSENT)]
-            end(connection, endings, now=now, actor=row.claim_owner)
+            end(connection, endings, now=now, actor=row.lease_owner)
 
     @retried
     def yield_claim(self, claim: Claim, error: str | None) -> None:
@@ -387,7 +387,7 @@ def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
             assignments.c.host_id == host_id,
             unreleased,
             assignments.c.state.in_(_BUILDING),
-            assignments.c.claim_until > now,
+            assignments.c.lease_until > now,
         )
     ).scalar_one()
 

@@ -24,7 +24,7 @@ from registry.db.schema import (
     host_fences,
     hosts,
     is_place,
-    kept_disks,
+    preserved_disks,
     unreleased,
 )
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
@@ -147,7 +147,7 @@ class Fencing:
     def keeps_disk_of(self, vm_id: UUID) -> bool:
         """Return whether a VM that has no host has a disk in a shared pool, to start with."""
         with self._database.read() as connection:
-            kept = select(kept_disks.c.vm_id).where(kept_disks.c.vm_id == vm_id)
+            kept = select(preserved_disks.c.vm_id).where(preserved_disks.c.vm_id == vm_id)
             return connection.execute(kept).first() is not None
 
     # ---- workers ------------------------------------------------------------
@@ -172,7 +172,7 @@ class Fencing:
                 _failed_again(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
-            asked = row.state == FenceState.ASKED.value
+            asked = row.state == FenceState.PENDING.value
             change_fence(
                 connection,
                 row,
@@ -200,7 +200,7 @@ class Fencing:
         with self._database.write() as connection:
             host, row = _ours(connection, order)
             now = db_now(connection)
-            owner = row.claim_owner
+            owner = row.lease_owner
             _fenced(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
             return release_all(connection, host.id, host.name, now=now, actor=owner)
 
@@ -209,7 +209,7 @@ class Fencing:
         """Write that nothing is proven: whatever the host held stays held."""
         with self._database.write() as connection:
             host, row = _ours(connection, order)
-            owner = row.claim_owner
+            owner = row.lease_owner
             _failed_again(connection, row, host, error, now=db_now(connection), actor=owner)
 
 
@@ -223,7 +223,7 @@ def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
     )
     idle = or_(
         host_fences.c.host_id.is_(None),
-        (host_fences.c.state == FenceState.FAILED.value) & (host_fences.c.again_at <= now),
+        (host_fences.c.state == FenceState.FAILED.value) & (host_fences.c.retry_at <= now),
     )
     query = (
         select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.fence_target, hosts.c.shared_pool)
@@ -277,11 +277,11 @@ def _ask(
     epoch: int | None = None,
 ) -> None:
     row = fence_row(connection, host.id)
-    asked: dict[str, Any] = {"asked_by": actor, "asked_at": now, "sent_at": None}
+    asked: dict[str, Any] = {"requested_by": actor, "requested_at": now, "sent_at": None}
     change_fence(
         connection,
         row,
-        FenceEvent.ASKED,
+        FenceEvent.REQUESTED,
         host_id=host.id,
         host_name=host.name,
         now=now,
@@ -316,7 +316,7 @@ def _failed_again(
         reason=error,
         attempts=attempts,
         last_error=error,
-        again_at=now + timedelta(seconds=pause_s),
+        retry_at=now + timedelta(seconds=pause_s),
         **FENCES.none,
     )
 
@@ -340,7 +340,7 @@ def _fenced(
         actor=actor,
         fenced_at=now,
         last_error=None,
-        again_at=None,
+        retry_at=None,
         **FENCES.none,
     )
 

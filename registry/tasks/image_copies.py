@@ -176,7 +176,7 @@ class ImageCopyTasks:
             note(
                 connection,
                 db_now(connection),
-                row.claim_owner,
+                row.lease_owner,
                 "image_copy_removed",
                 "image",
                 image.id,
@@ -216,7 +216,7 @@ def _uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
     under_way = (
         image_copies.c.host_id == host_id,
         image_copies.c.state == CopyState.UPLOADING.value,
-        image_copies.c.claim_until > now,
+        image_copies.c.lease_until > now,
     )
     return connection.execute(query.where(*under_way)).scalar_one()
 
@@ -243,5 +243,5 @@ def _give_up(connection: Connection, row: Row[Any], error: str, now: datetime) -
         row.image_id,
         reason=f"image {image.reference} could not be brought to host {row.host_name}: {error}",
         now=now,
-        actor=row.claim_owner,
+        actor=row.lease_owner,
     )

@@ -98,4 +98,4 @@ def _end(
     step = IMAGE.step(row.state, event)
     IMPORTS.give_back(connection, row.id, state=step.after.value, last_error=error, **values)
     now, data = db_now(connection), {"image": to_image(row).reference}
-    step.note(connection, now, row.claim_owner, row.id, reason=error, data=data)
+    step.note(connection, now, row.lease_owner, row.id, reason=error, data=data)

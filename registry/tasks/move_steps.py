@@ -166,7 +166,7 @@ class MoveSteps:
         with self._database.write() as connection:
             move = _ours(connection, claim)
             vm = _vm(connection, move)
-            now, actor = db_now(connection), move.claim_owner
+            now, actor = db_now(connection), move.lease_owner
             if vm.desired == VmDesired.DELETED.value:
                 _end_here(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
                 return False
@@ -223,7 +223,7 @@ class MoveSteps:
 def _end_here(
     connection: Connection, move: Row[Any], reason: str, event: MoveEvent, *, now: datetime
 ) -> None:
-    actor = move.claim_owner
+    actor = move.lease_owner
     not_arrived(connection, move, reason, now=now, actor=actor)
     close(connection, move, event, reason=reason, now=now, actor=actor)
 

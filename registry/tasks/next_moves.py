@@ -72,7 +72,7 @@ def waiting_moves() -> Select[Any]:
                 ~comes.correlate(moves).exists(),
             ),
         )
-        .order_by(moves.c.state == MoveState.ASKED.value)
+        .order_by(moves.c.state == MoveState.PENDING.value)
     )
 
 
@@ -84,7 +84,7 @@ def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> S
     """
     under_way = connection.execute(
         select(moves.c.from_host_id, moves.c.to_host_id).where(
-            moves.c.state == MoveState.MOVING.value, moves.c.claim_until > now
+            moves.c.state == MoveState.MOVING.value, moves.c.lease_until > now
         )
     ).all()
     busy = Counter(host_id for ends in under_way for host_id in ends)
@@ -93,7 +93,7 @@ def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> S
         waiting_moves()
         .with_only_columns(moves.c.id, moves.c.from_host_id, moves.c.to_host_id)
         .where(
-            moves.c.state == MoveState.ASKED.value,
+            moves.c.state == MoveState.PENDING.value,
             moves.c.from_host_id.not_in(full),
             moves.c.to_host_id.not_in(full),
         )

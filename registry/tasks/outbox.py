@@ -261,7 +261,7 @@ def _busy(look: _OutboxRead) -> Subquery:
     """Return how many builds of each host are in hand, or were sent just now."""
     in_hand = and_(
         assignments.c.state.in_(_BUILDING),
-        assignments.c.claim_until > look.now,
+        assignments.c.lease_until > look.now,
     )
     on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > look.stale)
     query = select(assignments.c.host_id, func.count().label("builds")).where(
@@ -380,7 +380,7 @@ def claim_leftover(
         vm_uuid=row.vm_uuid,
         name=row.name,
         assignment_id=row.assignment_id,
-        asked=row.asked_by is not None,
+        asked=row.requested_by is not None,
         disk_stays=stays or bool(in_use(connection, its)),
         seed_stays=stays,
         neighbours=neighbours_of(connection, row),

@@ -69,16 +69,16 @@ _SELECT: Final[Select[Any]] = (
         assignments.c.id.label("assignment_id"),
         assignments.c.state.label("assignment_state"),
         assignments.c.generation,
-        assignments.c.claim_until.label("build_until"),
+        assignments.c.lease_until.label("build_until"),
         power_actions.c.state,
         power_actions.c.timeout_s,
         power_actions.c.force_at,
         power_actions.c.signalled_at,
         power_actions.c.attempts,
         power_actions.c.due_at,
-        power_actions.c.claim_token,
-        power_actions.c.claim_owner,
-        power_actions.c.claim_until,
+        power_actions.c.lease_token,
+        power_actions.c.lease_owner,
+        power_actions.c.lease_until,
         *HOST_COLUMNS,
     )
     .select_from(power_actions)
@@ -211,7 +211,7 @@ def _advance(
     if (row.state, event) not in POWER_TRANSITIONS:
         # Something else was asked while this step was under way: it is looked at anew.
         raise ClaimLostError(f"the power of VM {row.id}", f"it is {row.state} by now")
-    step, by = POWER_OF_VM.step(row.state, event), row.claim_owner
+    step, by = POWER_OF_VM.step(row.state, event), row.lease_owner
     after = step.after
     history = []
     if step.moved:
@@ -243,4 +243,4 @@ def _observe(
     if not step.moved:
         return []
     data = {"host": row.host_name, "assignment": str(row.assignment_id)}
-    return [step.row(now, row.claim_owner, row.id, tenant=row.tenant, data=data)]
+    return [step.row(now, row.lease_owner, row.id, tenant=row.tenant, data=data)]

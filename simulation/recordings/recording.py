@@ -269,7 +269,7 @@ def _rows(
         (waiting if host is None else there[host]).append(vm)
     rules = request.rules
     shared = {
-        "arrival_s": max(0.0, seconds(request.asked_at, past.since)),
+        "arrival_s": max(0.0, seconds(request.requested_at, past.since)),
         "tenant": names.tenants.of(request.tenant),
         "min_count": 1,
         "requires": ";".join(request.requires),
@@ -294,13 +294,13 @@ def _rows(
         given_up, others = [], waiting
     lots = [_together(each, slots, whole=whole) for each in (others, given_up)]
     for ended_at, vms in itertools.chain.from_iterable(lots):
-        first = min(vm.placed_at or request.asked_at for vm in vms)
+        first = min(vm.placed_at or request.requested_at for vm in vms)
         least = 1 if begun else min(request.min_count, len(vms))
         row: dict[str, Any] = {"count": len(vms), "min_count": least}
         if ended_at is not None:
             row["lifetime_s"] = seconds(ended_at, max(first, past.since))
             if given_up and _was_given_up(vms[0]):
-                row["wait_at_most_s"] = seconds(ended_at, max(request.asked_at, past.since))
+                row["wait_at_most_s"] = seconds(ended_at, max(request.requested_at, past.since))
         yield {**shared, **row}
 
 

@@ -51,7 +51,7 @@ def lately(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]
     vms = left_out = 0
     since = past.since
     for request in past.requests:
-        if request.asked_at <= past.since:
+        if request.requested_at <= past.since:
             continue
         kept.append(request)
         vms += len(request.vms)
@@ -59,7 +59,7 @@ def lately(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]
             gone = kept.popleft()
             vms -= len(gone.vms)
             left_out += len(gone.vms)
-            since = gone.asked_at
+            since = gone.requested_at
     return list(kept), since, left_out
 
 
@@ -101,7 +101,7 @@ def _later(request: PastRequest, by: timedelta) -> PastRequest:
     """Return a request that comes again, so much later, and has no place yet."""
     return replace(
         request,
-        asked_at=request.asked_at + by,
+        requested_at=request.requested_at + by,
         vms=tuple(
             replace(
                 vm,
@@ -182,7 +182,7 @@ def _ending(
     """Return a VM with its drawn end; one that never had a place gets its life when it has one."""
     if left_s >= _LONGEST_S:
         return vm
-    placed_at = vm.placed_at or standing or request.asked_at
+    placed_at = vm.placed_at or standing or request.requested_at
     if standing is None:
         return replace(
             vm, placed_at=placed_at, ended_at=placed_at + timedelta(seconds=age_s + left_s)

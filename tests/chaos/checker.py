@@ -310,7 +310,7 @@ def unfenced(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]
     for each in record:
         if each["what"] == "switched off":
             off_at[each["host"]].append(each["at"])
-    asked_at: dict[str, float] = {}
+    requested_at: dict[str, float] = {}
     fenced: set[str] = set()
     for row in sql(
         "SELECT id, extract(epoch FROM at)::float AS at, kind, subject_id, to_state, event,"
@@ -326,10 +326,10 @@ def unfenced(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]
         host = row["name"]
         (fenced.add if row["to_state"] == "fenced" else fenced.discard)(host)
         written_at = true_time(row["at"], record)
-        if row["event"] == "asked":
-            asked_at[host] = written_at
+        if row["event"] == "requested":
+            requested_at[host] = written_at
         if row["event"] == "succeeded" and not any(
-            asked_at[host] <= at <= written_at for at in off_at[host]
+            requested_at[host] <= at <= written_at for at in off_at[host]
         ):
             yield Finding("not fenced", host, f"nobody switched it off before event {row['id']}")
 

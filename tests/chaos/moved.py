@@ -15,10 +15,10 @@ def unfinished_moves(sql: Sql) -> Iterable[Finding]:
     for row in sql(
         "SELECT id, state, last_error FROM moves"
         " WHERE state NOT IN ('moved', 'failed', 'cancelled')"
-        " OR ended_at IS NULL OR claim_until IS NOT NULL"
+        " OR ended_at IS NULL OR lease_until IS NOT NULL"
     ):
         yield Finding("unfinished move", str(row["id"]), f"{row['state']}: {row['last_error']}")
-    for row in sql("SELECT id, kind, state FROM plans WHERE state IN ('asked', 'approved')"):
+    for row in sql("SELECT id, kind, state FROM plans WHERE state IN ('pending', 'approved')"):
         yield Finding("unfinished plan", str(row["id"]), f"{row['kind']} is {row['state']}")
     for row in sql(
         "SELECT p.id, count(*) AS left FROM plans p JOIN plan_moves m ON m.plan_id = p.id"

@@ -69,10 +69,10 @@ _COPY = _steps("""
 """)
 
 _MOVE = _steps("""
-    -       -          asked
-    asked   claimed    moving
-    asked   failed     failed
-    asked   cancelled  cancelled
+    -       -          pending
+    pending   claimed    moving
+    pending   failed     failed
+    pending   cancelled  cancelled
     moving  reclaimed  moving
     moving  arrived    moved
     moving  failed     failed
@@ -80,9 +80,9 @@ _MOVE = _steps("""
 """)
 
 _PLAN = _steps("""
-    asked     proposed   proposed
-    asked     failed     failed
-    asked     cancelled  cancelled
+    pending     proposed   proposed
+    pending     failed     failed
+    pending     cancelled  cancelled
     proposed  approved   approved
     proposed  done       done
     proposed  cancelled  cancelled
@@ -91,11 +91,11 @@ _PLAN = _steps("""
 """)
 
 _ROLL = _steps("""
-    going    stopped    stopped
-    going    resumed    going
-    going    done       done
-    going    cancelled  cancelled
-    stopped  resumed    going
+    running    stopped    stopped
+    running    resumed    running
+    running    done       done
+    running    cancelled  cancelled
+    stopped  resumed    running
     stopped  cancelled  cancelled
 """)
 
@@ -160,16 +160,16 @@ _POWER |= _any("stopping shutting_down starting rebooting restarting", "dropped"
 
 _FENCE = (
     _steps("""
-    idle     asked      asked
-    failed   asked      asked
-    asked    claimed    running
-    asked    failed     failed
+    idle     requested  pending
+    failed   requested  pending
+    pending    claimed    running
+    pending    failed     failed
     running  reclaimed  running
     running  succeeded  fenced
     running  failed     failed
 """)
-    | _any("asked running failed fenced", "returned", "idle")
-    | _any("idle asked running failed", "confirmed", "fenced")
+    | _any("pending running failed fenced", "returned", "idle")
+    | _any("idle pending running failed", "confirmed", "fenced")
 )
 
 _HEALTH = _any("enrolling unreachable down", "answered", "up") | _steps("""
@@ -195,9 +195,9 @@ _SPOT = _steps("""
 """)
 
 _RESERVATION = _steps("""
-    asked     accepted   accepted
-    asked     refused    refused
-    asked     cancelled  cancelled
+    pending     accepted   accepted
+    pending     refused    refused
+    pending     cancelled  cancelled
     accepted  began      in_force
     accepted  ended      ended
     accepted  cancelled  cancelled
@@ -252,7 +252,7 @@ MACHINES: Mapping[str, Machine] = {
         frozenset({"host_health"}), "SELECT id, health FROM hosts", frozenset(_HEALTH)
     ),
     "spot": Machine(
-        frozenset({"spot_ending"}), "SELECT vm_id, 'ending' FROM spot_endings", frozenset(_SPOT)
+        frozenset({"spot_ending"}), "SELECT vm_id, 'ending' FROM spot_preemptions", frozenset(_SPOT)
     ),
     "reservation": Machine(
         frozenset({"reservation_state"}),
@@ -271,14 +271,14 @@ FIRST: Mapping[str, str | None] = {
     "image": None,
     "image copy": None,
     "move": None,
-    "plan": "asked",
-    "roll": "going",
+    "plan": "pending",
+    "roll": "running",
     "observed": "absent",
     "desired": "running",
     "power": "idle",
     "fence": "idle",
     "health": "enrolling",
     "spot": "stays",
-    "reservation": "asked",
+    "reservation": "pending",
     "admin": None,
 }

@@ -697,13 +697,13 @@ def _reserve(world: World, count: int, kept: int, state: str = "in_force") -> No
     key = "00000000-0000-7000-8000-000000000001"
     world.raw.run(
         "INSERT INTO reservations (id, name, tenant_id, vm_type_id, count, requires, keep_from,"
-        " starts_at, ends_at, state, asked_by, created_at) VALUES (?, 'launch', ?, ?, ?, '[]',"
+        " starts_at, ends_at, state, requested_by, created_at) VALUES (?, 'launch', ?, ?, ?, '[]',"
         " now(), now(), now() + interval '1 hour', ?, 'a', now())",
         *(key, tenant, vm_type, count, state),
     )
     world.raw.run("INSERT INTO reservation_holds VALUES (?, ?, ?)", key, host, kept)
     steps = {"in_force": ("accepted", "began"), "ended": ("accepted", "ended")}[state]
-    now = "asked"
+    now = "pending"
     for event, after in zip(steps, ("accepted", state), strict=True):
         world.raw.run(
             "INSERT INTO events (at, actor, kind, subject_type, subject_id, from_state, event,"

@@ -81,7 +81,7 @@ class RollRunner:
                 turn = self._step(begun, ended)
                 if turn is not None:
                     self._show(turn)
-                    if turn["roll"]["state"] != "going":
+                    if turn["roll"]["state"] != "running":
                         return dict(turn["roll"])
                     ended = self._run_where_begun(turn)
                     begun = [each["host"] for each in turn["hosts"] if each["phase"] == "empty"]
@@ -141,7 +141,7 @@ class RollRunner:
         for plan_id in plans:
             try:
                 plan = self._api.get(f"plans/{plan_id}")
-                asked = plan["state"] == "asked"
+                asked = plan["state"] == "pending"
                 what = "the control centre plans the moves" if asked else going_on(self._api)
             except (ApiUnreachableError, ApiProblemError):
                 continue  # the next step tells, if that lasts

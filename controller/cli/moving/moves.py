@@ -75,9 +75,9 @@ COLUMNS = (
     Column("state", _state, spare=-2),
     Column("progress", _left, prose=True, spare=-1),
     Column("guest paused", _stood_still, right=True, spare=2),
-    Column("age", lambda row: age(row["asked_at"]), right=True),
+    Column("age", lambda row: age(row["requested_at"]), right=True),
     field("reason", spare=3),
-    field("asked_by", "asked by", spare=4),
+    field("requested_by", "requested by", spare=4),
     field("last_error", "last error", spare=3),
 )
 
@@ -186,7 +186,7 @@ def show(session: Session, move: MoveArgument) -> None:
         ("state", _state(found)),
         ("progress", None if found["ended_at"] else how_far(found)),
         ("reason", found["reason"]),
-        ("asked", f"{clock(found['asked_at'])} by {found['asked_by']}"),
+        ("requested", f"{clock(found['requested_at'])} by {found['requested_by']}"),
         ("began", found["began_at"] and clock(found["began_at"])),
         ("ended", found["ended_at"] and clock(found["ended_at"])),
         ("guest paused", None if found["downtime_ms"] is None else _stood_still(found)),

@@ -62,8 +62,8 @@ COLUMNS = (
     field("waves", right=True),
     Column("stay", lambda row: len(row["stays"]), right=True),
     Column("GiB", lambda row: number(row["moved_gib"], 1), right=True),
-    Column("age", lambda row: age(row["asked_at"]), right=True),
-    Column("asked by", lambda row: row["asked_by"], spare=2),
+    Column("age", lambda row: age(row["requested_at"]), right=True),
+    Column("requested by", lambda row: row["requested_by"], spare=2),
     Column("trouble", lambda row: row["last_error"], spare=1),
 )
 _MEASURES = (
@@ -115,7 +115,7 @@ def _of_whole_site(kind: str, about: str) -> None:
 
 
 _of_whole_site(
-    "mend", "Plan the moves that keep broken rules again and relieve hosts over their capacity."
+    "repair", "Plan the moves that keep broken rules again and relieve hosts over their capacity."
 )
 _of_whole_site("balance", "Plan the moves that level the load of hosts.")
 _of_whole_site("pack", "Plan the moves that empty as many hosts as possible.")
@@ -266,13 +266,13 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         raise CliError(str(plan["last_error"]))
     if plan["last_error"]:
         echo(str(plan["last_error"]))
-    let_in = plan["let_in"]
-    if let_in is not None:
-        echo(_let_in(let_in))
+    admitted = plan["admitted"]
+    if admitted is not None:
+        echo(_admitted(admitted))
     if not moves and not plan["stays"]:
-        if let_in is None:
+        if admitted is None:
             echo(_nothing_useful(plan["before"]))
-        elif plan["state"] == "proposed" and let_in["hosts"]:
+        elif plan["state"] == "proposed" and admitted["hosts"]:
             echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
     if plan["before"]:
@@ -319,7 +319,7 @@ def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:
             field("from_host", "from", prose=True),
             field("to_host", "to", prose=True),
             field("why", spare=1),
-            Column("GiB", lambda row: number(row["carried_mib"] / 1024, 1), right=True, spare=1),
+            Column("GiB", lambda row: number(row["transfer_mib"] / 1024, 1), right=True, spare=1),
             Column("state", lambda row: "refused" if row["refused"] else row["state"]),
         ),
         moves,
@@ -341,15 +341,15 @@ def _nothing_useful(before: Mapping[str, Any] | None) -> str:
     return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, or could not, and were left alone"
 
 
-def _let_in(let_in: Mapping[str, Any]) -> str:
+def _admitted(admitted: Mapping[str, Any]) -> str:
     """Return on which hosts VMs of a request find room, and how many find none."""
-    hosts = ", ".join(f"{each['count']} on {each['host']}" for each in let_in["hosts"])
+    hosts = ", ".join(f"{each['count']} on {each['host']}" for each in admitted["hosts"])
     parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
-    if let_in["still_waits"]:
-        left = let_in["still_waits"]
+    if admitted["still_waits"]:
+        left = admitted["still_waits"]
         wait = "1 VM waits" if left["count"] == 1 else f"{left['count']} VMs wait"
         parts.append(f"{wait} as before ({left['reason'].replace('_', ' ')})")
-    stay = let_in.get("in_the_way")  # plans of earlier versions do not say it
+    stay = admitted.get("in_the_way")  # plans of earlier versions do not say it
     if stay:
         told = [
             f"{count} {_IN_THE_WAY.get(why, why.replace('_', ' '))}" for why, count in stay.items()

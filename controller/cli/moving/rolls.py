@@ -50,8 +50,8 @@ def _how_far(roll: Mapping[str, Any]) -> str:
 
 
 def _state(roll: Mapping[str, Any]) -> str:
-    gone = roll["state"] == "going" and roll["driven_until"] is None
-    return "going, its driver is gone" if gone else str(roll["state"])
+    gone = roll["state"] == "running" and roll["driver_lease_until"] is None
+    return "running, driver lost" if gone else str(roll["state"])
 
 
 COLUMNS: Final = (
@@ -176,7 +176,7 @@ def over(
 def list_(
     session: Session,
     state: Annotated[
-        str | None, typer.Option(help="Show only going, stopped, done or cancelled rolls")
+        str | None, typer.Option(help="Show only running, stopped, done or cancelled rolls")
     ] = None,
     last: Annotated[int, typer.Option("--last", "-n", help="Number of newest rolls", min=1)] = 100,
 ) -> None:

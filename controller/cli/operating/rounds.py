@@ -137,7 +137,7 @@ def show(session: Session, number: NumberArgument) -> None:
         echo()
         echo("games between hosts:")
         print_table(_OF_GAMES, games, empty="")
-    if endings := found.get("spot_endings"):
+    if endings := found.get("spot_preemptions"):
         echo()
         echo("spot VMs that it ends:")
         print_table(_OF_SPOT, endings, empty="")

@@ -40,9 +40,9 @@ COLUMNS = (
     Column("what-if", lambda row: short_id(row["id"])),
     Column("state", lambda row: row["state"]),
     Column("over", lambda row: percent(row["progress"]), right=True),
-    Column("changed", lambda row: said(row["asked"]), spare=2),
-    Column("age", lambda row: age(row["asked_at"]), right=True),
-    Column("asked by", lambda row: row["asked_by"], spare=1),
+    Column("changed", lambda row: said(row["arguments"]), spare=2),
+    Column("age", lambda row: age(row["requested_at"]), right=True),
+    Column("requested by", lambda row: row["requested_by"], spare=1),
     Column("trouble", lambda row: row["last_error"], spare=3),
 )
 
@@ -184,7 +184,7 @@ def tell(session: Session, what_if: Mapping[str, Any]) -> None:
     if session.json:
         print_json(what_if)
         return
-    echo(f"what-if {what_if['id']}: {said(what_if['asked'])}, {what_if['state']}")
+    echo(f"what-if {what_if['id']}: {said(what_if['arguments'])}, {what_if['state']}")
     report = what_if["report"]
     if report is None:
         if what_if["ended_at"] is not None:

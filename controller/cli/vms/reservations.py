@@ -24,7 +24,7 @@ ReservationArgument = Annotated[
 ]
 #: It is decided within seconds, or no control centre is there.
 _DECIDED_S: Final = 120.0
-_OPEN: Final = ("asked", "accepted", "in_force")
+_OPEN: Final = ("pending", "accepted", "in_force")
 
 COLUMNS = (
     Column("id", lambda row: short_id(row["id"])),
@@ -153,7 +153,7 @@ def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
     seen = dict(made)
     with progress(quiet=session.json) as tell:
         for look in looks(_DECIDED_S):
-            if seen["state"] != "asked":
+            if seen["state"] != "pending":
                 return seen
             with look:
                 tell("the control centre decides the reservation")

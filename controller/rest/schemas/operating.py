@@ -238,7 +238,7 @@ class RoundDetail(BaseModel):
     games: list[GameView] = Field(
         [], description="How each game was solved. Operators only, while it is kept."
     )
-    spot_endings: list[ToldEnding] = Field(
+    spot_preemptions: list[ToldEnding] = Field(
         [],
         description="Spot VMs that the round ended, and for which requests. Operators only, "
         "while it is kept.",
@@ -264,7 +264,7 @@ class RoundDetail(BaseModel):
                 told |= {
                     "outcome": stored.outcome,
                     "games": [GameView.model_validate(each) for each in games],
-                    "spot_endings": list(told_endings(stored)),
+                    "spot_preemptions": list(told_endings(stored)),
                     "reservations": list(told_reservations(stored)),
                     "replayable": True,
                 }

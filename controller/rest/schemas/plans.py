@@ -15,7 +15,7 @@ from registry.moves import PlanKind, PlanMove, PlanState
 class PlanInput(Input):
     """A plan of moves to decide."""
 
-    kind: Literal["evacuate", "mend", "balance", "pack", "room"]
+    kind: Literal["evacuate", "repair", "balance", "pack", "room"]
     hosts: Annotated[list[Name], Field(max_length=500)] = Field(
         default_factory=list, description="Hosts to evacuate; only with `evacuate`."
     )

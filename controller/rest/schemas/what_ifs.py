@@ -71,9 +71,9 @@ class WhatIfView(BaseModel):
 
     id: UUID
     state: WhatIfState
-    asked: WhatIfInput
-    asked_by: str
-    asked_at: datetime
+    arguments: WhatIfInput
+    requested_by: str
+    requested_at: datetime
     began_at: datetime | None
     ended_at: datetime | None
     progress: float = Field(description="Part that is over, of both simulations; within [0, 1].")

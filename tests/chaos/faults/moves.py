@@ -19,10 +19,10 @@ from tests.chaos.processes import Managed
 
 #: A guest whose memory or disk is on its way; who is at it tells so every two seconds.
 _UNDER_WAY = (
-    "SELECT m.id, a.name, b.name, m.claim_owner FROM moves m"
+    "SELECT m.id, a.name, b.name, m.lease_owner FROM moves m"
     " JOIN hosts a ON a.id = m.from_host_id JOIN hosts b ON b.id = m.to_host_id"
     " WHERE m.state = 'moving' AND m.kind = 'live' AND m.remaining_bytes > 0"
-    " AND m.claim_until > clock_timestamp() ORDER BY m.id"
+    " AND m.lease_until > clock_timestamp() ORDER BY m.id"
 )
 
 
@@ -126,7 +126,7 @@ class DestinationOff(_PoweredOff):
 
 # ---- the worker ----------------------------------------------------------------------
 
-_CLAIMED = "SELECT id, to_id FROM moves WHERE claim_owner LIKE %s"
+_CLAIMED = "SELECT id, to_id FROM moves WHERE lease_owner LIKE %s"
 _POINTS = ("move.after_volumes", "move.after_move", "move.after_look")
 
 

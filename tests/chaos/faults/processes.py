@@ -105,7 +105,7 @@ class AtCheckpoint(_OfAProcess):
     variable: ClassVar[str]
     points: ClassVar[tuple[str, ...]]
     #: What an owner holds, of which others tell once they have it.
-    claimed: ClassVar[str] = "SELECT id, vm_id FROM assignments WHERE claim_owner LIKE %s"
+    claimed: ClassVar[str] = "SELECT id, vm_id FROM assignments WHERE lease_owner LIKE %s"
 
     def inject(self) -> dict[str, Any]:
         self.point = self.rng.choice(self.points)

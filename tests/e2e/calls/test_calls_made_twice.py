@@ -96,7 +96,7 @@ def _cancel_move(api: Api) -> Call:
 
 
 def _plan(api: Api) -> str:
-    return str(api.operator.post("/v1/plans", json={"kind": "mend"}).json()["id"])
+    return str(api.operator.post("/v1/plans", json={"kind": "repair"}).json()["id"])
 
 
 def _approve(api: Api) -> Call:
@@ -108,7 +108,7 @@ def _approve(api: Api) -> Call:
         to_host_id=there.id,
         wave=0,
         why="mends",
-        carried_mib=1,
+        transfer_mib=1,
     )
     api.registry.plans.propose(
         UUID(plan),
@@ -233,7 +233,7 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
             "networks",
             isolated=False,
         ),
-        "/v1/plans": _plain("plans", {"kind": "mend"}, "plans", approve=True),
+        "/v1/plans": _plain("plans", {"kind": "repair"}, "plans", approve=True),
         "/v1/plans/{id}/approve": _approve,
         "/v1/plans/{id}/cancel": _cancel_plan,
         "/v1/requests": _plain(

@@ -34,7 +34,7 @@ def statements() -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", note)
 
 
-def asked_by(client: httpx.Client, path: str, status: int, method: str = "GET") -> list[str]:
+def requested_by(client: httpx.Client, path: str, status: int, method: str = "GET") -> list[str]:
     with statements() as seen:
         assert client.request(method, path, json={}).status_code == status
     return [each for each in seen if not each.startswith(("INSERT INTO audit", "UPDATE tokens"))]
@@ -52,8 +52,8 @@ def test_another_tenants_thing_costs_what_one_does_that_is_not_there(api: Api, b
     for kind, found in (("vms", vm), ("requests", request)):
         if kind == "requests" and below == "/console":
             continue
-        others = asked_by(api.tenant_b, f"/v1/{kind}/{found}{below}", 404)
-        nobodys = asked_by(api.tenant_b, f"/v1/{kind}/{uuid7()}{below}", 404)
+        others = requested_by(api.tenant_b, f"/v1/{kind}/{found}{below}", 404)
+        nobodys = requested_by(api.tenant_b, f"/v1/{kind}/{uuid7()}{below}", 404)
 
         assert others == nobodys
         assert len(others) <= 8
@@ -63,7 +63,7 @@ def test_what_is_an_operators_is_not_read_for_a_tenant(api: Api):
     api.tenant_b.get("/v1/vms")
 
     for path in ("/v1/hosts/h1", "/v1/tenants/a", "/v1/tenants/nothing"):
-        asked = asked_by(api.tenant_b, path, 403 if "hosts" in path else 404)
+        asked = requested_by(api.tenant_b, path, 403 if "hosts" in path else 404)
 
         assert not [each for each in asked if "FROM hosts" in each or "FROM tenants" in each]
 

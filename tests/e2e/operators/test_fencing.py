@@ -26,7 +26,7 @@ def test_a_host_that_is_down_is_asked_to_be_fenced(api: Api):
     answer = api.operator.post(FENCE, json={})
 
     assert answer.status_code == 202
-    assert answer.json()["fence"]["state"] == "asked"
+    assert answer.json()["fence"]["state"] == "pending"
     assert api.operator.post(FENCE, json={}).json()["fence"] == answer.json()["fence"]
 
 

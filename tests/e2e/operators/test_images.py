@@ -440,7 +440,7 @@ def check(api: Api, folder: Path, key: str) -> TaskOutcome:
     """Do what a worker does with an image that is importing."""
     context = WorkerContext(
         registry=api.registry,
-        hosts=HostLimits(None, lanes=1, pause_s=0, wait_s=0),  # type: ignore[arg-type]  # asks none
+        hosts=HostLimits(None, max_threads=1, pause_s=0, wait_s=0),  # type: ignore[arg-type]  # asks none
         store=ImageStore(folder, max_bytes=4096),
         owner="w1",
         lease_s=60,

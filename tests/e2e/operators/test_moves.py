@@ -49,9 +49,9 @@ def test_a_vm_is_moved_to_the_host_that_is_named(api: Api):
 
     move = the_move(ask(api, vm, host="h3", reason="a new fan"))
 
-    assert (move["state"], move["kind"], move["vm_name"]) == ("asked", "live", "web-1")
+    assert (move["state"], move["kind"], move["vm_name"]) == ("pending", "live", "web-1")
     assert (move["from_host"], move["to_host"], move["reason"]) == ("h1", "h3", "a new fan")
-    assert (move["asked_by"], move["ended_at"]) == ("operator:ops-token", None)
+    assert (move["requested_by"], move["ended_at"]) == ("operator:ops-token", None)
     shown = api.operator.get(f"/v1/vms/{vm}").json()
     assert (shown["host"], shown["moving_to"], shown["move_id"]) == ("h1", "h3", move["id"])
 
@@ -283,7 +283,7 @@ def test_a_tenant_sees_its_own_vms_move_by_its_own_names_of_hosts(api: Api):
 
     [seen] = api.tenant_a.get("/v1/moves", params={"host": h2}).json()["items"]
     assert (seen["from_host"], seen["to_host"]) == (h1, h2)
-    assert (seen["asked_by"], seen["reason"]) == ("operator", f"{h1} gets a new fan")
+    assert (seen["requested_by"], seen["reason"]) == ("operator", f"{h1} gets a new fan")
     assert api.tenant_a.get(f"/v1/vms/{vm}").json()["moving_to"] == h2
     assert api.tenant_b.get("/v1/moves").json()["items"] == []
     the_problem(api.tenant_b.get(f"/v1/moves/{move['id']}"), 404, "not_found")

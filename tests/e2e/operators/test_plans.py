@@ -27,7 +27,7 @@ def test_a_plan_is_asked_for_listed_and_cancelled(api: Api):
 
     assert asked.status_code == 202, asked.text
     plan = asked.json()
-    assert (plan["kind"], plan["state"], plan["moves"]) == ("evacuate", "asked", 0)
+    assert (plan["kind"], plan["state"], plan["moves"]) == ("evacuate", "pending", 0)
     assert plan["arguments"] == {"hosts": ["h1"]}
     assert [each["id"] for each in api.operator.get("/v1/plans").json()["items"]] == [plan["id"]]
     assert api.operator.get("/v1/plans", params={"state": "done"}).json()["items"] == []
@@ -97,7 +97,7 @@ def test_a_plan_is_replayed_in_a_process_of_its_own_and_damaged_inputs_are_told(
     inputs = PlanInputs(
         kind="pack", arguments={}, running=running, names=names, limits=RebalanceLimits(), seed=1
     ).encode()
-    decided, damaged = ask(api, kind="pack").json(), ask(api, kind="mend").json()
+    decided, damaged = ask(api, kind="pack").json(), ask(api, kind="repair").json()
     propose(api, decided, [], inputs, decide_plan(inputs))
     propose(api, damaged, [])
 
@@ -120,9 +120,9 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
         to_host_id=there.id,
         wave=0,
         why="mends",
-        carried_mib=1,
+        transfer_mib=1,
     )
-    plan = ask(api, kind="mend").json()
+    plan = ask(api, kind="repair").json()
     propose(api, plan, [move])
     key = {"Idempotency-Key": "once"}
 
@@ -137,7 +137,7 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
 
 
 def test_a_plan_without_a_useful_move_is_over_as_soon_as_it_is_decided(api: Api):
-    plan = ask(api, kind="mend").json()
+    plan = ask(api, kind="repair").json()
     propose(api, plan, [])
 
     approved = api.operator.post(f"/v1/plans/{plan['id']}/approve")
@@ -166,7 +166,7 @@ def test_what_no_plan_can_be_is_refused_with_its_place(api: Api):
         ({"kind": "balance", "budget": 1}, 422),
         ({"kind": "room"}, 422),
         ({"kind": "room", "request": str(uuid7())}, 422),
-        ({"kind": "mend", "request": str(uuid7())}, 422),
+        ({"kind": "repair", "request": str(uuid7())}, 422),
     ):
         assert ask(api, **body).status_code == status, body
     assert api.operator.get("/v1/plans").json()["items"] == []

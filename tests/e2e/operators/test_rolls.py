@@ -32,7 +32,7 @@ def test_a_roll_is_begun_driven_and_resumed(api: Api):
     assert answer.status_code == 201, answer.text
     claim = answer.json()
     roll = claim["roll"]
-    assert (roll["state"], roll["hosts"], roll["checked"]) == ("going", 2, 1)
+    assert (roll["state"], roll["hosts"], roll["checked"]) == ("running", 2, 1)
     before = audited(api)
     assert [each["phase"] for each in step(api, claim).json()["hosts"]] == ["emptying"] * 2
     assert [each["phase"] for each in step(api, claim).json()["hosts"]] == ["empty"] * 2
@@ -40,7 +40,7 @@ def test_a_roll_is_begun_driven_and_resumed(api: Api):
     assert {each["phase"] for each in at_work["hosts"]} == {"at_work"}
     assert api.operator.get("/v1/hosts/h1").json()["admin"] == "maintenance"
     ended = [{"host": "h1", "error": "exit status 3"}, {"host": "h2"}]
-    assert step(api, claim, ended=ended).json()["roll"]["state"] == "going"
+    assert step(api, claim, ended=ended).json()["roll"]["state"] == "running"
     stopped = step(api, claim, leave=True).json()["roll"]
     assert (stopped["state"], stopped["last_error"]) == ("stopped", "host h1: exit status 3")
     assert audited(api) == before  # what a driver does is in the events
@@ -54,7 +54,7 @@ def test_a_roll_is_begun_driven_and_resumed(api: Api):
     assert api.operator.post(f"{path}/cancel").status_code == 202
     over = step(api, again.json(), leave=True)
     assert over.json()["roll"]["state"] == "cancelled"
-    assert api.operator.get("/v1/rolls", params={"state": "going"}).json()["items"] == []
+    assert api.operator.get("/v1/rolls", params={"state": "running"}).json()["items"] == []
     assert api.operator.get(path).json()["cancelled_by"] == "operator:ops-token"
 
 

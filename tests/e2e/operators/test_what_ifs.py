@@ -118,7 +118,7 @@ def test_tenants_ask_for_none_and_read_none(api: Api):
 @ON_ANY_DATABASE
 def test_one_runs_few_wait_and_the_others_are_told_who_runs(api: Api):
     what_ifs = api.registry.what_ifs
-    mine = api.app.state.services.what_ifs.carrier
+    mine = api.app.state.services.what_ifs.executor_id
     first, second, *_ = [what_ifs.ask({"hours": 1}, mine, actor="ada") for _ in range(4)]
 
     assert what_ifs.carry(second.id, mine, 0.0) is WhatIfState.WAITING
@@ -139,9 +139,9 @@ def test_one_runs_few_wait_and_the_others_are_told_who_runs(api: Api):
 @ON_ANY_DATABASE
 def test_what_a_killed_process_carried_is_interrupted(api: Api, raw: RawSql):
     what_ifs = api.registry.what_ifs
-    theirs, mine = uuid4(), api.app.state.services.what_ifs.carrier
+    theirs, mine = uuid4(), api.app.state.services.what_ifs.executor_id
     gone = what_ifs.ask({"hours": 1, "policy": "first_fit"}, theirs, actor="ada")
-    raw.run("UPDATE what_ifs SET carried_until = ?", "2020-01-01 00:00:00+00:00")
+    raw.run("UPDATE what_ifs SET lease_until = ?", "2020-01-01 00:00:00+00:00")
 
     shown = api.operator.get(f"/v1/what-ifs/{gone.id}").json()
     assert (shown["state"], shown["report"]) == ("interrupted", None)
@@ -162,7 +162,7 @@ def test_a_cancelled_one_leaves_no_process(api: Api, decider: PolicyProcess):
 
     over = api.operator.post(f"/v1/what-ifs/{asked['id']}/cancel", json={}).json()
 
-    assert (over["state"], over["cancelled_by"]) == ("cancelled", over["asked_by"])
+    assert (over["state"], over["cancelled_by"]) == ("cancelled", over["requested_by"])
     while api.app.state.services.what_ifs._threads:
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -181,7 +181,7 @@ registry = Registry.connect(sys.argv[1])
 carried = what_ifs_of(registry, ControllerSettings.model_construct())
 asked = {"hours": 1, "add_hosts": None, "remove_hosts": [], "policy": "first_fit",
          "parameters": {}, "weights": {}}
-carried.start(registry.what_ifs.ask(asked, carried.carrier, actor="ada").id, asked)
+carried.start(registry.what_ifs.ask(asked, carried.executor_id, actor="ada").id, asked)
 time.sleep(600)
 """
 

@@ -45,7 +45,7 @@ def test_a_vm_is_stopped_and_keeps_its_host(api: Api):
     assert asked.json()["desired"] == "stopped"
     power = asked.json()["power"]
     assert (power["state"], power["timeout_s"], power["force_at"]) == ("stopping", 30, None)
-    assert (power["asked_by"], power["waits_for"]) == ("tenant:a", None)
+    assert (power["requested_by"], power["waits_for"]) == ("tenant:a", None)
     stopped = api.tenant_a.get(f"/v1/vms/{vm['id']}").json()
     assert (stopped["observed"], stopped["host"], stopped["power"]) == ("stopped", vm["host"], None)
     request = api.tenant_a.get(f"/v1/requests/{vm['request_id']}").json()

@@ -17,7 +17,7 @@ def test_a_tenant_reserves_for_itself_and_no_other_sees_it(api: Api) -> None:
     made, again = (api.tenant_a.post("/v1/reservations", json=ASKED, headers=key) for _ in range(2))
     path = f"/v1/reservations/{made.json()['id']}"
 
-    assert (made.status_code, made.json()["state"], made.json()["tenant"]) == (202, "asked", "a")
+    assert (made.status_code, made.json()["state"], made.json()["tenant"]) == (202, "pending", "a")
     assert again.json() == made.json()
     assert api.tenant_b.get("/v1/reservations").json()["items"] == []
     the_problem(api.tenant_b.get(path), 404, "not_found")

@@ -27,8 +27,8 @@ def test_a_tenant_is_told_when_its_spot_vm_ends_and_not_for_which_request_of_ano
     assert event["data"].keys() == {"ends_at", "round"}
     assert (event["from_state"], event["to_state"]) == ("stays", "ending")
     shown = api.tenant_b.get("/v1/rounds/2").json()
-    assert shown["spot_endings"] == []
-    [ending] = api.operator.get("/v1/rounds/2").json()["spot_endings"]
+    assert shown["spot_preemptions"] == []
+    [ending] = api.operator.get("/v1/rounds/2").json()["spot_preemptions"]
     assert (ending["vm"], ending["tenant"], ending["request"]) == ("sweep-1", "a", "web")
     refused = api.tenant_b.post(
         "/v1/requests", json={**asked, "name": "two", "rules": {"affinity": {"group": "g"}}}

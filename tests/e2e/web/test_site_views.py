@@ -293,7 +293,7 @@ def test_a_host_that_is_down_is_fenced_by_hand(tab: Tab, site: Site) -> None:
     dialog.wait_for(state="hidden")
 
     fence = site.host("h4").fence
-    assert (fence.state, fence.asked_by) == ("fenced", ACTED_AS)
+    assert (fence.state, fence.requested_by) == ("fenced", ACTED_AS)
 
 
 def test_a_host_is_registered_and_removed(tab: Tab, site: Site) -> None:

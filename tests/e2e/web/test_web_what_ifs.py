@@ -62,9 +62,9 @@ def a_run(waiting: int, tenant: str) -> dict[str, object]:
 
 
 def finished(register: Registry, tenant: str) -> str:
-    carrier = uuid4()
-    asked = register.what_ifs.ask(BODY, carrier, actor="operator:ada")
-    register.what_ifs.carry(asked.id, carrier, 0.5)
+    executor_id = uuid4()
+    asked = register.what_ifs.ask(BODY, executor_id, actor="operator:ada")
+    register.what_ifs.carry(asked.id, executor_id, 0.5)
     inputs = {
         "at": "2026-05-01T12:00:00+00:00",
         "since": "2026-04-30T12:00:00+00:00",
@@ -84,7 +84,7 @@ def finished(register: Registry, tenant: str) -> str:
         "what_if": a_run(7, tenant),
         "cut": [f"10 VMs of {tenant} are left out"],
     }
-    register.what_ifs.end(asked.id, carrier, WhatIfEvent.FINISHED, report=report)
+    register.what_ifs.end(asked.id, executor_id, WhatIfEvent.FINISHED, report=report)
     return str(asked.id)
 
 

@@ -35,9 +35,9 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "rounds": {"slot_start_at", "created_at"},
     "round_links": {"created_at"},
     "shadow_rounds": {"created_at"},
-    "console_reads": {"asked_at", "answered_at"},
+    "console_reads": {"requested_at", "answered_at"},
     "strangers": {"first_seen_at"},
-    "kept_disks": {"kept_at"},
+    "preserved_disks": {"kept_at"},
     "installation_secrets": {"made_at"},
     "vm_types": {"created_at"},
     "tenants": {"created_at", "removed_at"},
@@ -51,10 +51,10 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "images": {"created_at", "removed_at", "held_at"},
     "image_copies": {"created_at"},
     "assignments": {"created_at"},
-    "moves": {"asked_at", "began_at"},
+    "moves": {"requested_at", "began_at"},
     "plans": {"approved_at"},
     "rolls": {"began_at", "ended_at"},
-    "what_ifs": {"asked_at", "began_at", "ended_at"},
+    "what_ifs": {"requested_at", "began_at", "ended_at"},
     # Somebody chose them: they come later by the step.
     "reservations": {"keep_from", "starts_at", "ends_at", "created_at", "decided_at"},
     "tokens": {"created_at", "revoked_at", "expires_at"},
@@ -139,7 +139,7 @@ def test_all_that_lies_ahead_is_brought_back_and_the_step_is_noted_once(
     lived: Registry, raw: RawSql
 ) -> None:
     step_back(raw)
-    assert {"assignments.claim_until", "monitors.lease_until", "hosts.last_polled_at"} <= ahead(
+    assert {"assignments.lease_until", "monitors.lease_until", "hosts.last_polled_at"} <= ahead(
         lived
     )
     assert lived.liveness().clock_ahead_s > STEP_S - 60
@@ -180,13 +180,13 @@ def test_a_host_that_was_fenced_before_the_clock_stepped_back_comes_back(
 def test_a_guest_is_forced_off_after_its_own_time(lived: Registry, raw: RawSql) -> None:
     (vm, *_) = lived.vms.list(limit=1).items
     now = lived.now()
-    times = dict.fromkeys(("asked_at", "signalled_at", "due_at"), now)
+    times = dict.fromkeys(("requested_at", "signalled_at", "due_at"), now)
     with engine_of(lived).begin() as connection:
         connection.execute(
             power_actions.insert().values(
                 vm_id=vm.id,
                 state="shutting_down",
-                asked_by=ACTOR,
+                requested_by=ACTOR,
                 timeout_s=300,
                 force_at=now + timedelta(seconds=300),
                 **times,

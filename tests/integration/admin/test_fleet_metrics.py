@@ -136,7 +136,7 @@ def test_moves_are_told_with_their_age_outcome_and_standstill(
         arrive(register, begin(register, str(move.id)), downtime_ms)
 
     nothing = told(collector(register))
-    assert (nothing["moves", "asked"], nothing["moves_ended", "moved"]) == (0, 0)
+    assert (nothing["moves", "pending"], nothing["moves_ended", "moved"]) == (0, 0)
     assert (nothing["move_age_seconds",], nothing["move_standstill_seconds",]) == (0, 0)
     long_ago = register.moves.ask(vms[0], h2.name, reason="a new fan", actor="cli")
     arrive(register, begin(register, str(long_ago.id)), 90_000)
@@ -149,11 +149,13 @@ def test_moves_are_told_with_their_age_outcome_and_standstill(
     waits = register.moves.ask(vms[1], h1.name, reason="back", actor="cli")
     begin(register, str(waits.id))
     register.moves.ask(vms[2], h1.name, reason="back", actor="cli")
-    raw.run(f"UPDATE moves SET asked_at = {raw.before('now', '1 hours')} WHERE state = 'asked'")
+    raw.run(
+        f"UPDATE moves SET requested_at = {raw.before('now', '1 hours')} WHERE state = 'pending'"
+    )
 
     found = told(collector(register))
 
-    assert (found["moves", "asked"], found["moves", "moving"]) == (1, 1)
+    assert (found["moves", "pending"], found["moves", "moving"]) == (1, 1)
     assert 3600 <= found["move_age_seconds",] < 7200
     assert (found["moves_ended", "moved"], found["moves_ended", "failed"]) == (2, 1)
     assert found["moves_ended", "cancelled"] == 0
@@ -165,14 +167,14 @@ def test_moves_are_told_with_their_age_outcome_and_standstill(
 
 def test_how_far_the_fencing_of_hosts_has_come_is_told(register: Registry) -> None:
     host, *_ = a_cluster(register)
-    assert told(collector(register))["fences", "asked"] == 0
+    assert told(collector(register))["fences", "pending"] == 0
     register.hosts.update(host.name, fence_target="7", actor="cli")
     register.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=1)
     register.fencing.ask(host.name, actor="cli")
 
     found = told(collector(register))
 
-    assert (found["fences", "asked"], found["fences", "fenced"]) == (1, 0)
+    assert (found["fences", "pending"], found["fences", "fenced"]) == (1, 0)
 
 
 def test_a_large_pool_is_told_by_zone_and_its_largest_tenants(register: Registry) -> None:

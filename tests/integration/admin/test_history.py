@@ -238,7 +238,7 @@ def test_many_vms_are_read_in_order(register):
     _, found = read(register, until.replace(year=until.year - 1), until)
 
     assert sum(len(each.vms) for each in found) == 3000
-    asked = [each.asked_at for each in found]
+    asked = [each.requested_at for each in found]
     assert asked == sorted(asked)
 
 

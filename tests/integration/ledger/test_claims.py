@@ -44,7 +44,7 @@ class Clock:
         self._raw.run(f"UPDATE {table} SET {column} = {shifted} WHERE {column} IS NOT NULL")
 
     def claims_run_out(self) -> None:
-        self._shift("assignments", "claim_until", 100_000)
+        self._shift("assignments", "lease_until", 100_000)
 
     def sendings_grow_old(self) -> None:
         self._shift("assignments", "sent_at", 1000)

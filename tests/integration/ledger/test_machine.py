@@ -212,7 +212,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(build=consumes(builds))
     def a_worker_dies(self, build: Build) -> None:
         self.raw.run(
-            f"UPDATE assignments SET claim_until = {PAST} WHERE id = ?",
+            f"UPDATE assignments SET lease_until = {PAST} WHERE id = ?",
             self.raw.key(build.claim.assignment_id),
         )
 
@@ -316,10 +316,10 @@ class Cluster(RuleBasedStateMachine):
     @rule()
     def time_passes(self) -> None:
         for column in (
-            "assignments.claim_until",
+            "assignments.lease_until",
             "hosts.held_back_until",
-            "host_fences.claim_until",
-            "host_fences.again_at",
+            "host_fences.lease_until",
+            "host_fences.retry_at",
         ):
             table, name = column.split(".")
             self.raw.run(f"UPDATE {table} SET {name} = {PAST} WHERE {name} IS NOT NULL")

@@ -95,8 +95,8 @@ def test_removals_in_hand_make_no_room_for_builds(register: Registry, raw: RawSq
         for key in going:
             run_vm(register, key)
     raw.run(
-        "UPDATE assignments SET state = 'releasing', claim_owner = 'w',"
-        " claim_until = '9999-01-01 00:00:00'"
+        "UPDATE assignments SET state = 'releasing', lease_owner = 'w',"
+        " lease_until = '9999-01-01 00:00:00'"
     )
     for host in hosts:
         place(register, add_request(register, 2), host, 2, lease=lease)
@@ -147,7 +147,7 @@ def test_what_was_begun_goes_before_what_was_never_sent(register: Registry, raw:
     assert register.assignments.claim_build(begun, "w1", 60) is not None
     register.assignments.due()
     place(register, add_request(register), first, lease=lease)
-    raw.run("UPDATE assignments SET claim_until = build_began_at")
+    raw.run("UPDATE assignments SET lease_until = build_began_at")
 
     [due] = register.assignments.due(limit=1, resend_after_s=0)
 

@@ -498,9 +498,10 @@ def miss_all(registry: Registry, hosts: Sequence[Host]) -> None:
 
 def report_silent_pools(registry: Registry, hosts: Sequence[Host]) -> None:
     """Write that hosts answer, and that their pools do not."""
-    asked_at = now() - timedelta(seconds=60)
+    requested_at = now() - timedelta(seconds=60)
     reports = {
-        host.id: replace(a_report(hostname=host.name), pool_silent_since=asked_at) for host in hosts
+        host.id: replace(a_report(hostname=host.name), pool_silent_since=requested_at)
+        for host in hosts
     }
     registry.hosts.record_reports(reports)
 

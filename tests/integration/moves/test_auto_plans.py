@@ -77,7 +77,7 @@ def test_what_gains_enough_is_carried_out_and_the_next_is_due_an_interval_later(
 
     [plan] = plans(world)
     assert (plan.kind, plan.state, plan.failed) == ("balance", "done", 0)
-    assert (plan.asked_by, plan.approved_by) == (STANDING_RULE, STANDING_RULE)
+    assert (plan.requested_by, plan.approved_by) == (STANDING_RULE, STANDING_RULE)
     assert plan.gain is not None
     assert plan.gain >= 0.001
     assert plan.moves > 0
@@ -85,7 +85,7 @@ def test_what_gains_enough_is_carried_out_and_the_next_is_due_an_interval_later(
     steps = [(each.actor, each.event) for each in world.registry.events.list(kind="plan_state")]
     assert steps == [("control", "proposed"), (STANDING_RULE, "approved"), ("control", "done")]
 
-    raw.run("UPDATE plans SET asked_at = '2026-01-01 00:00:00'")
+    raw.run("UPDATE plans SET requested_at = '2026-01-01 00:00:00'")
     look(world, centre(), times=3)
 
     [second, _] = plans(world)
@@ -140,11 +140,11 @@ def test_it_waits_for_a_plan_that_goes_on_and_for_the_slot_loop(
     assert plans(world) == ()
     world.registry.slot_loop.resume(actor=ACTOR)
 
-    world.registry.plans.ask(PlanKind.MEND, {}, approve=True, actor=ACTOR)
+    world.registry.plans.ask(PlanKind.REPAIR, {}, approve=True, actor=ACTOR)
     centre().look()
-    assert [each.kind for each in plans(world)] == ["mend"]
+    assert [each.kind for each in plans(world)] == ["repair"]
     look(world, centre(), times=3)
-    assert [each.kind for each in plans(world)] == ["balance", "mend"]
+    assert [each.kind for each in plans(world)] == ["balance", "repair"]
 
 
 def test_a_control_centre_that_takes_over_neither_loses_nor_doubles_a_plan(

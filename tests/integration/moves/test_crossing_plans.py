@@ -56,7 +56,7 @@ def a_plan(world: MovingWorld, *moves: tuple[Vm, str, str]) -> Plan:
                 to_host_id=ids[there],
                 wave=0,
                 why="balances",
-                carried_mib=1,
+                transfer_mib=1,
             )
             for vm, here, there in moves
         ],

@@ -25,7 +25,7 @@ def test_a_guest_moves_live_and_leaves_nothing_behind(world: MovingWorld) -> Non
     vm = world.running()
 
     asked = world.ask(vm)
-    assert (asked.state, asked.kind) == ("asked", "live")
+    assert (asked.state, asked.kind) == ("pending", "live")
     assert (asked.from_host, asked.to_host) == ("h1", "h2")
     assert world.committed() == {"h1": 3072, "h2": 3072, "h3": 0}
     assert world.move(asked) == TaskOutcome.DONE
@@ -417,7 +417,7 @@ def test_a_move_waits_for_power(world: MovingWorld) -> None:
     world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
     assert world.move(asked) == TaskOutcome.NOT_OURS
-    assert world.get(asked).state == "asked"
+    assert world.get(asked).state == "pending"
 
 
 def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(

@@ -74,7 +74,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
     vms = [world.running("h1") for _ in range(5)]
     world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     asked = evacuate(world, "h1")
-    assert (asked.state, asked.moves) == ("asked", 0)
+    assert (asked.state, asked.moves) == ("pending", 0)
 
     centre.look()
 
@@ -204,7 +204,7 @@ def test_a_move_waits_for_the_room_that_an_earlier_one_leaves(
         plan.id,
         [
             PlannedMove(
-                vm_id=vm.id, from_host_id=here, to_host_id=to, wave=wave, why="x", carried_mib=1
+                vm_id=vm.id, from_host_id=here, to_host_id=to, wave=wave, why="x", transfer_mib=1
             )
             for wave, (vm, here, to) in enumerate([(leaves, h1, h3), (comes, h2, h1)])
         ],
@@ -295,7 +295,7 @@ def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(
     plan = evacuate(world, "h1", approve=True)
 
     centre.look()
-    assert world.registry.plans.get(plan.id).state == "asked"
+    assert world.registry.plans.get(plan.id).state == "pending"
 
     world.registry.slot_loop.resume(actor=ACTOR)
     assert carry_out(world, centre, plan).state == "done"
@@ -315,7 +315,7 @@ def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
 
     other.look()
 
-    assert world.registry.plans.get(plan.id).state == "asked"
+    assert world.registry.plans.get(plan.id).state == "pending"
 
 
 def test_a_second_balance_right_after_the_first_has_no_useful_move(

@@ -104,7 +104,7 @@ class Site:
         """Drive until the roll goes no further."""
         for _ in range(steps):
             turn = self.work(claim, self.step(claim))
-            if turn.roll.state != "going":
+            if turn.roll.state != "running":
                 return turn
         raise AssertionError(f"it still goes after {steps} steps: {turn}")
 
@@ -263,9 +263,9 @@ def test_a_host_whose_vm_may_not_move_is_planned_again_and_then_stops_the_roll(
 
     for _ in range(20):
         turn = site.step(claim)
-        raw.run("UPDATE plans SET ended_at = asked_at")  # long ago
+        raw.run("UPDATE plans SET ended_at = requested_at")  # long ago
         raw.run("UPDATE plans SET ended_at = '2026-01-01 00:00:00' WHERE state = 'done'")
-        if turn.roll.state != "going":
+        if turn.roll.state != "running":
             break
 
     assert turn.roll.state == "stopped"
@@ -311,7 +311,7 @@ def test_a_driver_that_is_told_to_stop_leaves_nothing_begun_behind(
     site.step(claim, StepReport(begun=("h1",)))
 
     waits = site.step(claim, StepReport(stop="Ctrl-C"))
-    assert waits.roll.state == "going"
+    assert waits.roll.state == "running"
     site.step(claim, StepReport(ended=(CommandEnd(host="h1"),), stop="Ctrl-C"))
     world.report("h1")
     site.step(claim, StepReport(stop="Ctrl-C"))
@@ -342,7 +342,7 @@ def test_who_resumes_takes_over_only_from_a_driver_that_is_gone(
     with pytest.raises(ConflictError, match="ops@desk:1 drives the roll"):
         world.registry.rolls.resume(claim.roll.id, driver="b", command="c", actor=ACTOR)
 
-    raw.run("UPDATE rolls SET driver_until = began_at")
+    raw.run("UPDATE rolls SET driver_lease_until = began_at")
     again = world.registry.rolls.resume(claim.roll.id, driver="b", command="c", actor=ACTOR)
 
     with pytest.raises(ConflictError, match="another fuga drives the roll by now: b"):
@@ -369,7 +369,7 @@ def test_a_cancelled_roll_waits_for_what_goes_on_and_is_over(
     site.until(claim, "empty")
     site.step(claim, StepReport(begun=("h1",)))
 
-    assert world.registry.rolls.cancel(claim.roll.id, actor="boss").state == "going"
+    assert world.registry.rolls.cancel(claim.roll.id, actor="boss").state == "running"
     site.step(claim, StepReport(ended=(CommandEnd(host="h1"),)))
     world.report("h1")
     over = site.step(claim)
@@ -379,7 +379,7 @@ def test_a_cancelled_roll_waits_for_what_goes_on_and_is_over(
     with pytest.raises(IllegalTransitionError):
         world.registry.rolls.cancel(claim.roll.id, actor="boss")
     gone = site.begin("h1")
-    raw.run("UPDATE rolls SET driver_until = began_at")
+    raw.run("UPDATE rolls SET driver_lease_until = began_at")
     assert world.registry.rolls.cancel(gone.roll.id, actor="boss").state == "cancelled"
 
 
@@ -393,7 +393,7 @@ def test_a_cancelled_roll_moves_nothing_more_away(
     world.registry.rolls.drive(claim.roll.id, claim.token, StepReport(), actor=ACTOR)
     [plan] = world.registry.plans.list().items
     if not driven:
-        raw.run("UPDATE rolls SET driver_until = began_at")
+        raw.run("UPDATE rolls SET driver_lease_until = began_at")
 
     world.registry.rolls.cancel(claim.roll.id, actor="boss")
     if driven:

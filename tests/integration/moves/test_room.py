@@ -115,9 +115,9 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
 
     proposed = world.registry.plans.get(asked.id)
     assert (proposed.state, proposed.moves, proposed.moved_gib) == ("proposed", 1, 3.0)
-    assert proposed.let_in is not None
-    assert proposed.let_in["still_waits"] is None
-    [at] = proposed.let_in["hosts"]
+    assert proposed.admitted is not None
+    assert proposed.admitted["still_waits"] is None
+    [at] = proposed.admitted["hosts"]
     [move] = world.registry.plans.moves(asked.id)
     assert (at["count"], at["host"]) == (1, move.from_host)
 
@@ -167,7 +167,7 @@ def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large, approve=True)
     centre.look()
-    [made] = world.registry.plans.get(plan.id).let_in["hosts"]
+    [made] = world.registry.plans.get(plan.id).admitted["hosts"]
     [owed] = world.registry.plans.moves(plan.id)
     taken = {made["host"], owed.vm_name}
     vm = next(
@@ -225,8 +225,8 @@ def test_what_no_moves_let_in_is_told_and_keeps_nothing(
 
     done = world.registry.plans.get(plan.id)
     assert (done.state, done.moves) == ("done", 0)
-    assert done.let_in is not None
-    assert (done.let_in["hosts"], done.let_in["still_waits"]["count"]) == ([], 1)
+    assert done.admitted is not None
+    assert (done.admitted["hosts"], done.admitted["still_waits"]["count"]) == ([], 1)
 
 
 def test_what_stands_in_the_way_of_a_request_is_told(
@@ -247,9 +247,9 @@ def test_what_stands_in_the_way_of_a_request_is_told(
 
     done = world.registry.plans.get(plan.id)
     assert (done.state, done.moves) == ("done", 0)
-    assert done.let_in is not None
-    assert done.let_in["still_waits"] == {"count": 1, "reason": "no_room"}
-    assert done.let_in["in_the_way"] == {"label": 1, "no_eligible_host": 21, "no_room": 5}
+    assert done.admitted is not None
+    assert done.admitted["still_waits"] == {"count": 1, "reason": "no_room"}
+    assert done.admitted["in_the_way"] == {"label": 1, "no_eligible_host": 21, "no_room": 5}
 
 
 def test_room_is_made_once_and_for_who_waits(world: MovingWorld) -> None:
@@ -287,13 +287,13 @@ def test_a_request_that_starves_gets_in_by_moves(world: MovingWorld, how: Any) -
     centre.look()
 
     [plan] = world.registry.plans.list().items
-    assert plan.asked_by == "control"
+    assert plan.requested_by == "control"
     if how == "propose":
         assert (plan.state, hosts_of(world, large)) == ("proposed", [None])
         return
     assert plan.state == "done"
-    assert plan.let_in is not None
-    assert hosts_of(world, large) == [plan.let_in["hosts"][0]["host"]]
+    assert plan.admitted is not None
+    assert hosts_of(world, large) == [plan.admitted["hosts"][0]["host"]]
     told = [_details(world, each.number) for each in world.registry.rounds.list().items]
     while_they_move = [each for each in told if "freed" in each]
     assert while_they_move

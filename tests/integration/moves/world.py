@@ -73,7 +73,7 @@ class MovingWorld:
     def worker(self, name: str = "w1", **changes: Any) -> WorkerContext:
         values: dict[str, Any] = {
             "registry": self.registry,
-            "hosts": HostLimits(self._lent, lanes=8, pause_s=0, wait_s=0),
+            "hosts": HostLimits(self._lent, max_threads=8, pause_s=0, wait_s=0),
             "store": ImageStore(Path("no-images"), max_bytes=1 << 30),
             "owner": name,
             "lease_s": 60.0,
@@ -107,7 +107,7 @@ class MovingWorld:
     def let_claim_end(self, asked: Move) -> None:
         """End the lease of the worker that has a move: another may take it over."""
         with raw_sql(self.registry.database_url) as raw:
-            sql = "UPDATE moves SET claim_until = '2020-01-01 00:00:00.000000' WHERE id = ?"
+            sql = "UPDATE moves SET lease_until = '2020-01-01 00:00:00.000000' WHERE id = ?"
             raw.run(sql, raw.key(asked.id))
 
     def sweep(self) -> None:

@@ -87,7 +87,7 @@ def fence_state(register: Registry) -> FenceState | None:
 
 
 def expire_claim(raw: RawSql) -> None:
-    raw.run("UPDATE host_fences SET claim_until = '2020-01-01 00:00:00.000000'")
+    raw.run("UPDATE host_fences SET lease_until = '2020-01-01 00:00:00.000000'")
 
 
 def tasks(register: Registry) -> list[str]:
@@ -133,9 +133,9 @@ def test_a_host_that_is_down_and_holds_vms_is_asked_for_once(
     assert ask(register, lease) == ("h1",)
     assert ask(register, lease) == ()
 
-    assert fence_state(register) == FenceState.ASKED
+    assert fence_state(register) == FenceState.PENDING
     (event,) = register.events.list(kind="host_fence")
-    assert (event.actor, event.to_state, event.data["epoch"]) == ("cc-1", "asked", lease.epoch)
+    assert (event.actor, event.to_state, event.data["epoch"]) == ("cc-1", "pending", lease.epoch)
     assert tasks(register) == ["workers.fence_host"]
     assert register.assignments.state(running) == AssignmentState.ACTIVE
     assert register.check() == []
@@ -289,11 +289,11 @@ def test_a_failed_fencing_frees_nothing_and_is_tried_again_later(
         register.fencing.fail(claim(register), f"no answer {attempt}")
         fence = register.hosts.get("h1").fence
         assert fence is not None
-        assert fence.again_at is not None
-        pauses.append(round((fence.again_at - register.now()).total_seconds() / 60))
+        assert fence.retry_at is not None
+        pauses.append(round((fence.retry_at - register.now()).total_seconds() / 60))
         assert (fence.state, fence.attempts) == (FenceState.FAILED, attempt)
         assert ask(register, lease) == ()
-        raw.run("UPDATE host_fences SET again_at = '2020-01-01 00:00:00.000000'")
+        raw.run("UPDATE host_fences SET retry_at = '2020-01-01 00:00:00.000000'")
 
     assert pauses == [1, 2, 4]
     assert register.assignments.state(running) == AssignmentState.ACTIVE
@@ -433,7 +433,7 @@ def test_an_operator_has_a_host_fenced_whatever_its_labels_say(
 
     fence = register.hosts.get("h1").fence
     assert fence is not None
-    assert (fence.state, fence.asked_by) == (FenceState.ASKED, "cli")
+    assert (fence.state, fence.requested_by) == (FenceState.PENDING, "cli")
     assert len(register.events.list(kind="host_fence")) == 1
 
 

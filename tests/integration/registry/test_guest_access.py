@@ -92,7 +92,7 @@ def test_of_user_data_size_and_hash_are_told_and_stay_when_it_is_deleted(
     register.requests.delete(request.id, actor=ACTOR)
     assert raw.value("SELECT count(*) FROM request_access WHERE user_data IS NOT NULL") == 1
     register.assignments.claim_removal(assignment, "w2", 60)
-    raw.run("UPDATE assignments SET claim_until = created_at")
+    raw.run("UPDATE assignments SET lease_until = created_at")
     remove_vm(register, assignment)
 
     over = register.requests.get(request.id)

@@ -335,7 +335,7 @@ def test_metrics_tell_what_is_reserved_and_short(register: Registry, two_hosts) 
 
     fleet = register.fleet()
 
-    assert fleet.reservations == {"asked": 1, "in_force": 1}
+    assert fleet.reservations == {"pending": 1, "in_force": 1}
     assert fleet.reserved_short == 4
     open_ones = register.reservations.list(is_open=True).items
     register.reservations.cancel(reservation.id, actor="a")

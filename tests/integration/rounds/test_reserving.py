@@ -83,7 +83,7 @@ def test_who_does_not_lead_decides_nothing(register: Registry, process: PolicyPr
     asked = ask(register, 1)
 
     assert reserving(register, process, None).look() == 0
-    assert register.reservations.get(asked.id).state is ReservationState.ASKED
+    assert register.reservations.get(asked.id).state is ReservationState.PENDING
 
 
 def test_rounds_read_no_requests_that_drew_long_ago(register: Registry) -> None:

@@ -60,7 +60,7 @@ def ending(register: Registry, request: Request) -> list[Vm]:
 
 
 def let_time_pass(raw: RawSql) -> None:
-    raw.run("UPDATE spot_endings SET ends_at = ?", now() - timedelta(seconds=1))
+    raw.run("UPDATE spot_preemptions SET ends_at = ?", now() - timedelta(seconds=1))
 
 
 def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_room_for_it(
@@ -80,7 +80,7 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
     assert waiting.reason == "spot_ending"
     assert "spot VMs end to make room" in waiting.message
     shown = RoundDetail.of(register.rounds.get(told.number), None)
-    assert {(each.vm, each.tenant, each.request) for each in shown.spot_endings} == {
+    assert {(each.vm, each.tenant, each.request) for each in shown.spot_preemptions} == {
         (vm.name, "a", "web") for vm in ends
     }
     assert replay_round(register, told.number).identical
@@ -99,7 +99,7 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
     assert register.requests.get(other.id).vms_placed == 0
     assert replay_round(register, last.number).identical
     assert register.requests.get(full.id).count == 2
-    assert raw.value("SELECT count(*) FROM kept_rooms") == 0
+    assert raw.value("SELECT count(*) FROM spot_room_holds") == 0
     assert register.check() == []
 
 
@@ -114,7 +114,7 @@ def test_room_that_is_kept_on_a_host_grows_by_what_a_later_round_lets_in_there(
     a_round(register, 120)
     a_round(register, 180)
 
-    assert raw.value("SELECT count FROM kept_rooms") == 2
+    assert raw.value("SELECT count FROM spot_room_holds") == 2
     assert len(ending(register, full)) == 2
 
 
@@ -156,7 +156,7 @@ def test_an_end_is_withdrawn_once_nobody_needs_it(
         assert register.requests.get(wanted.id).vms_placed == 1
     else:
         let_time_pass(raw)
-        raw.run("UPDATE spot_endings SET host_id = request_id")
+        raw.run("UPDATE spot_preemptions SET host_id = request_id")
 
     assert register.requests.end_spot() == ()
 
@@ -194,7 +194,7 @@ def test_where_a_host_takes_no_vms_any_more_none_ends_and_nobody_waits_for_its_r
     [ended] = register.requests.end_spot()
 
     assert ended != first.id
-    assert raw.value("SELECT count(*) FROM kept_rooms") == 1
+    assert raw.value("SELECT count(*) FROM spot_room_holds") == 1
 
 
 def test_a_spot_vm_that_its_tenant_deletes_first_is_ended_once(
@@ -209,7 +209,7 @@ def test_a_spot_vm_that_its_tenant_deletes_first_is_ended_once(
     assert register.requests.end_spot() == ()
 
     assert register.requests.get(full.id).count == 3
-    assert raw.value("SELECT count(*) FROM spot_endings") == 0
+    assert raw.value("SELECT count(*) FROM spot_preemptions") == 0
 
 
 def test_room_that_nobody_took_is_kept_for_a_time_alone(
@@ -217,11 +217,11 @@ def test_room_that_nobody_took_is_kept_for_a_time_alone(
 ) -> None:
     add_request(register, 1, name="web")
     a_round(register, 60)
-    raw.run("UPDATE kept_rooms SET until = ?", now() - timedelta(seconds=1))
+    raw.run("UPDATE spot_room_holds SET until = ?", now() - timedelta(seconds=1))
 
     register.requests.end_spot()
 
-    assert raw.value("SELECT count(*) FROM kept_rooms") == 0
+    assert raw.value("SELECT count(*) FROM spot_room_holds") == 0
 
 
 def test_ends_on_hosts_that_changed_meanwhile_are_decided_again(
@@ -246,8 +246,8 @@ def test_the_check_of_the_register_finds_ends_and_rooms_that_are_overdue(
     assert register.check() == []
     last = raw.value("SELECT max(slot_start_at) FROM rounds")
     late = "2022-12-01 00:00:00+00:00"
-    raw.run("UPDATE spot_endings SET ends_at = ?", late)
-    raw.run("UPDATE kept_rooms SET until = ?", late)
+    raw.run("UPDATE spot_preemptions SET ends_at = ?", late)
+    raw.run("UPDATE spot_room_holds SET until = ?", late)
     # Nothing was decided since: nobody was there to end it.
     raw.run("UPDATE slot_loop SET last_slot_at = ?", late)
     assert register.check() == []
@@ -270,12 +270,12 @@ def test_the_check_of_the_register_finds_ends_and_rooms_of_what_is_not_there(
     add_request(register, 1, name="web")
     a_round(register, 60)
     [vm] = ending(register, full)
-    raw.run("UPDATE spot_endings SET vm_id = host_id")
-    raw.run("UPDATE kept_rooms SET request_id = host_id")
+    raw.run("UPDATE spot_preemptions SET vm_id = host_id")
+    raw.run("UPDATE spot_room_holds SET request_id = host_id")
 
     found = register.check()
 
-    wrong = UUID(str(raw.value("SELECT host_id FROM spot_endings")))
+    wrong = UUID(str(raw.value("SELECT host_id FROM spot_preemptions")))
     assert found == [
         f"spot VM {wrong} is to end, and is not found",
         f"room is kept on host {vm.host} for request {wrong}, which is not found",

@@ -146,7 +146,7 @@ def test_what_a_caller_left_behind_goes_with_a_later_question(
     reads = world.registry.console_reads
     reads.ask(vm_id)
     past = "datetime('now', '-1 hour')" if raw.dialect == "sqlite" else "now() - interval '1 hour'"
-    raw.run(f"UPDATE console_reads SET asked_at = {past}")
+    raw.run(f"UPDATE console_reads SET requested_at = {past}")
 
     reads.ask(vm_id)
 

@@ -173,7 +173,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
     holds.attached(dead.claim)
     world.host.open_console(str(vm_id), force=False)  # its stream is still there
     assert holds.claim(key, "too early", LEASE_S) is None
-    raw.run(f"UPDATE console_sessions SET claim_until = {past(raw, 1)}")
+    raw.run(f"UPDATE console_sessions SET lease_until = {past(raw, 1)}")
 
     with workers_of(world, context) as queue:
         world.registry.console_sessions.type(vm_id, key, 1, b"still there?\r")

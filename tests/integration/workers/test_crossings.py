@@ -600,7 +600,7 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     world = World(register, labels=["shared_pool=nfs"])
     neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
     add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
     assignment_id = world.request()
     world.build(assignment_id)
     world.delete_vm_of(assignment_id)
@@ -635,7 +635,7 @@ def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_un
     world = World(register, labels=["shared_pool=nfs"])
     neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
     add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
     assignment_id = world.request()
     world.build(assignment_id)
     world.delete_vm_of(assignment_id)
@@ -663,7 +663,7 @@ def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_un
 def test_no_host_is_asked_of_a_disk_in_a_pool_of_its_host_alone(world: World) -> None:
     neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
     add_host(world.registry, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), lanes=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
     assignment_id = world.request()
     world.build(assignment_id)
     world.delete_vm_of(assignment_id)
@@ -718,7 +718,9 @@ def test_a_hung_host_is_not_asked_again_at_once(world: World) -> None:
     from workers.host_limits import HostLimits
 
     first, second = world.request(), world.request()
-    context = world.worker(hosts=HostLimits(OneHost(world.host), lanes=2, pause_s=3600, wait_s=0))
+    context = world.worker(
+        hosts=HostLimits(OneHost(world.host), max_threads=2, pause_s=3600, wait_s=0)
+    )
     world.host.fail_at("find", HostUnreachableError(world.host.uri, "no answer"))
     builds.create(first, context)
     asked = len(world.host.log)

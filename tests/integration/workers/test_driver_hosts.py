@@ -79,8 +79,8 @@ def test_a_host_that_hangs_costs_no_other_host_a_build_and_its_own_are_decided_a
     worker = site.start(
         "workers",
         FUGA_CONCURRENCY="2",
-        FUGA_LANES_PER_HOST="1",
-        FUGA_LANE_WAIT_S="0.1",
+        FUGA_THREADS_PER_HOST="1",
+        FUGA_THREAD_WAIT_S="0.1",
         FUGA_SILENT_HOST_PAUSE_S="1",
     )
     [stuck] = site.request(hung)

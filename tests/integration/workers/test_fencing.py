@@ -110,7 +110,7 @@ def test_a_worker_killed_after_the_command_leaves_it_to_the_next_one(
         fence(world, path, checkpoint=die)
     assert held(world) == AssignmentState.ACTIVE
     assert fence(world, path) == TaskOutcome.NOT_OURS
-    raw.run("UPDATE host_fences SET claim_until = asked_at")
+    raw.run("UPDATE host_fences SET lease_until = requested_at")
 
     assert fence(world, path) == TaskOutcome.DONE
 
@@ -125,7 +125,7 @@ def test_a_worker_that_lost_its_claim_before_the_command_does_not_run_it(
 
     def overtaken(name: str) -> None:
         if name == "fence.before_command":
-            raw.run("UPDATE host_fences SET claim_until = asked_at")
+            raw.run("UPDATE host_fences SET lease_until = requested_at")
             world.report()  # the host answers again
 
     assert fence(world, path, checkpoint=overtaken) == TaskOutcome.CLAIM_LOST

@@ -98,7 +98,7 @@ class Fetching:
     def fetch(self, image: Image, owner: str = "w1", **changes: Any) -> TaskOutcome:
         values: dict[str, Any] = {
             "registry": self.registry,
-            "hosts": HostLimits(NoHosts(), lanes=1, pause_s=0, wait_s=0),
+            "hosts": HostLimits(NoHosts(), max_threads=1, pause_s=0, wait_s=0),
             "store": ImageStore(self.folder, max_bytes=MAX_BYTES),
             "image_urls": {f"{self.site.url}/images/"},
             "owner": owner,
@@ -245,7 +245,7 @@ def test_an_import_whose_worker_was_killed_begins_anew(fetching: Fetching, raw: 
     image = fetching.ask()
     with pytest.raises(KilledError):
         fetching.fetch(image, checkpoint=die)
-    raw.run("UPDATE images SET claim_until = created_at")  # its time ran out
+    raw.run("UPDATE images SET lease_until = created_at")  # its time ran out
 
     assert fetching.fetch(image, "w2") is TaskOutcome.DONE
     assert len(fetching.files()) == 1

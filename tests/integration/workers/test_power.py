@@ -251,7 +251,7 @@ def test_a_stopped_vm_that_somebody_starts_on_its_host_is_stopped_again(world: P
     world.settle()
 
     assert asked is not None
-    assert asked.asked_by == "monitor"
+    assert asked.requested_by == "monitor"
     assert world.states() == ("stopped", "stopped")
 
 
@@ -385,7 +385,7 @@ def test_a_start_that_its_host_refuses_is_given_up_and_told(world: PowerWorld, r
     world.ask(START)
 
     assert world.step() == TaskOutcome.HANDED_BACK
-    raw.run("UPDATE power_actions SET attempts = 4, due_at = asked_at")
+    raw.run("UPDATE power_actions SET attempts = 4, due_at = requested_at")
     world.step()
 
     assert world.vm.power is None

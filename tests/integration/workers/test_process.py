@@ -217,7 +217,7 @@ def test_a_worker_continued_after_its_vm_was_deleted_leaves_nothing(
 def test_a_worker_that_is_told_to_end_does_not_wait_for_a_host_that_hangs(
     site: Site, lab: LabCluster
 ) -> None:
-    worker = site.start("workers", FUGA_STOP_GRACE_S="1", FUGA_LOOK_DEADLINE_S="600")
+    worker = site.start("workers", FUGA_STOP_GRACE_S="1", FUGA_LOOKUP_DEADLINE_S="600")
     eventually(lambda: worker.logged("worker_started"))
     [assignment_id] = site.request(lab.hosts[0])
     with lab.faulty(1, "hang-daemon", until="resume-daemon"):

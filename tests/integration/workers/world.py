@@ -98,7 +98,7 @@ class World:
     def worker(self, name: str = "w1", **changes: Any) -> WorkerContext:
         values: dict[str, Any] = {
             "registry": self.registry,
-            "hosts": HostLimits(OneHost(self.host), lanes=8, pause_s=0, wait_s=0),
+            "hosts": HostLimits(OneHost(self.host), max_threads=8, pause_s=0, wait_s=0),
             "store": self.store,
             "owner": name,
             "lease_s": LONG_LEASE_S,

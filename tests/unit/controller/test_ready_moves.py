@@ -26,7 +26,7 @@ def moves(*ends: tuple[int, str, str]) -> list[PlanMove]:
             from_host=here,
             to_host=there,
             why="evacuates",
-            carried_mib=1,
+            transfer_mib=1,
             move_id=None,
             state=None,
             refused=None,

@@ -60,7 +60,7 @@ GRIDS = {
     """,
     "MOVE": """
                claimed  reclaimed  arrived  failed  cancelled
-    asked      moving   -          -        failed  cancelled
+    pending    moving   -          -        failed  cancelled
     moving     -        moving     moved    failed  cancelled
     moved      -        -          -        -       -
     failed     -        -          -        -       -
@@ -81,11 +81,11 @@ GRIDS = {
     down         up        down         down       down
     """,
     "FENCE": """
-             asked  claimed  reclaimed  succeeded  failed  confirmed  returned
-    idle     asked  -        -          -          -       fenced     -
-    asked    -      running  -          -          failed  fenced     idle
+             requested  claimed  reclaimed  succeeded  failed  confirmed  returned
+    idle     pending  -        -          -          -       fenced     -
+    pending  -      running  -          -          failed  fenced     idle
     running  -      -        running    fenced     failed  fenced     idle
-    failed   asked  -        -          -          -       fenced     idle
+    failed   pending  -        -          -          -       fenced     idle
     fenced   -      -        -          -          -       fenced     idle
     """,
     "IMAGE": """
@@ -97,7 +97,7 @@ GRIDS = {
     """,
     "PLAN": """
                proposed  approved  done  cancelled  failed
-    asked      proposed  -         -     cancelled  failed
+    pending    proposed  -         -     cancelled  failed
     proposed   -         approved  done  cancelled  -
     approved   -         -         done  cancelled  -
     done       -         -         -     -          -
@@ -106,8 +106,8 @@ GRIDS = {
     """,
     "ROLL": """
                stopped  resumed  done  cancelled
-    going      stopped  going    done  cancelled
-    stopped    -        going    -     cancelled
+    running    stopped  running  done  cancelled
+    stopped    -        running  -     cancelled
     done       -        -        -     -
     cancelled  -        -        -     -
     """,
@@ -147,7 +147,7 @@ GRIDS = {
      """,
     "RESERVATION": """
               accepted  refused  began     ended  cancelled
-    asked     accepted  refused  -         -      cancelled
+    pending   accepted  refused  -         -      cancelled
     accepted  -         -        in_force  ended  cancelled
     in_force  -         -        -         ended  cancelled
     refused   -         -        -         -      -
@@ -173,9 +173,9 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     ),
     "FENCE": (lifecycle.FenceState, lifecycle.FenceEvent, lifecycle.FenceState.IDLE),
     "IMAGE": (lifecycle.ImageState, lifecycle.ImageEvent, lifecycle.ImageState.IMPORTING),
-    "MOVE": (lifecycle.MoveState, lifecycle.MoveEvent, lifecycle.MoveState.ASKED),
-    "PLAN": (lifecycle.PlanState, lifecycle.PlanEvent, lifecycle.PlanState.ASKED),
-    "ROLL": (lifecycle.RollState, lifecycle.RollEvent, lifecycle.RollState.GOING),
+    "MOVE": (lifecycle.MoveState, lifecycle.MoveEvent, lifecycle.MoveState.PENDING),
+    "PLAN": (lifecycle.PlanState, lifecycle.PlanEvent, lifecycle.PlanState.PENDING),
+    "ROLL": (lifecycle.RollState, lifecycle.RollEvent, lifecycle.RollState.RUNNING),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
     "SLOT_LOOP": (
@@ -186,7 +186,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "RESERVATION": (
         lifecycle.ReservationState,
         lifecycle.ReservationEvent,
-        lifecycle.ReservationState.ASKED,
+        lifecycle.ReservationState.PENDING,
     ),
     "SPOT": (lifecycle.SpotState, lifecycle.SpotEvent, lifecycle.SpotState.STAYS),
     "WHAT_IF": (lifecycle.WhatIfState, lifecycle.WhatIfEvent, lifecycle.WhatIfState.WAITING),

@@ -59,7 +59,7 @@ def a_request(*vms: PastVm, asked: float = 10, **fields: Any) -> PastRequest:
         "hosts": None,
         "rules": Rules(),
     }
-    return PastRequest(asked_at=at(asked), vms=vms, **(told | fields))
+    return PastRequest(requested_at=at(asked), vms=vms, **(told | fields))
 
 
 def a_host(key: UUID, name: str, *changes: tuple[float, HostTransition], **fields: Any) -> PastHost:

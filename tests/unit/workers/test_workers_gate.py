@@ -56,10 +56,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def gate(clock: Clock) -> HostLimits:
-    return HostLimits(AnyHosts(), lanes=2, pause_s=15, wait_s=0, clock=clock)
+    return HostLimits(AnyHosts(), max_threads=2, pause_s=15, wait_s=0, clock=clock)
 
 
-def test_a_host_gets_as_many_threads_as_it_has_lanes_and_others_are_not_affected(
+def test_a_host_gets_as_many_threads_as_it_may_have_and_others_are_not_affected(
     gate: HostLimits,
 ) -> None:
     with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
@@ -89,7 +89,7 @@ def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(
         pass
 
 
-def test_after_silence_one_thread_goes_first_and_its_success_opens_the_other_lanes(
+def test_after_silence_one_thread_goes_first_and_its_success_lets_the_others_in(
     gate: HostLimits, clock: Clock
 ) -> None:
     go_silent(gate, ONE)
@@ -106,7 +106,7 @@ def test_after_silence_one_thread_goes_first_and_its_success_opens_the_other_lan
         pass
 
 
-def test_what_needs_no_storage_has_a_lane_that_storage_never_takes(gate: HostLimits) -> None:
+def test_what_needs_no_storage_has_a_thread_that_storage_never_takes(gate: HostLimits) -> None:
     with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
         with gate.enter(ONE), pytest.raises(HostBusyError, match="3 threads"), gate.enter(ONE):
             pass
@@ -140,8 +140,8 @@ def test_a_host_that_refuses_an_operation_has_answered(gate: HostLimits) -> None
         pass
 
 
-def test_a_thread_waits_a_moment_for_a_lane(clock: Clock) -> None:
-    gate = HostLimits(AnyHosts(), lanes=1, pause_s=15, wait_s=30, clock=clock)
+def test_a_thread_waits_a_moment_for_its_turn(clock: Clock) -> None:
+    gate = HostLimits(AnyHosts(), max_threads=1, pause_s=15, wait_s=30, clock=clock)
     inside, leave, entered = threading.Event(), threading.Event(), threading.Event()
 
     def first() -> None:
@@ -165,8 +165,8 @@ def test_a_thread_waits_a_moment_for_a_lane(clock: Clock) -> None:
         thread.join(30)
 
 
-def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Clock) -> None:
-    gate = HostLimits(AnyHosts(), lanes=1, pause_s=15, wait_s=3600, clock=clock)
+def test_who_waits_for_a_turn_learns_at_once_that_the_host_fell_silent(clock: Clock) -> None:
+    gate = HostLimits(AnyHosts(), max_threads=1, pause_s=15, wait_s=3600, clock=clock)
     inside, fall_silent = threading.Event(), threading.Event()
     refused = []
 
@@ -194,7 +194,7 @@ def test_who_waits_for_a_lane_learns_at_once_that_the_host_fell_silent(clock: Cl
     assert refused == ["it did not answer a moment ago"]
 
 
-def test_a_lane_is_free_again_whatever_happened_in_it(gate: HostLimits) -> None:
+def test_a_thread_may_enter_again_whatever_happened_in_it(gate: HostLimits) -> None:
     for _ in range(5):
         with pytest.raises(ZeroDivisionError), gate.enter(ONE, pool=True):
             raise ZeroDivisionError
@@ -203,7 +203,7 @@ def test_a_lane_is_free_again_whatever_happened_in_it(gate: HostLimits) -> None:
         pass
 
 
-def test_lanes_hold_when_many_threads_come_at_once(gate: HostLimits) -> None:
+def test_the_maximum_holds_when_many_threads_come_at_once(gate: HostLimits) -> None:
     inside, most, lock = 0, 0, threading.Lock()
     barrier = threading.Barrier(8)
 

@@ -62,7 +62,7 @@ export function ReservationsView() {
 }
 
 /** States in which a reservation may still be given back. */
-const OPEN = ["asked", "accepted", "in_force"];
+const OPEN = ["pending", "accepted", "in_force"];
 
 export function ReservationView({ id }: { id: string }) {
   const path = `reservations/${encodeURIComponent(id)}`;
@@ -183,7 +183,7 @@ function Decision({ id }: { id: string }) {
   const tone = { refused: "warn", asked: "" }[data.state as string] ?? "good";
   return (
     <p class={`told ${tone}`} role="status">
-      {data.state === "asked"
+      {data.state === "pending"
         ? `${data.name}: the control centre decides …`
         : `${data.name} is ${readable(data.state)}: ${data.decision?.message ?? ""}`}
     </p>

@@ -51,10 +51,10 @@ def ask_what_if(
 
     def create(registry: Registry) -> WhatIf:
         asked = _checked(registry, body)
-        return registry.what_ifs.ask(asked, services.what_ifs.carrier, actor=caller.actor)
+        return registry.what_ifs.ask(asked, services.what_ifs.executor_id, actor=caller.actor)
 
     def shown(made: WhatIf) -> bytes:
-        services.what_ifs.start(made.id, made.asked)  # also if the first call died before it
+        services.what_ifs.start(made.id, made.arguments)  # also if the first call died before it
         return _bytes(made)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown)

@@ -79,7 +79,7 @@ function Troubles({ host }: { host: Host }) {
     host.same_machine_as ? `It is the machine of host ${host.same_machine_as}: it gets no VMs, and its capacity does not count.` : null,
     host.found_machine_uuid ? `Another machine (${host.found_machine_uuid}) answers in its place.` : null,
     host.fence
-      ? `Fencing: ${host.fence.state}, asked by ${host.fence.asked_by}.${host.fence.last_error ? ` ${host.fence.last_error}` : ""}`
+      ? `Fencing: ${host.fence.state}, requested by ${host.fence.requested_by}.${host.fence.last_error ? ` ${host.fence.last_error}` : ""}`
       : null,
     ...(host.warnings ?? []).map((each) => `${each[0]?.toUpperCase() ?? ""}${each.slice(1)}.`),
   ].filter((each): each is string => each !== null);

@@ -136,7 +136,7 @@ function Consequences(given: { host: Host; typed: Record<string, Typed>; change:
     if (capacity === each.capacity) return [];
     const over =
       each.committed > capacity
-        ? ` ${amount(each.resource, each.committed)} is committed: nothing new fits, what runs stays until a plan of the kind “Mend” moves it.`
+        ? ` ${amount(each.resource, each.committed)} is committed: nothing new fits, what runs stays until a plan of the kind “Repair” moves it.`
         : "";
     return [
       `Capacity of ${noun(each.resource)}: ${amount(each.resource, each.capacity)} now, ${amount(each.resource, capacity)} then.${over}`,

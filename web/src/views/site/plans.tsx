@@ -20,7 +20,7 @@ const KINDS = [
   ["evacuate", "Empty hosts", "Every VM of these hosts finds another place, where one takes it."],
   ["balance", "Balance", "Levels the load of hosts, as long as a move gains something."],
   ["pack", "Pack", "Empties as many hosts as possible."],
-  ["mend", "Mend", "Keeps broken rules again, and relieves hosts with more than they have."],
+  ["repair", "Repair", "Keeps broken rules again, and relieves hosts with more than they have."],
   ["room", "Make room", "Lets a request that waits in, by the fewest GiB of moves."],
 ] as const;
 
@@ -36,8 +36,8 @@ const COLUMNS: Column<Plan>[] = [
   { name: "Failed", value: (each) => each.failed, cell: (each) => each.failed, numeric: true },
   { name: "Stay", value: (each) => each.stays.length, cell: (each) => each.stays.length, numeric: true },
   { name: "GiB", value: (each) => each.moved_gib, cell: (each) => decimals(each.moved_gib, 1), numeric: true },
-  aged((each) => each.asked_at),
-  { name: "Asked by", value: (each) => each.asked_by, cell: (each) => each.asked_by },
+  aged((each) => each.requested_at),
+  { name: "Requested by", value: (each) => each.requested_by, cell: (each) => each.requested_by },
 ];
 
 const kindName = (kind: string): string => KINDS.find(([each]) => each === kind)?.[1] ?? kind;
@@ -251,7 +251,7 @@ export function PlanView({ id }: { id: string }) {
   const moves = listed?.items ?? null;
   const state = plan?.state;
   useEffect(() => {
-    if (state !== "asked") return listAgain(); // its moves have come with its decision
+    if (state !== "pending") return listAgain(); // its moves have come with its decision
     const timer = setInterval(() => document.hidden || again(), LOOK_EVERY_MS);
     return () => clearInterval(timer);
   }, [state]);
@@ -265,11 +265,11 @@ export function PlanView({ id }: { id: string }) {
         <State word={plan.state} />
       </h1>
       <p class="lead">
-        Plan {short(plan.id)}, asked for by {plan.asked_by} {age(plan.asked_at)} ago.
+        Plan {short(plan.id)}, requested by {plan.requested_by} {age(plan.requested_at)} ago.
         {plan.approved_by && ` Approved by ${plan.approved_by}.`}
         {plan.ended_at && ` Over since ${moment(plan.ended_at)}${took(plan)}.`}
       </p>
-      {plan.state === "asked" && <p class="told" role="status">The control centre has not decided it yet.</p>}
+      {plan.state === "pending" && <p class="told" role="status">The control centre has not decided it yet.</p>}
       {plan.last_error && <p class={`told ${plan.state === "failed" ? "bad" : "warn"}`}>{plain(plan.last_error)}</p>}
       {plan.cut && <p class="told warn">Its budget ended before it was through: there may be better moves.</p>}
       {!session.readOnly && <Steps plan={plan} />}
@@ -306,7 +306,7 @@ export function PlanView({ id }: { id: string }) {
         </Panel>
       )}
       {moves && moves.length > 0 && <Waves moves={moves} />}
-      {moves?.length === 0 && plan.state !== "asked" && plan.state !== "failed" && (
+      {moves?.length === 0 && plan.state !== "pending" && plan.state !== "failed" && (
         <p class="empty">No move is useful.</p>
       )}
       <Stays plan={plan} />
@@ -348,7 +348,7 @@ function Steps({ plan }: { plan: Plan }) {
           </p>
         </AskingButton>
       )}
-      {["asked", "proposed", "approved"].includes(plan.state) && (
+      {["pending", "proposed", "approved"].includes(plan.state) && (
         <AskingButton
           name="Cancel"
           title="End this plan?"
@@ -395,7 +395,7 @@ function Measure(given: {
 }
 
 function LetIn({ plan }: { plan: Plan }) {
-  const told = plan.let_in as {
+  const told = plan.admitted as {
     hosts: { host: string; count: number }[];
     still_waits: { count: number; reason: string } | null;
     in_the_way?: Record<string, number> | null;
@@ -420,7 +420,7 @@ const OF_WAVE: Column<PlanMove>[] = [
   { name: "From", value: (each) => each.from_host, cell: (each) => <a href={to("hosts", each.from_host)}>{each.from_host}</a> },
   { name: "To", value: (each) => each.to_host, cell: (each) => <a href={to("hosts", each.to_host)}>{each.to_host}</a> },
   { name: "Why", value: (each) => each.why, cell: (each) => readable(each.why) },
-  { name: "GiB", value: (each) => each.carried_mib, cell: (each) => decimals(each.carried_mib / 1024, 1), numeric: true },
+  { name: "GiB", value: (each) => each.transfer_mib, cell: (each) => decimals(each.transfer_mib / 1024, 1), numeric: true },
   {
     name: "State",
     value: stateOfMove,

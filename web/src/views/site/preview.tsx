@@ -45,7 +45,7 @@ export function usePreview(hosts: string[] | null): Preview {
           key: newKey(),
         });
         id = found.id;
-        while (!over && found.state === "asked") {
+        while (!over && found.state === "pending") {
           setPlan(found);
           await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
           setWaited(Date.now() - began);
@@ -90,7 +90,7 @@ export function whyItStays(each: Stays): string {
 export function WouldMove({ preview, names }: { preview: Preview; names: Map<string, string> }) {
   const { plan, moves, problem } = preview;
   if (problem !== null) return <Told problem={problem} />;
-  if (plan === null || plan.state === "asked") {
+  if (plan === null || plan.state === "pending") {
     return (
       <p class="told" role="status">
         The control centre decides what would move …

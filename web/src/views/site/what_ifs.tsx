@@ -24,12 +24,12 @@ const COLUMNS: Column<WhatIf>[] = [
     value: (each) => each.id,
     cell: (each) => <a href={to("what-ifs", each.id)}>{shortId(each.id)}</a>,
   },
-  { name: "Changed", value: (each) => said(each.asked), cell: (each) => said(each.asked) },
+  { name: "Changed", value: (each) => said(each.arguments), cell: (each) => said(each.arguments) },
   { name: "State", value: (each) => each.state, cell: (each) => <State word={each.state} /> },
   { name: "Over", value: (each) => each.progress, cell: (each) => percent(each.progress), numeric: true },
-  { name: "Hours", value: (each) => each.asked.hours, cell: (each) => each.asked.hours, numeric: true },
-  aged((each) => each.asked_at),
-  { name: "Asked by", value: (each) => each.asked_by, cell: (each) => each.asked_by },
+  { name: "Hours", value: (each) => each.arguments.hours, cell: (each) => each.arguments.hours, numeric: true },
+  aged((each) => each.requested_at),
+  { name: "Requested by", value: (each) => each.requested_by, cell: (each) => each.requested_by },
 ];
 
 /** What is changed, in a line. */
@@ -254,9 +254,9 @@ export function WhatIfView({ id }: { id: string }) {
       <Told problem={problem} />
       <Panel title="Asked">
         <dl class="facts">
-          <Fact name="Changed" value={said(data.asked)} />
+          <Fact name="Changed" value={said(data.arguments)} />
           <Fact name="State" value={<State word={data.state} />} />
-          <Fact name="Asked" value={`${moment(data.asked_at)} by ${data.asked_by}`} />
+          <Fact name="Requested" value={`${moment(data.requested_at)} by ${data.requested_by}`} />
           <Fact name="Cancelled by" value={data.cancelled_by} />
         </dl>
         {data.last_error && (

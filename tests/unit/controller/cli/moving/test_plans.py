@@ -75,16 +75,16 @@ def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
 ) -> None:
-    let_in = {"hosts": [], "still_waits": {"count": 1, "reason": "no_room"}}
+    admitted = {"hosts": [], "still_waits": {"count": 1, "reason": "no_room"}}
     plan = {
         "id": PLAN_ID,
         "kind": "room",
         "state": "done",
         "last_error": None,
         "stays": [],
-        "let_in": {**let_in, "in_the_way": {"label": 2, "no_eligible_host": 3}},
+        "admitted": {**admitted, "in_the_way": {"label": 2, "no_eligible_host": 3}},
     }
-    api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "let_in": let_in})
+    api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "admitted": admitted})
     api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
 
     assert (
@@ -103,7 +103,7 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
         "kind": "balance",
         "state": "proposed",
         "last_error": None,
-        "let_in": None,
+        "admitted": None,
         "stays": [],
         "before": {"potential": 1.0, "resting": 2},
         "after": {"potential": 1.5},
@@ -117,7 +117,7 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
         "from_host": "h1",
         "to_host": "h2",
         "why": "balances",
-        "carried_mib": 1024,
+        "transfer_mib": 1024,
         "refused": None,
         "state": None,
     }
@@ -142,7 +142,7 @@ def test_the_moves_of_a_plan_name_vm_and_hosts_on_80_columns(
 ) -> None:
     monkeypatch.setattr(output, "terminal_width", lambda: 80)
     names = {"vm_name": "v" * 63, "from_host": "f" * 63, "to_host": "t" * 63, "tenant": "n" * 63}
-    move = {"wave": 9999, "why": "balances", "carried_mib": 1, "refused": None, "state": "moved"}
+    move = {"wave": 9999, "why": "balances", "transfer_mib": 1, "refused": None, "state": "moved"}
     api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan())
     api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": [move | names]})
 
@@ -161,7 +161,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "kind": "evacuate",
         "state": "done",
         "last_error": None,
-        "let_in": None,
+        "admitted": None,
         "before": None,
         "stays": [],
         "moves": 0,

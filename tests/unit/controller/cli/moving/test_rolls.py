@@ -22,7 +22,7 @@ STEP = f"/v1/rolls/{ROLL_ID}/drivers/{TOKEN}"
 def a_roll(**changes: Any) -> dict[str, Any]:
     return {
         "id": ROLL_ID,
-        "state": "going",
+        "state": "running",
         "at_once": 1,
         "checked": 2,
         "command": "./update",
@@ -35,7 +35,7 @@ def a_roll(**changes: Any) -> dict[str, Any]:
         "cancelled_by": None,
         "last_error": None,
         "driver": "fuga on desk, process 1",
-        "driven_until": "2026-01-01T00:01:00Z",
+        "driver_lease_until": "2026-01-01T00:01:00Z",
         "hosts": 2,
         "done": 0,
         "left_out": 0,
@@ -348,7 +348,7 @@ def test_rolls_are_listed_and_shown(fuga: Fuga, rolling: Rolling) -> None:  # no
 
     listed, shown = fuga("roll", "list"), fuga("roll", "show", "0000cafe")
 
-    assert "going" in listed.out
+    assert "running" in listed.out
     assert "0/2" in listed.out
     assert "2 of 2 turns before it began" in shown.out
     assert [line.split()[:3] for line in shown.out.splitlines()[-2:]] == [

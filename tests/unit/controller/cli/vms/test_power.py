@@ -21,8 +21,8 @@ from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
 def a_power(**changes: Any) -> dict[str, Any]:
     return {
         "state": "shutting_down",
-        "asked_by": "tenant:a",
-        "asked_at": "2026-01-01T00:00:00Z",
+        "requested_by": "tenant:a",
+        "requested_at": "2026-01-01T00:00:00Z",
         "timeout_s": 60,
         "force_at": None,
         "waits_for": None,

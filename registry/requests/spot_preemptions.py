@@ -18,9 +18,9 @@ from registry.db.schema import (
     assignments,
     hosts,
     is_place,
-    kept_rooms,
     requests,
-    spot_endings,
+    spot_preemptions,
+    spot_room_holds,
     tenants,
     unreleased,
     vms,
@@ -33,22 +33,22 @@ from registry.lifecycle import HostAdmin, HostHealth, SpotEvent, SpotState, VmDe
 _IS_UP: Final = and_(hosts.c.admin == HostAdmin.ACTIVE.value, hosts.c.health == HostHealth.UP.value)
 _ENDINGS: Final = (
     select(
-        spot_endings.c.vm_id,
-        spot_endings.c.host_id,
-        spot_endings.c.request_id,
-        spot_endings.c.ends_at,
+        spot_preemptions.c.vm_id,
+        spot_preemptions.c.host_id,
+        spot_preemptions.c.request_id,
+        spot_preemptions.c.ends_at,
         vms.c.desired,
         vms.c.request_id.label("own_request"),
         tenants.c.name.label("tenant"),
         assignments.c.host_id.label("place"),
         _IS_UP.label("is_up"),
     )
-    .select_from(spot_endings)
-    .outerjoin(hosts, hosts.c.id == spot_endings.c.host_id)
-    .join(vms, vms.c.id == spot_endings.c.vm_id)
+    .select_from(spot_preemptions)
+    .outerjoin(hosts, hosts.c.id == spot_preemptions.c.host_id)
+    .join(vms, vms.c.id == spot_preemptions.c.vm_id)
     .join(tenants, tenants.c.id == vms.c.tenant_id)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place, unreleased))
-    .order_by(spot_endings.c.ends_at, spot_endings.c.vm_id)
+    .order_by(spot_preemptions.c.ends_at, spot_preemptions.c.vm_id)
 )
 
 
@@ -68,12 +68,14 @@ def settle(
     no room is kept any more.
     """
     lock_vms(connection, among(connection, vms.c.id, vm_ids))
-    these = _ENDINGS.where(among(connection, spot_endings.c.vm_id, vm_ids))
+    these = _ENDINGS.where(among(connection, spot_preemptions.c.vm_id, vm_ids))
     settled = _events(connection, connection.execute(these).all(), now)
     if not settled:
         return ()
     keys = [row.vm_id for row, _ in settled]
-    connection.execute(delete(spot_endings).where(among(connection, spot_endings.c.vm_id, keys)))
+    connection.execute(
+        delete(spot_preemptions).where(among(connection, spot_preemptions.c.vm_id, keys))
+    )
     steps = [(row, SPOT.step(SpotState.ENDING.value, event)) for row, event in settled]
     record(
         connection,
@@ -85,8 +87,8 @@ def settle(
         if event is SpotEvent.WITHDRAWN and row.place == row.host_id
     }
     for request, host in sorted(stay):
-        its = (kept_rooms.c.request_id == request, kept_rooms.c.host_id == host)
-        connection.execute(delete(kept_rooms).where(*its))
+        its = (spot_room_holds.c.request_id == request, spot_room_holds.c.host_id == host)
+        connection.execute(delete(spot_room_holds).where(*its))
     ended = [row for row, event in settled if event is SpotEvent.DUE]
     which = among(connection, vms.c.id, [row.vm_id for row in ended])
     delete_vms(connection, which, now=now, actor=actor, reason="its room is needed")
@@ -98,12 +100,12 @@ def settle(
 
 def forget_rooms(connection: Connection, now: datetime) -> None:
     """Keep no room any more whose time is over."""
-    connection.execute(delete(kept_rooms).where(kept_rooms.c.until <= now))
+    connection.execute(delete(spot_room_holds).where(spot_room_holds.c.until <= now))
 
 
 def any_room_is_over(connection: Connection, now: datetime) -> bool:
     """Tell whether `forget_rooms` has something to do."""
-    over = select(kept_rooms.c.host_id).where(kept_rooms.c.until <= now)
+    over = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until <= now)
     return bool(connection.scalar(select(over.exists())))
 
 
@@ -131,11 +133,13 @@ def _needed(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, U
     rooms: defaultdict[UUID, list[tuple[UUID, int]]] = defaultdict(list)
     for some in chunks(sorted(request_ids)):
         query = (
-            select(kept_rooms.c.request_id, kept_rooms.c.host_id, kept_rooms.c["count"])
-            .join(hosts, hosts.c.id == kept_rooms.c.host_id)
-            .where(among(connection, kept_rooms.c.request_id, some), _IS_UP)
+            select(
+                spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"]
+            )
+            .join(hosts, hosts.c.id == spot_room_holds.c.host_id)
+            .where(among(connection, spot_room_holds.c.request_id, some), _IS_UP)
         )
-        in_turn = (kept_rooms.c.until, kept_rooms.c.host_id)
+        in_turn = (spot_room_holds.c.until, spot_room_holds.c.host_id)
         for request, host, count in connection.execute(query.order_by(*in_turn)):
             rooms[request].append((host, count))
     kept = {key: sum(count for _, count in rooms[key]) for key in request_ids}
