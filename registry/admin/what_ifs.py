@@ -62,8 +62,7 @@ class WhatIfs:
                 raise ConflictError(
                     f"{len(open_)} what-ifs wait or run, which is the most. {runs.id} of"
                     f" {runs.requested_by} runs, {100 * runs.progress:.0f} % of it is over:"
-                    " try again later"
-                    f" later, or end one with `fuga what-if cancel {runs.id}`"
+                    f" try again later, or end one with `fuga what-if cancel {runs.id}`"
                 )
             key = uuid7()
             connection.execute(
