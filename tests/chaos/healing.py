@@ -29,11 +29,11 @@ _UNSETTLED = """
 SELECT 'requests', string_agg(id::text, ' ') FROM requests
  WHERE state IN ('pending', 'partly_placed') AND waiting IS NULL
 UNION ALL SELECT 'leftovers', string_agg(name, ' ') FROM leftovers
-UNION ALL SELECT 'spot VMs', string_agg(vm_id::text, ' ') FROM spot_endings
+UNION ALL SELECT 'spot VMs', string_agg(vm_id::text, ' ') FROM spot_preemptions
 UNION ALL SELECT 'reservations', string_agg(id::text || ' ' || state, ' ') FROM reservations
- WHERE state IN ('asked', 'accepted', 'in_force')
+ WHERE state IN ('pending', 'accepted', 'in_force')
 UNION ALL SELECT 'plans', string_agg(id::text || ' ' || state, ' ') FROM plans
- WHERE state IN ('asked', 'approved')
+ WHERE state IN ('pending', 'approved')
 UNION ALL SELECT 'hosts', string_agg(h.name || ' ' || h.health, ' ')
  FROM hosts h JOIN host_reports r ON r.host_id = h.id
  WHERE h.admin <> 'retired'
