@@ -14,7 +14,7 @@ from registry.records.requests import (
     Waiting,
 )
 from registry.requests.batch import goes_together
-from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, check_asked
+from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, RequestSpec, check_asked
 from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "MembershipRule",
     "Power",
     "Request",
+    "RequestSpec",
     "Rules",
     "UserData",
     "Vm",

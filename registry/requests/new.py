@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -72,25 +72,34 @@ MAX_PRIORITY: Final = 100  #: and as far below 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
-    """What a tenant asks for, right as far as that can be told without the database."""
+    """What a tenant asks for; `check_asked` tells whether it is right.
+
+    After ``ttl_s`` the request ends by itself. Requests of one tenant go by ``priority``.
+    """
 
     tenant: str
     vm_type: str
     count: int
-    min_count: int
-    name: str | None
-    requires: tuple[str, ...]
-    hosts: Sequence[str] | None
-    labels: Mapping[str, str]
-    ttl_s: int | None
-    image: str | None
-    network: str | None
-    access: GuestAccess
-    hostname: str | None
-    rules: Rules
-    priority: int
-    spot: bool
-    reservation: UUID | None
+    min_count: int = 1
+    name: str | None = None
+    requires: Sequence[str] = ()
+    hosts: Sequence[str] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ttl_s: int | None = None
+    image: str | None = None
+    network: str | None = None
+    ssh_keys: Sequence[str] = ()
+    user_data: bytes | None = field(default=None, repr=False)  #: never to be logged
+    hostname: str | None = None
+    rules: Rules = NO_RULES
+    priority: int = 0
+    spot: bool = False
+    reservation: UUID | None = None
+
+    @property
+    def access(self) -> GuestAccess:
+        """What the guests are to learn so that their tenant can log in."""
+        return GuestAccess(ssh_keys=tuple(self.ssh_keys), user_data=self.user_data or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,62 +123,40 @@ class CreateRequestCommand:
     call: AuditedCall | None = None
 
 
-def check_asked(
-    *,
-    tenant: str,
-    vm_type: str,
-    count: int,
-    min_count: int = 1,
-    name: str | None = None,
-    requires: Sequence[str] = (),
-    hosts: Sequence[str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    ttl_s: int | None = None,
-    image: str | None = None,
-    network: str | None = None,
-    ssh_keys: Sequence[str] = (),
-    user_data: bytes | None = None,
-    hostname: str | None = None,
-    rules: Rules | None = None,
-    priority: int = 0,
-    spot: bool = False,
-    reservation: UUID | None = None,
-) -> RequestSpec:
-    """Return what is asked, or raise `InvalidError`.
+def check_asked(asked: RequestSpec) -> RequestSpec:
+    """Return what is asked as it is stored, or raise `InvalidError`.
 
-    After ``ttl_s`` the request ends by itself. Requests of one tenant go by ``priority``.
-    ``spot`` VMs are in no VM group: whoever is placed beside them would depend on them.
+    This needs no database. ``spot`` VMs are in no VM group: whoever is placed beside them would
+    depend on them.
     """
-    if spot and rules is not None and (rules.affinity or rules.anti_affinity):
+    rules = asked.rules
+    if asked.spot and (rules.affinity or rules.anti_affinity):
         raise InvalidError("rules", "affinity or anti_affinity", "no VM group for spot VMs")
-    if reservation is not None:
-        if spot:
-            raise InvalidError("spot", spot, "no spot VMs on a reservation, which keeps room")
-        if rules is not None and (rules.affinity or rules.anti_affinity or rules.spread):
+    if asked.reservation is not None:
+        if asked.spot:
+            raise InvalidError("spot", True, "no spot VMs on a reservation, which keeps room")
+        if rules.affinity or rules.anti_affinity or rules.spread:
             allowed = "no VM group and no spread on a reservation: its room is where it is"
             raise InvalidError("rules", "affinity, anti_affinity or spread", allowed)
-    if rules is not None:
-        check_hosts_suffice(rules, hosts, count)
-    if rules is not None or requires:
-        check_together(NO_RULES if rules is None else rules, requires)
-    return RequestSpec(
-        tenant=tenant,
-        vm_type=vm_type,
-        count=check_int("count", count, 1, MAX_COUNT),
-        min_count=check_int("min_count", min_count, 1, count),
-        requires=check_labels("requires", requires),
-        hosts=hosts,
-        labels=check_own_labels(labels) if labels else {},
-        ttl_s=ttl_s,
-        image=image,
-        network=network,
-        access=check_access(ssh_keys, user_data) if ssh_keys or user_data else NO_ACCESS,
-        rules=check_rules(rules, count) if rules is not None else NO_RULES,
-        priority=check_int("priority", priority, -MAX_PRIORITY, MAX_PRIORITY),
-        spot=spot,
-        reservation=reservation,
-        hostname=check_hostname("hostname", hostname) if hostname is not None else None,
-        name=new_name("name", name) if name is not None else None,
+    if rules != NO_RULES:
+        check_hosts_suffice(rules, asked.hosts, asked.count)
+    if rules != NO_RULES or asked.requires:
+        check_together(rules, asked.requires)
+    access = asked.access
+    if access != NO_ACCESS:
+        access = check_access(asked.ssh_keys, asked.user_data)
+    return replace(
+        asked,
+        count=check_int("count", asked.count, 1, MAX_COUNT),
+        min_count=check_int("min_count", asked.min_count, 1, asked.count),
+        requires=check_labels("requires", asked.requires),
+        labels=check_own_labels(asked.labels) if asked.labels else {},
+        ssh_keys=access.ssh_keys,
+        user_data=access.user_data,
+        rules=check_rules(rules, asked.count) if rules != NO_RULES else NO_RULES,
+        priority=check_int("priority", asked.priority, -MAX_PRIORITY, MAX_PRIORITY),
+        hostname=None if asked.hostname is None else check_hostname("hostname", asked.hostname),
+        name=None if asked.name is None else new_name("name", asked.name),
     )
 
 
@@ -186,7 +173,7 @@ def new_request(
         vm_type=asked.vm_type,
         count=asked.count,
         min_count=asked.min_count,
-        requires=asked.requires,
+        requires=tuple(asked.requires),
         hosts=hosts,
         rules=asked.rules,
         priority=asked.priority,

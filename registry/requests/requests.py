@@ -38,7 +38,7 @@ from registry.records.tenancy import OverQuota
 from registry.requests.batch import make, make_together
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
 from registry.requests.guest_access import NOTHING, told_access
-from registry.requests.new import MAX_COUNT, CreateRequestCommand, check_asked
+from registry.requests.new import MAX_COUNT, CreateRequestCommand, RequestSpec, check_asked
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
@@ -78,10 +78,10 @@ class Requests:
         over_quota: OverQuota = "refuse",
         **asked: Any,
     ) -> Request:
-        """Do what `accept` does, for what `check_asked` takes."""
+        """Do what `accept` does, for the fields of a `RequestSpec`."""
         return self.accept(
             CreateRequestCommand(
-                asked=check_asked(**asked),
+                asked=check_asked(RequestSpec(**asked)),
                 actor=actor,
                 over_quota=over_quota,
                 idempotency=idempotency,

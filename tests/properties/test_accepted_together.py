@@ -18,7 +18,14 @@ from pydantic import TypeAdapter
 
 from registry import AnsweredBeforeError, QuotaExceededError, QuotaExcess, Registry, RegistryError
 from registry.audit import AuditedCall, IdempotencyKey, kept_record
-from registry.requests import CreateRequestCommand, MembershipRule, Request, Rules, check_asked
+from registry.requests import (
+    CreateRequestCommand,
+    MembershipRule,
+    Request,
+    RequestSpec,
+    Rules,
+    check_asked,
+)
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, add_group, add_tenant, add_vm_type
 
@@ -102,7 +109,7 @@ def an_asking(call: dict[str, Any], world: str) -> CreateRequestCommand:
     if call["key"] is not None:
         key = IdempotencyKey(scope=tenant, key=call["key"], fingerprint=call["fingerprint"])
     return CreateRequestCommand(
-        asked=check_asked(tenant=tenant, **call["asked"]),
+        asked=check_asked(RequestSpec(tenant=tenant, **call["asked"])),
         actor=f"tenant:{tenant}",
         idempotency=key,
         call=audited_call,

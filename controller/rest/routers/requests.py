@@ -37,7 +37,14 @@ from controller.rest.schemas.values import PageOf
 from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
 from registry.audit import IdempotencyKey
 from registry.db import Page
-from registry.requests import CreateRequestCommand, Request, check_asked, goes_together
+from registry.requests import (
+    NO_RULES,
+    CreateRequestCommand,
+    Request,
+    RequestSpec,
+    check_asked,
+    goes_together,
+)
 
 log: Final = structlog.get_logger(__name__)
 
@@ -66,26 +73,27 @@ async def ask_for_vms(
     hosts = None
     if body.hosts is not None:
         hosts = await run_in_threadpool(_hosts_meant, body.hosts, reader)
-    asked = check_asked(
+    spec = RequestSpec(
         tenant=tenant,
         vm_type=body.vm_type,
         count=body.count,
         min_count=body.min_count,
         name=body.name,
-        requires=tuple(body.requires),
+        requires=body.requires,
         hosts=hosts,
         network=body.network,
         labels=body.labels,
         ttl_s=body.ttl_s,
-        ssh_keys=tuple(body.ssh_keys),
+        ssh_keys=body.ssh_keys,
         user_data=None if body.user_data is None else base64.b64decode(body.user_data),
         hostname=body.hostname,
         image=body.image or services.default_image,
-        rules=body.rules.as_rules() if "rules" in body.model_fields_set else None,
+        rules=body.rules.as_rules() if "rules" in body.model_fields_set else NO_RULES,
         priority=body.priority,
         spot=body.spot,
         reservation=body.reservation,
     )
+    asked = check_asked(spec)
 
     async def create(key: IdempotencyKey | None) -> Request:
         asking = CreateRequestCommand(

@@ -24,7 +24,14 @@ from registry import (
 )
 from registry.audit import IdempotencyKey, kept_record
 from registry.networks import NetworkSource
-from registry.requests import CreateRequestCommand, MembershipRule, Request, Rules, check_asked
+from registry.requests import (
+    CreateRequestCommand,
+    MembershipRule,
+    Request,
+    RequestSpec,
+    Rules,
+    check_asked,
+)
 from tests.builders import a_public_key
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, remove_vm, run_vm, take_lease
@@ -300,7 +307,7 @@ def test_an_earlier_release_takes_a_kept_record_for_another_body_and_does_not_sh
     raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
     add_request(register, idempotency=KEY)
     add_request(register, idempotency=replace(KEY, key="k2"))
-    asked = check_asked(tenant="a", vm_type="small", count=1)
+    asked = check_asked(RequestSpec(tenant="a", vm_type="small", count=1))
     register.requests.accept_together(
         [CreateRequestCommand(asked=asked, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
     )

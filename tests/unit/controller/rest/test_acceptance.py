@@ -10,7 +10,7 @@ import pytest
 
 from controller.rest.routers.requests import accept, gathering_of
 from registry import Registry, RegistryUnavailableError
-from registry.requests import CreateRequestCommand, check_asked
+from registry.requests import CreateRequestCommand, RequestSpec, check_asked
 
 
 class Requests:
@@ -38,7 +38,8 @@ class Requests:
 
 def asking(count: int, **asked: Any) -> CreateRequestCommand:
     return CreateRequestCommand(
-        asked=check_asked(tenant="a", vm_type="small", count=count, **asked), actor="tenant:a"
+        asked=check_asked(RequestSpec(tenant="a", vm_type="small", count=count, **asked)),
+        actor="tenant:a",
     )
 
 
