@@ -48,7 +48,8 @@ from tests.servers.postgres import DURABLE, PostgresServer, postgres_server, why
 
 RUNNING_PER_HOST = 8
 PENDING_PER_HOST = 0.8
-SAMPLE = 200  #: VMs placed one at a time
+SAMPLE = 200  #: VMs placed one at a time, at most
+HOSTS_PER_SAMPLE = 1250  #: fewer hosts have no room for so many after the rounds
 
 
 @unless(why_not)
@@ -127,7 +128,8 @@ def measure_size(
             ratio = kept.taken["whole"].processor / found["later"].taken["whole"].processor
             print(f"{'':>15}a round that keeps spare takes {ratio:.2f} times a later one's time")
         if last:
-            compare_with_one_at_a_time(loaded, rounds, found["later"])
+            sample = sample_of(hosts)
+            compare_with_one_at_a_time(loaded, rounds, found["later"], sample)
     return found
 
 
@@ -190,15 +192,22 @@ def print_growth(measured: RoundFigures, before: RoundFigures) -> None:
     print(f"{'× ' + format(grown, '.1f'):>23}" + "".join(f"{cell:>15}" for cell in cells))
 
 
-def compare_with_one_at_a_time(loaded: Loaded, rounds: TimedRounds, later: RoundFigures) -> None:
+def sample_of(hosts: int) -> int:
+    """Return how many VMs are placed one at a time, for so many hosts."""
+    return max(1, min(SAMPLE, SAMPLE * hosts // HOSTS_PER_SAMPLE))
+
+
+def compare_with_one_at_a_time(
+    loaded: Loaded, rounds: TimedRounds, later: RoundFigures, sample: int
+) -> None:
     print(f"\n{'VMs per second':<46}{'by the clock':>14}{'of the processor':>18}")
     whole = later.taken["whole"]
     per_vm = (whole.clock / later.report.placed, whole.processor / later.report.placed)
     print_rate("a round for all of them", per_vm, per_vm)
-    ask(loaded, 2 * SAMPLE)
+    ask(loaded, 2 * sample)
     for how, by_query in (("asked of the database", True), ("known beforehand", False)):
-        taken = place_one_by_one(loaded.url, rounds.lease, SAMPLE, rounds.meter, by_query=by_query)
-        one = (taken.clock / SAMPLE, taken.processor / SAMPLE)
+        taken = place_one_by_one(loaded.url, rounds.lease, sample, rounds.meter, by_query=by_query)
+        one = (taken.clock / sample, taken.processor / sample)
         print_rate(f"one at a time, hosts {how}", one, per_vm)
     run_what_was_placed(loaded)
     taken_each = []

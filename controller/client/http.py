@@ -96,8 +96,7 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Json:
         """Create something, once."""
-        key = {"Idempotency-Key": str(uuid.uuid4())}
-        answer = self._call("POST", path, query=query, body=body or {}, headers=key)
+        answer = self._call("POST", path, query=query, body=body or {}, headers=_new_key())
         return self._content(answer)
 
     def patch(
@@ -137,7 +136,11 @@ class Client:
                 f"/v1/{path}",
                 params={name: value for name, value in query.items() if value is not None},
                 content=pieces(),
-                headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
+                headers={
+                    **_new_key(),
+                    "Content-Type": "application/octet-stream",
+                    "Content-Length": str(size),
+                },
                 timeout=_UPLOAD_TIMEOUT_S,
             )
         except httpx.TransportError as error:
@@ -176,9 +179,8 @@ class Client:
 
     def begin_roll(self, body: Mapping[str, Any]) -> Json:
         """Begin a roll, once its turns are planned."""
-        key = {"Idempotency-Key": str(uuid.uuid4())}
         return self._content(
-            self._call("POST", "rolls", body=body, headers=key, timeout_s=_REPLAY_TIMEOUT_S)
+            self._call("POST", "rolls", body=body, headers=_new_key(), timeout_s=_REPLAY_TIMEOUT_S)
         )
 
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
@@ -342,6 +344,11 @@ def _asked_to_wait(
         return None
     # Those who were refused together must not come back together.
     return int(said) * random.uniform(1, 1.5)  # noqa: S311
+
+
+def _new_key() -> dict[str, str]:
+    """Return the header of one call that creates something, the same in all its attempts."""
+    return {"Idempotency-Key": str(uuid.uuid4())}
 
 
 def _may_be_repeated(method: str, request: Mapping[str, Any]) -> bool:

@@ -11,6 +11,15 @@ _CHANGES = re.compile(r"; changes \[(\d{4})\]")
 _CHANGED_BY = re.compile(r"(?:; changed by|\) and) \[(\d{4})\]")
 
 
+def test_a_decision_has_its_number_in_its_name_alone() -> None:
+    titles = [
+        path.read_text("utf-8").partition("\n")[0] for path in (ROOT / "docs/adr").glob("0*.md")
+    ]
+
+    assert titles
+    assert not [title for title in titles if not re.match(r"# \D", title)]
+
+
 def test_a_decision_names_the_later_one_that_changed_it_and_is_named_by_it() -> None:
     forward, backward = set(), set()
     for path in (ROOT / "docs/adr").glob("*.md"):

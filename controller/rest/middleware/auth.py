@@ -145,6 +145,8 @@ class Authenticator:
         header = headers.get("authorization")
         if header is None:
             raise UnauthorizedError("no token was sent")
+        if len(headers.getlist("authorization")) > 1:
+            raise UnauthorizedError("the call has more than one Authorization header")
         credentials = CREDENTIALS.fullmatch(header.strip())
         if credentials is None:
             raise UnauthorizedError("the Authorization header is not 'Bearer TOKEN'")

@@ -52,9 +52,9 @@ class BoundedRoute(APIRoute):
         has_body = self.body_field is not None
 
         async def guarded(request: HttpRequest) -> Response:
-            given = request.headers.get("if-match")
-            if given is not None and request.method not in READING:
-                note_condition(request, given)
+            given = request.headers.getlist("if-match")  # several lines are one list
+            if given and request.method not in READING:
+                note_condition(request, ",".join(given))
             if for_operators:
                 check_operator(request)
             if has_body:

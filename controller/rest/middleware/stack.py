@@ -28,6 +28,7 @@ from controller.rest.middleware.party_concurrency import PartyConcurrency
 from controller.rest.middleware.streaming import LEAVE_CROWD
 from controller.rest.problems.documents import ProblemAnswer, problem_of
 from controller.rest.problems.errors import (
+    HeaderError,
     LoginRefusedError,
     OverloadedError,
     RateLimitedError,
@@ -48,6 +49,8 @@ MOST_OF_OPERATORS: Final = 160
 MOST_LOGINS: Final = 64
 #: What restarts the process, systemd say, asks there.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
+#: `Authorization` is another: `Authenticator` refuses two. h11 refuses two of `Host`.
+SENT_ONCE: Final = ("Idempotency-Key", "Content-Type")
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 log = structlog.get_logger(__name__)
@@ -307,4 +310,13 @@ class Authentication:
         if call is not None:
             call.token_id, call.token, call.tenant = caller.token_id, caller.token, caller.tenant
         self.limits.passed(caller, credentials)
+        check_sent_once(headers)
         caller.check_method(scope["method"], scope["path"])
+
+
+def check_sent_once(headers: Headers) -> None:
+    """Refuse a call that has a header twice of which only one could be meant."""
+    for name in SENT_ONCE:
+        times = len(headers.getlist(name))
+        if times > 1:
+            raise HeaderError(name, f"{times} headers of this name", "one")

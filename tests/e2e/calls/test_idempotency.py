@@ -158,3 +158,14 @@ def test_a_key_that_is_none_is_refused(api: Api, key: str | bytes):
 
     assert places(the_problem(answer, 422, "invalid")) == ["Idempotency-Key"]
     assert api.tenant_a.get("/v1/requests").json()["items"] == []
+
+
+@pytest.mark.parametrize("name", ["Idempotency-Key", "Content-Type"])
+def test_a_header_that_may_come_once_is_refused_twice_and_nothing_is_made(api: Api, name: str):
+    twice = [("Content-Type", "application/json"), (name, "k1"), (name, "k2")]
+
+    answer = api.tenant_a.post("/v1/requests", json=BODY, headers=twice)
+
+    problem = the_problem(answer, 422, "invalid")
+    assert places(problem) == [name]
+    assert not api.tenant_a.get("/v1/requests").json()["items"]

@@ -49,6 +49,14 @@ def test_an_update_of_what_was_read_is_made_and_a_second_one_is_not(api: Api):
     assert api.operator.patch("/v1/tenants/a", json={"weight": 3}, headers=again).is_success
 
 
+def test_versions_in_several_lines_are_one_list(api: Api):
+    lines = [("If-Match", '"other"'), ("If-Match", tag(api.operator, "/v1/tenants/a"))]
+
+    answer = api.operator.patch("/v1/tenants/a", json={"weight": 2}, headers=lines)
+
+    assert answer.is_success, answer.text
+
+
 def test_one_thing_is_read_once_for_answer_and_version(api: Api, monkeypatch: pytest.MonkeyPatch):
     add_host(api.registry, "h1")
     reads: list[str] = []

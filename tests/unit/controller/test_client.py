@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,17 @@ def test_what_was_read_is_changed_only_while_it_is_the_same() -> None:
     assert host["labels"] == []
     assert [each.headers.get("If-Match") for each in wire.sent] == [None, '"1"', '"2"']
     assert [each.method for each in wire.sent] == ["GET", "PATCH", "DELETE"]
+
+
+def test_each_call_that_creates_something_has_a_key_of_its_own() -> None:
+    wire = Wire(*(httpx.Response(201, json={}) for _ in range(3)))
+
+    wire.client.post("requests", {})
+    wire.client.begin_roll({})
+    wire.client.upload("images/upload", io.BytesIO(b"x"), query={}, tell=lambda *_: None)
+
+    keys = {each.headers.get("Idempotency-Key") for each in wire.sent}
+    assert len(keys - {None}) == 3
 
 
 def test_lists_are_walked_through_and_keys_stay_in_their_place() -> None:

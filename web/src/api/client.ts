@@ -128,6 +128,7 @@ export function upload(path: string, file: Blob, tell: (bytes: number) => void):
     call.open("POST", ROOT + path);
     call.setRequestHeader("Authorization", `Bearer ${token}`);
     call.setRequestHeader("Content-Type", "application/octet-stream");
+    call.setRequestHeader("Idempotency-Key", newKey());
     call.upload.onprogress = (event) => tell(event.loaded);
     call.onerror = () => refuse(new Problem(0, null, null, AWAY));
     call.onload = () => {

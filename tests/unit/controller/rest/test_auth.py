@@ -83,6 +83,13 @@ def test_everything_else_is_refused_with_what_to_do(headers: dict[str, str], rea
     assert "s3cret" not in str(refused.value)
 
 
+def test_two_tokens_in_one_call_are_refused_though_the_first_is_good():
+    twice = Headers(raw=[(b"authorization", b"Bearer s3cret"), (b"authorization", b"Bearer x")])
+
+    with pytest.raises(UnauthorizedError, match="more than one Authorization header"):
+        asyncio.run(Authenticator(knowing("s3cret")).authenticate(twice))
+
+
 def test_a_tenant_sees_its_own_and_an_operator_sees_all():
     assert TENANT_A.sees("a")
     assert not TENANT_A.sees("b")
