@@ -21,14 +21,12 @@ from registry.requests import Waiting
 def waiting_requests(draft: RoundDraft) -> dict[UUID, Waiting]:
     """Return for each request that was left out how many VMs wait, and why.
 
-    The shortages are those of one VM against what is free after the round.
-    Requests alike in demand and eligibility share one look at the hosts. Of a gang
-    it is told how many VMs fit and how many are needed, of who starves which
-    hosts are held back for it, and where moves make room for it. Whose share is above the
-    fair one is told so. What wants for an
-    address or for its network is told so where that alone keeps all of it back, or all else is
-    placed, and counted with the others where not; and what no host takes now, where some would
-    but for builds that failed there lately.
+    Shortages compare one VM with what is free after the round. Requests of equal demand and
+    eligibility share one look at the hosts. The detail has how many VMs of a gang fit and are
+    needed, the hosts held back for a request that starves, and those that moves make free for it.
+    It has the tenant's share if the fair one is known. A missing address or network is the reason
+    where nothing else keeps the request back, and is counted with the others where something does.
+    A request that hosts would take but for failed builds there waits for these builds.
     """
     view, snapshot, names = draft.view, draft.snapshot, draft.names
     allocation, reserved = draft.allocation, draft.reserved
