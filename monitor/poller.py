@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -63,11 +64,15 @@ class HostWatch:
             begun = time.monotonic()
             try:
                 seen = self._probe.report(self.host.pool)
-                took_ms = round((time.monotonic() - begun) * 1000)
+                took_s = time.monotonic() - begun
+                polled_at = self._clock.now()
+                took_ms = round(took_s * 1000)
                 report = to_report(
                     seen,
-                    started_at=started_at,
-                    polled_at=self._clock.now(),
+                    # The database's clock may have stepped back during the look: a start that
+                    # lies ahead would make VMs that were switched on meanwhile count as missing.
+                    started_at=min(started_at, polled_at - timedelta(seconds=took_s)),
+                    polled_at=polled_at,
                     took_ms=took_ms,
                     addresses=self._resolved.of(self.host.uri),
                 )

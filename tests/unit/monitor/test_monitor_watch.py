@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -185,6 +185,19 @@ def test_a_look_is_written_with_the_time_before_it() -> None:
     assert host_id == host.id
     assert report.detected == {"vcpus": 4, "memory_mib": 8192, "disk_gib": 500}
     assert report.started_at <= report.polled_at
+
+
+def test_a_look_during_which_the_clock_steps_back_begins_by_the_new_time() -> None:
+    registry, host = FakeRegistry(), a_host()
+    watch = a_watch(host, FakeProbe(), registry)
+    before = datetime.now(UTC)
+    times = iter((before, before - timedelta(hours=1)))
+    watch._clock = SimpleNamespace(now=lambda: next(times))  # type: ignore[assignment]
+
+    watch.look()
+
+    [(_, report)] = registry.reports
+    assert report.started_at <= report.polled_at == before - timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
