@@ -18,7 +18,7 @@ from hypervisor import (
 )
 from registry import ClaimLostError
 from registry.hosts import HostAccess
-from registry.tasks import Leftover, Removal
+from registry.tasks import Claim, Leftover, Removal
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
@@ -59,7 +59,7 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
             _end(removal, host, context)
         if removal.neighbours:
             context.keep(removal.claim)
-            _check_neighbours(removal.neighbours, _disks_of(removal), context)
+            _check_neighbours(removal.neighbours, _disks_of(removal), context, removal.claim)
         with context.hosts.enter(removal.host, pool=True) as host:
             absent = _remove(removal, host, context)
     except (HostBusyError, StoppingError):
@@ -172,18 +172,25 @@ def _going(leftover: Leftover) -> list[str]:
 
 
 def _check_neighbours(
-    neighbours: Sequence[HostAccess], volumes: list[str], context: WorkerContext
+    neighbours: Sequence[HostAccess],
+    volumes: list[str],
+    context: WorkerContext,
+    claim: Claim | None = None,
 ) -> None:
     """Refuse to delete what a domain of another host that sees the pool may use.
 
-    Each has to answer: what a host does that is cut off is not known.
+    Each has to answer: what a host does that is cut off is not known. A ``claim`` is extended
+    as often as many hosts need; without one, they have half a lease.
     """
     if not volumes:
         return
     until = time.monotonic() + context.lease_s / 2  # else another worker begins it, too
     for number, each in enumerate(neighbours):
         if number and time.monotonic() > until:
-            raise OperationFailedError("remove", f"hosts of pool {each.pool} answer too slowly")
+            if claim is None:
+                raise OperationFailedError("remove", f"hosts of pool {each.pool} answer too slowly")
+            context.keep(claim)
+            until = time.monotonic() + context.lease_s / 2
         with context.hosts.enter(each, pool=True) as host:
             if users := host.users_of(each.pool, volumes, deadline_s=context.lookup_deadline_s):
                 raise OperationFailedError(

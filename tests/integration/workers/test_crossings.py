@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -626,6 +627,25 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     neighbour.unreachable = False
     eventually(lambda: attempt() == {TaskOutcome.DONE})
     assert disk not in world.host.volumes
+
+
+def test_a_deletion_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
+    register: Registry,
+) -> None:
+    world = World(register, labels=["shared_pool=nfs"])
+    neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3)]
+    for number, each in enumerate(neighbours, 2):
+        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
+        each.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
+    hosts = HostLimits(TwoHosts(world.host, *neighbours), lanes=8, pause_s=0, wait_s=0)
+    assignment_id = world.request()
+    world.build(assignment_id)
+    world.delete_vm_of(assignment_id)
+
+    outcome = world.remove(assignment_id, hosts=hosts, lease_s=SHORT_LEASE_S)
+
+    assert outcome == TaskOutcome.DONE
+    assert world.state(assignment_id) == AssignmentState.RELEASED
 
 
 @pytest.mark.parametrize("problem", ["used", "unreachable"])
