@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks.kit import by_clock, parser
 from benchmarks.registry import a_database
 from registry import Registry
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from registry.rounds import Placement
 from tests.register import a_commit, add_host, add_request, add_tenant, add_vm_type, take_lease
 from tests.servers.postgres import why_not
@@ -56,7 +56,7 @@ def measure(url: str, waiting: int, repeats: int) -> float:
     parts = tuple(Placement(request_id=each.id, host_id=host.id, count=1) for each in asked)
     taken = []
     for _ in range(repeats):
-        why = {each.id: Waiting(count=waiting, reason="no_room") for each in asked}
+        why = {each.id: WaitingStatus(count=waiting, reason="no_room") for each in asked}
         version = registry.hosts.get("h1").version
         commit = a_commit(lease, parts, {host.id: version}, waiting=why)
         placed, seconds = by_clock(lambda commit=commit: registry.rounds.commit_round(commit))

@@ -236,7 +236,7 @@ def _looks(folder: Path) -> int:
         total += sum(
             float(line.rpartition(" ")[2])
             for line in told.splitlines()
-            if line.startswith("fuga_looks_total")
+            if line.startswith("fuga_polls_total")
         )
     return int(total)
 

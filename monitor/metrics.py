@@ -20,10 +20,10 @@ class PollMetrics:
 
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._looks = Counter(
-            "fuga_looks", "Polls of hosts.", ["outcome"], registry=metrics.registry
+            "fuga_polls", "Polls of hosts.", ["outcome"], registry=metrics.registry
         )
         self._seconds = Histogram(
-            "fuga_look_seconds",
+            "fuga_poll_seconds",
             "Duration of polls of hosts that answered.",
             buckets=_BUCKETS_S,
             registry=metrics.registry,

@@ -208,10 +208,10 @@ class RollPhase(StrEnum):
     WAITING = "waiting"  #: for its turn
     EMPTYING = "emptying"  #: in maintenance, its VMs move away
     EMPTY = "empty"
-    AT_WORK = "at_work"  #: the command runs, or ran when its driver went away
+    RUNNING = "running"  #: the command runs, or ran when its driver went away
     RETURNING = "returning"  #: the command is over; the host is to be seen up
     DONE = "done"
-    LEFT_OUT = "left_out"  #: by whoever resumed the roll
+    SKIPPED = "skipped"  #: by whoever resumed the roll
 
 
 class WhatIfState(StrEnum):

@@ -56,130 +56,131 @@ class Difference(StrEnum):
     SILENT = "silent"
 
 
-class Answer(StrEnum):
+class Remedy(StrEnum):
     """What kind of answer a difference has."""
 
     REPAIR = "repair"  #: done without asking
     NOTE = "note"  #: an event, and nothing else
-    ASK = "ask"  #: nothing is done without an operator's word
+    CONFIRM = "confirm"  #: nothing is done without an operator's word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceDecision:
     """What is done about a difference, and why so."""
 
-    answer: Answer
+    remedy: Remedy
     action: str
     why: str
-    on_word: str | None = None  #: what an operator may have done about it
+    on_confirmation: str | None = None  #: what an operator may have done about it
 
 
 DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
     {
         Difference.VM_MISSING: DifferenceDecision(
-            answer=Answer.ASK,
+            remedy=Remedy.CONFIRM,
             action="the VM is lost, its place is kept",
             why="its disk may still be there, and only its tenant knows what that is worth",
-            on_word="its place is cleared and the next round decides it anew, with an empty disk",
+            on_confirmation="its place is cleared and the next round decides it anew, with an empty"
+            " disk",
         ),
         Difference.VM_LOST_POWER: DifferenceDecision(
-            answer=Answer.REPAIR,
+            remedy=Remedy.REPAIR,
             action="a worker starts it again",
             why="its host rebooted or its libvirt lost it; its tenant wants it to run",
         ),
         Difference.VM_CRASHED: DifferenceDecision(
-            answer=Answer.REPAIR,
+            remedy=Remedy.REPAIR,
             action="a worker starts it again",
             why="its QEMU ended by itself; its tenant wants it to run",
         ),
         Difference.VM_CRASHES: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it stays stopped until its tenant starts it",
             why="it crashed within ten minutes of its start",
         ),
         Difference.VM_STOPPED: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it stays stopped and keeps its place until its tenant starts it",
             why="its guest powered off, or somebody stopped it on its host",
         ),
         Difference.VM_RUNS: DifferenceDecision(
-            answer=Answer.REPAIR,
+            remedy=Remedy.REPAIR,
             action="a worker stops it",
             why="its tenant stopped it, and somebody started it on its host",
         ),
         Difference.VM_PAUSED: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it stays paused: when the cause is gone, `virsh resume` it there, or let its"
             " tenant stop and start it",
             why="its QEMU could not write to its disk, as where the pool is full, or somebody"
             " suspended it on its host",
         ),
         Difference.VM_UNFILTERED: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it is filtered from its next start: stop and start it",
             why="it was started by a release without these filters, or by somebody else",
         ),
         Difference.STRANGER: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it is left alone, and what it holds is not offered",
             why="it is not ours",
         ),
         Difference.UNKNOWN_MARK: DifferenceDecision(
-            answer=Answer.ASK,
+            remedy=Remedy.CONFIRM,
             action="it is left alone, and what it holds is not offered",
             why="it is another fuga's, or younger than the backup that was restored",
-            on_word="a worker removes it and its disk",
+            on_confirmation="a worker removes it and its disk",
         ),
         Difference.WRONG_HOST: DifferenceDecision(
-            answer=Answer.ASK,
+            remedy=Remedy.CONFIRM,
             action="it is left alone, and what it holds is not offered",
             why="the ledger has this VM on another host: somebody moved or copied it",
-            on_word="a worker removes it here, if the VM runs where the ledger says; a disk of that"
-            " VM stays until the VM is gone",
+            on_confirmation="a worker removes it here, if the VM runs where the ledger says; a disk"
+            " of that VM stays until the VM is gone",
         ),
         Difference.DISK_ELSEWHERE: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it is left alone, and removed once its VM is gone",
             why="its VM is on another host, and may have it open there: if the pools of both are"
             " one, give both hosts the label shared_pool=NAME",
         ),
         Difference.STRAY_FILES: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="they are left alone; delete or move there what nobody needs",
             why="neither the ledger nor a domain of the host names them: somebody put them there,"
             " or a snapshot left them, with what a guest wrote",
         ),
         Difference.OLDER_GENERATION: DifferenceDecision(
-            answer=Answer.REPAIR,
+            remedy=Remedy.REPAIR,
             action="a worker removes it",
             why="the VM has been placed anew since",
         ),
         Difference.LEFTOVER: DifferenceDecision(
-            answer=Answer.REPAIR,
+            remedy=Remedy.REPAIR,
             action="a worker removes it",
             why="its assignment is released",
         ),
         Difference.CAPACITY_SHRANK: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="no VM is placed there; those that are there run on",
             why="less is offered than is committed",
         ),
         Difference.ANOTHER_MACHINE: DifferenceDecision(
-            answer=Answer.ASK,
+            remedy=Remedy.CONFIRM,
             action="it counts as not answering, and nothing on it is touched",
             why="another machine answers at its address, without anything of ours: the host was"
             " built anew, or the address leads elsewhere and its VMs still run",
-            on_word="it is taken for the host: its VMs are lost, and new ones may come",
+            on_confirmation="it is taken for the host: its VMs are lost, and new ones may come",
         ),
         Difference.SAME_MACHINE: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="it gets no VMs and its capacity does not count; VMs that it holds run on: move"
             " them to other machines, then `fuga host remove` retires it",
             why="its machine is registered as another host already. If they are two machines with"
             " one UUID, give each a label machine=NAME",
         ),
         Difference.SILENT: DifferenceDecision(
-            answer=Answer.NOTE,
+            remedy=Remedy.NOTE,
             action="its VMs wait, or are placed elsewhere once it is fenced, as its label"
             " on_failure= says: replace is for VMs on a shared pool, rebuild for those that may"
             " lose their disks",

@@ -19,7 +19,7 @@ from registry import Registry, upgrade
 from registry.catalogue import VmType
 from registry.db.packing import pack
 from registry.hosts import DomainReport, Host, HostReport, NewHost, UriPolicy
-from registry.requests import Request, Waiting
+from registry.requests import Request, WaitingStatus
 from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, RoundCommit
 from registry.tasks import Build
 from registry.tenancy import Tenant
@@ -189,7 +189,7 @@ def a_commit(
     lease: Lease,
     placements: tuple[Placement, ...] = (),
     host_versions: Mapping[UUID, int] | None = None,
-    waiting: Mapping[UUID, Waiting] | None = None,
+    waiting: Mapping[UUID, WaitingStatus] | None = None,
     **fields: Any,
 ) -> RoundCommit:
     """Return a round's commit with an unremarkable record."""

@@ -62,7 +62,7 @@ class SlotMetrics:
             registry=registry,
         )
         self._standing = Counter(
-            "fuga_standing_plans",
+            "fuga_auto_plans",
             "Plans of the standing rule: approved, declined for their gain, or failed.",
             ["outcome"],
             registry=registry,

@@ -77,14 +77,14 @@ def next_output(
     """
     sessions = registry.console_sessions
     ends = clock() + wait_s
-    heard_at: float | None = None
+    heartbeat_at: float | None = None
     state: ConsoleState | None = None
     while True:
         now = clock()
-        if heard_at is None or now >= heard_at + _HEARD_EVERY_S:
+        if heartbeat_at is None or now >= heartbeat_at + _HEARD_EVERY_S:
             if sessions.heard(vm_id, session_id, after=after):
                 queue.send(ATTACH_CONSOLE, session_id)
-            heard_at = now
+            heartbeat_at = now
         output = sessions.output(vm_id, session_id, after=after)
         found = output.session.state
         if output.content or found is ConsoleState.ENDED or found is not (state or found):

@@ -15,7 +15,7 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from controller.queries.lateness import Late, What, what_is_late
+from controller.queries.lateness import Late, Work, what_is_late
 from controller.queries.tenant_shares import standings
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
 from registry.admin import FleetCounts, FleetHost, FleetMoves, Liveness
@@ -76,18 +76,18 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Hosts that are down and to be fenced, by progress.",
         ("state",),
     ),
-    "hosts_held_back": ("Hosts held back after failed builds.", ()),
+    "hosts_in_backoff": ("Hosts held back after failed builds.", ()),
     "images_held": ("Images held because hosts stopped answering while they received them.", ()),
     "hosts_over_capacity": ("Hosts whose capacity is below their committed amount.", ()),
     "leftovers": ("Domains and volumes of released assignments, not removed yet.", ()),
     "strangers": ("Foreign domains on hosts.", ()),
-    "nobody": (
+    "work_unattended": (
         "1 while no process does this work: decide, build, or look (poll hosts).",
-        ("what",),
+        ("work",),
     ),
     "processes_late": (
         "Processes that are silent or not ready, by kind of work.",
-        ("what",),
+        ("work",),
     ),
     "clock_ahead_seconds": (
         "Time by which the newest heartbeat or poll lies ahead of the database's clock.",
@@ -112,7 +112,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "last_round": ("Number of the newest round.", ()),
     "last_round_age_seconds": ("Time since its slot began; idle slots leave no round.", ()),
     "last_round_placed": ("VMs placed by it.", ()),
-    "last_round_left_out": ("VMs left out by it.", ()),
+    "last_round_not_placed": ("VMs left out by it.", ()),
     "last_round_fair_distance": ("Distance of tenants from their fair targets.", ()),
     "last_round_price_of_fairness": ("Part of what it could place that fairness kept out.", ()),
     "last_round_price": (
@@ -182,10 +182,10 @@ def _families() -> dict[str, GaugeMetricFamily]:
 
 
 def _tell_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -> None:
-    for what in get_args(What):
-        of_it = [each for each in late if each.what == what]
-        found["nobody"].add_metric((what,), float(any(each.nobody for each in of_it)))
-        found["processes_late"].add_metric((what,), sum(not each.nobody for each in of_it))
+    for what in get_args(Work):
+        of_it = [each for each in late if each.work == what]
+        found["work_unattended"].add_metric((what,), float(any(each.unattended for each in of_it)))
+        found["processes_late"].add_metric((what,), sum(not each.unattended for each in of_it))
 
 
 def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> None:
@@ -244,7 +244,7 @@ def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most
     for host in fleet.hosts:
         state, zone = (host.admin, host.health), host.zone or ""
         states[state] = states.get(state, 0) + 1
-        age_s = max(0.0, (fleet.now - host.heard_at).total_seconds())
+        age_s = max(0.0, (fleet.now - host.heartbeat_at).total_seconds())
         if host.admin == HostAdmin.ACTIVE:
             ages[zone] = max(ages.get(zone, 0.0), age_s)
         for resource, (capacity, committed) in host.amounts.items():
@@ -264,7 +264,7 @@ def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most
         found["poll_age_max_seconds"].add_metric((zone,), age_s)
     for fence_state in _FENCE_STATES:
         found["fences"].add_metric((fence_state,), fleet.fences.get(fence_state, 0))
-    found["hosts_held_back"].add_metric((), sum(host.held_back for host in fleet.hosts))
+    found["hosts_in_backoff"].add_metric((), sum(host.held_back for host in fleet.hosts))
     found["hosts_over_capacity"].add_metric((), sum(map(_holds_too_much, fleet.hosts)))
 
 
@@ -288,7 +288,7 @@ def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> 
         found["last_round"].add_metric((), last.number)
         found["last_round_age_seconds"].add_metric((), age_s)
         found["last_round_placed"].add_metric((), last.placed)
-        found["last_round_left_out"].add_metric((), last.left_out)
+        found["last_round_not_placed"].add_metric((), last.left_out)
         if last.fair_distance is not None:
             found["last_round_fair_distance"].add_metric((), last.fair_distance)
         _tell_prices(found, last.prices)

@@ -10,12 +10,12 @@ from typing import Final, Literal
 from registry import SlotLoopState
 from registry.admin import LATE_S, HeardProcess, Liveness, is_late
 
-What = Literal["decide", "build", "look"]
+Work = Literal["decide", "build", "poll"]
 #: Which kind of process does what.
-_DOES: Final[tuple[tuple[str, What], ...]] = (
+_DOES: Final[tuple[tuple[str, Work], ...]] = (
     ("control", "decide"),
     ("worker", "build"),
-    ("monitor", "look"),
+    ("monitor", "poll"),
 )
 _CALLED: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
 _LATE: Final = timedelta(seconds=LATE_S)
@@ -25,8 +25,8 @@ _LATE: Final = timedelta(seconds=LATE_S)
 class Late:
     """One thing that is late."""
 
-    what: What
-    nobody: bool  #: nobody does it at all; else one process of several is silent or in trouble
+    work: Work
+    unattended: bool  #: nobody does it at all; else one process of several is silent or in trouble
     since: datetime | None  #: None: it never was otherwise
     message: str  #: for operators, with names of processes
 
@@ -36,38 +36,38 @@ def what_is_late(liveness: Liveness) -> tuple[Late, ...]:
     found: list[Late] = []
     for kind, what in _DOES:
         found += _of_processes(liveness, kind, what)
-        if what == "decide" and not any(each.nobody for each in found):
+        if what == "decide" and not any(each.unattended for each in found):
             found += _of_slots(liveness)
     return tuple(found)
 
 
-def nobody_does(late: tuple[Late, ...], what: What) -> Late | None:
+def nobody_does(late: tuple[Late, ...], what: Work) -> Late | None:
     """Return that nobody does something; None where somebody does."""
-    return next((each for each in late if each.what == what and each.nobody), None)
+    return next((each for each in late if each.work == what and each.unattended), None)
 
 
-def _of_processes(liveness: Liveness, kind: str, what: What) -> Iterator[Late]:
+def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Late]:
     now, called = liveness.now, _CALLED[kind]
     known = [each for each in liveness.processes if each.kind == kind]
     silent = [each for each in known if is_late(each, now)]
     if kind == "control" and not known:
         return  # its lease tells: a control centre of a release before writes nothing else
     if len(silent) == len(known):
-        last = max((each.heard_at for each in known), default=None)
+        last = max((each.heartbeat_at for each in known), default=None)
         named = f": {', '.join(each.name for each in known)}" if known else ""
-        yield Late(what=what, nobody=True, since=last, message=f"no {called} responds{named}")
+        yield Late(work=what, unattended=True, since=last, message=f"no {called} responds{named}")
         return
     for each in silent:
         yield Late(
-            what=what,
-            nobody=False,
-            since=each.heard_at,
+            work=what,
+            unattended=False,
+            since=each.heartbeat_at,
             message=f"{called} {each.name} does not respond",
         )
     for each in _in_trouble(known, silent):
         yield Late(
-            what=what,
-            nobody=False,
+            work=what,
+            unattended=False,
             since=None,
             message=f"{called} {each.name}: {each.trouble}",
         )
@@ -80,11 +80,13 @@ def _in_trouble(known: list[HeardProcess], silent: list[HeardProcess]) -> list[H
 def _of_slots(liveness: Liveness) -> Iterator[Late]:
     lease, loop, now = liveness.lease, liveness.slot_loop, liveness.now
     if lease is None:
-        yield Late(what="decide", nobody=True, since=None, message="no control centre leads yet")
+        yield Late(
+            work="decide", unattended=True, since=None, message="no control centre leads yet"
+        )
     elif lease.expires_at <= now:
         yield Late(
-            what="decide",
-            nobody=True,
+            work="decide",
+            unattended=True,
             since=lease.expires_at,
             message=f"no control centre leads: {lease.holder} was the last",
         )
@@ -108,8 +110,8 @@ def _of_the_leader(liveness: Liveness) -> Iterator[Late]:
         return  # of a release before, which did not note its slots
     if since is None or liveness.now - since > 2 * length + _LATE:
         yield Late(
-            what="decide",
-            nobody=True,
+            work="decide",
+            unattended=True,
             since=loop.last_slot_at,
             message=f"no slot was decided although {lease.holder} leads",
         )

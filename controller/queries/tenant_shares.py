@@ -25,7 +25,7 @@ from registry.rounds import Accounts, ClusterView, GroupView, TenantView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TenantShare:
     """What a tenant or group holds now, and the part of the pool that is its own."""
 
     name: str
@@ -51,7 +51,7 @@ class Effect:
     target_after: float | None
 
 
-def standings(accounts: Accounts) -> tuple[Standing, ...]:
+def standings(accounts: Accounts) -> tuple[TenantShare, ...]:
     """Return where everybody stands, groups before their members, siblings in order."""
     held = np.array([tenant.held for tenant in accounts.tenants], dtype=np.int64)
     held = held.reshape(len(accounts.tenants), len(accounts.resources))
@@ -59,7 +59,7 @@ def standings(accounts: Accounts) -> tuple[Standing, ...]:
     tree = _Tree.of(accounts.tenants, accounts.groups)
     shares, entitlements = tree.shares(holdings), tree.entitlements()
     return tuple(
-        Standing(
+        TenantShare(
             name=each.name,
             is_group=isinstance(each, GroupView),
             parent=tree.parent_name(each),

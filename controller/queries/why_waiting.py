@@ -30,7 +30,7 @@ from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
 from placement import is_poorer
 from registry import Registry, RequestState, SlotLoopState
 from registry.admin import Liveness
-from registry.requests import Request, Vm, Waiting
+from registry.requests import Request, Vm, WaitingStatus
 from registry.reservations import ReservationState
 from registry.rounds import SlotLoopStatus
 
@@ -151,7 +151,7 @@ def _estimate(
 
 
 def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
-    told: Waiting | None = request.waiting
+    told: WaitingStatus | None = request.waiting
     if told is None:
         return WaitingExplanation(
             count=request.count - request.vms_placed,

@@ -62,6 +62,6 @@ def _ready(registry: Registry, disks: Sequence[str]) -> Ready:
     return Ready(
         last_round=found.last_round,
         last_round_age_s=age_s,
-        nobody=[each.what for each in what_is_late(found) if each.nobody],
+        unattended=[each.work for each in what_is_late(found) if each.unattended],
         disks=[_without_numbers(each) for each in full_disks(registry, disks)],
     )

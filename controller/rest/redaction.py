@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import step_below, to_the_percent
-from controller.queries.tenant_shares import Standing
+from controller.queries.tenant_shares import TenantShare
 from controller.queries.why_waiting import in_steps
 from controller.rest.middleware.auth import Caller
 from controller.rest.schemas.operating import RoundDetail
@@ -106,7 +106,7 @@ def told_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
-def told_standings(standings: Sequence[Standing], tenant: str) -> Sequence[Standing]:
+def told_standings(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
     """Return a tenant's own, to the percent: with what it holds a share tells all that there is."""
     return [
         dataclasses.replace(

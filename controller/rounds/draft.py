@@ -16,7 +16,7 @@ from placement import Allocation, Snapshot
 from placement.catalog.zone_policies import Deciding
 from placement.model.reserved import Rows
 from registry.moves import RunningView
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from registry.rounds import ClusterView, Lease, SpotCommit
 
 
@@ -60,7 +60,7 @@ class RoundDraft:
     fair_distance: float | None = field(init=False)
     # what follows for spot VMs that run, and for requests that wait
     spot: SpotCommit = field(init=False)
-    waiting: dict[UUID, Waiting] = field(init=False)
+    waiting: dict[UUID, WaitingStatus] = field(init=False)
 
     @property
     def drawn(self) -> Rows:

@@ -96,7 +96,7 @@ class Obstacles:
         self._kept = None if reserved is None else reserved.kept_amounts()
         self._accepts = np.array([host.accepts for host in view.hosts], dtype=np.bool_)
         self._failing = np.array(
-            [host.held_back_until is not None for host in view.hosts], dtype=np.bool_
+            [host.backoff_until is not None for host in view.hosts], dtype=np.bool_
         )
         self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
         self._index = {host.id: index for index, host in enumerate(view.hosts)}
@@ -222,7 +222,7 @@ class Obstacles:
 
     def _tried_again(self, hosts: BoolArray) -> datetime:
         """Return when the first of hosts that are held back after failed builds is open again."""
-        times = (self._view.hosts[index].held_back_until for index in np.flatnonzero(hosts))
+        times = (self._view.hosts[index].backoff_until for index in np.flatnonzero(hosts))
         return min(time for time in times if time is not None)
 
     def _by_its_rules(self, request: RequestView) -> Iterator[_Against]:

@@ -12,7 +12,7 @@ from registry.rounds import StoredDecision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldEnding:
+class SpotPreemption:
     """A spot VM that a round ended, and for which request."""
 
     vm_id: UUID
@@ -23,7 +23,7 @@ class ToldEnding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldReservation:
+class RoundReservation:
     """A reservation for which a round kept room, in VMs."""
 
     reservation_id: UUID
@@ -35,7 +35,7 @@ class ToldReservation:
     short: int  #: without room
 
 
-def told_reservations(stored: StoredDecision) -> tuple[ToldReservation, ...]:
+def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
     """Return what a stored round kept for reservations; its inputs have the names."""
     told = stored.outcome["details"].get("reserved")
     if not told:
@@ -48,7 +48,7 @@ def told_reservations(stored: StoredDecision) -> tuple[ToldReservation, ...]:
     for number, _, count in told["kept"]:
         kept[number] += count
     return tuple(
-        ToldReservation(
+        RoundReservation(
             reservation_id=UUID(key),
             reservation=name,
             tenant=names["tenants"][reserved["tenant"][number]][1],
@@ -61,7 +61,7 @@ def told_reservations(stored: StoredDecision) -> tuple[ToldReservation, ...]:
     )
 
 
-def told_endings(stored: StoredDecision) -> tuple[ToldEnding, ...]:
+def spot_preemptions_of(stored: StoredDecision) -> tuple[SpotPreemption, ...]:
     """Return what a stored round tells; its inputs, which have the names, are read if it does."""
     told = stored.outcome["details"].get("spot")
     if not told or not told["ends"]:
@@ -73,7 +73,7 @@ def told_endings(stored: StoredDecision) -> tuple[ToldEnding, ...]:
         vm_id, vm_name = names["spot"][vm]
         request_id, request_name, _ = names["requests"][request]
         found.append(
-            ToldEnding(
+            SpotPreemption(
                 vm_id=UUID(vm_id),
                 vm=vm_name,
                 request_id=UUID(request_id),

@@ -15,10 +15,10 @@ from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import Rooms
 from placement.model.reasons import how_many_fit, still_needed
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 
 
-def waiting_requests(draft: RoundDraft) -> dict[UUID, Waiting]:
+def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     """Return for each request that was left out how many VMs wait, and why.
 
     Shortages compare one VM with what is free after the round. Requests of equal demand and
@@ -55,7 +55,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, Waiting]:
             detail["share"] = {"held": share["after"], "fair": share["target"]}
         return detail
 
-    waiting: dict[UUID, Waiting] = {}
+    waiting: dict[UUID, WaitingStatus] = {}
     for request, parts in _by_request(allocation.left_out).items():
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
         reasons = {part.reason for part in parts}
@@ -85,7 +85,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, Waiting]:
         if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.failed_builds(request):
             reason = FAILED_BUILDS
         key_of = UUID(names.requests[request][0])
-        told = Waiting(count=count, reason=reason, detail=detail)
+        told = WaitingStatus(count=count, reason=reason, detail=detail)
         waiting[key_of] = _of_both(waiting[key_of], told) if key_of in waiting else told
     for row, asked, short_of in shorts:
         if asked.shut_out or asked.id not in waiting:
@@ -110,7 +110,7 @@ def _told_by_policy(allocation: Allocation, names: SnapshotNames) -> Mapping[int
     return found
 
 
-def _of_both(one: Waiting, other: Waiting) -> Waiting:
+def _of_both(one: WaitingStatus, other: WaitingStatus) -> WaitingStatus:
     """Return why a request waits, two parts of which do: what keeps more VMs back."""
     more = one if one.count >= other.count else other
     return replace(more, count=one.count + other.count)

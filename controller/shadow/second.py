@@ -18,7 +18,7 @@ from controller.errors import PolicyFailedError
 from controller.rounds.policy_process import PolicyProcess, ShadowRun
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry, RoundDamagedError, RoundPurgedError, StaleEpochError
-from registry.rounds import Decided, Lease, NewShadowRound
+from registry.rounds import Lease, MeasuredDecision, NewShadowRound
 
 log = structlog.get_logger()
 
@@ -129,7 +129,7 @@ class Shadow:
             log.warning("shadow_round_failed", round=number, policy=second.name, error=str(error))
             return NewShadowRound(**told, error=str(error))
         del found["requests"]  # those of tenants are kept
-        told |= found | {name: Decided(**found[name]) for name in ("decided", "first")}
+        told |= found | {name: MeasuredDecision(**found[name]) for name in ("decided", "first")}
         return NewShadowRound(**told)
 
     def _zones(self) -> Mapping[str, str]:

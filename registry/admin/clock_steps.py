@@ -241,7 +241,12 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
             "force_at": MAX_TIMEOUT_S,
         },
     )
-    console = {"lease_until": _CONSOLE_LEASE_S, "sent_at": 0.0, "heard_at": 0.0, "opened_at": 0.0}
+    console = {
+        "lease_until": _CONSOLE_LEASE_S,
+        "sent_at": 0.0,
+        "heartbeat_at": 0.0,
+        "opened_at": 0.0,
+    }
     yield _Times(console_sessions, console)
     yield _Times(moves, worker, moves.c.state.in_(("pending", "moving")))
     yield _Times(assignments, {**worker, "build_began_at": 0, "activated_at": 0}, unreleased)
@@ -259,26 +264,26 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
     yield _Times(plans, {"requested_at": 0, "ended_at": 0}, often=False)
     yield _Times(tokens, {"last_used_at": 0}, often=False)
     yield _Times(idempotency_keys, {"started_at": 0, "first_used_at": 0}, often=False)
-    yield _Times(monitors, {"lease_until": _MONITOR_LEASE_S, "started_at": 0, "heard_at": 0})
+    yield _Times(monitors, {"lease_until": _MONITOR_LEASE_S, "started_at": 0, "heartbeat_at": 0})
     yield _Times(host_reports, {"polled_at": 0})
     yield _Times(
         hosts,
         {
-            "held_back_until": hold_back_s,
+            "backoff_until": hold_back_s,
             "returning_since": 0,
             "pool_silent_since": 0,
             "last_missed_at": 0,
             "last_polled_at": 0,
         },
     )
-    yield _Times(processes, {"started_at": 0, "heard_at": 0})
+    yield _Times(processes, {"started_at": 0, "heartbeat_at": 0})
 
 
 def clock_ahead_s(connection: Connection) -> float:
     """Return how far ahead of now the newest heartbeat or poll lies; 0: none does."""
     ends: tuple[Column[Any], ...] = (
-        processes.c.heard_at,
-        monitors.c.heard_at,
+        processes.c.heartbeat_at,
+        monitors.c.heartbeat_at,
         hosts.c.last_polled_at,
     )
     newest: list[datetime | None] = [connection.scalar(select(func.max(each))) for each in ends]

@@ -43,7 +43,7 @@ def connections_kept(connection: Connection) -> ConnectionsKept | None:
     """Return it; None where there is no server."""
     if connection.dialect.name != "postgresql":
         return None
-    heard = processes.c.heard_at >= db_now(connection) - timedelta(seconds=LATE_S)
+    heard = processes.c.heartbeat_at >= db_now(connection) - timedelta(seconds=LATE_S)
     return ConnectionsKept(
         given=connection.exec_driver_sql(_GIVEN).scalar_one(),
         processes=connection.execute(select(func.count()).where(heard)).scalar_one(),

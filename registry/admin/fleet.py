@@ -72,7 +72,7 @@ class FleetHost:
     zone: str | None
     admin: str
     health: str
-    heard_at: datetime  #: of its last report, or of its registration
+    heartbeat_at: datetime  #: of its last report, or of its registration
     held_back: bool  #: gets no VMs for a while: builds failed there
     amounts: Mapping[str, tuple[int, int]]  #: by resource: capacity, and committed
 
@@ -292,7 +292,7 @@ def _hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
             hosts.c.health,
             hosts.c.last_polled_at,
             hosts.c.created_at,
-            hosts.c.held_back_until,
+            hosts.c.backoff_until,
             hosts.c.same_machine_as,
         )
         .where(hosts.c.admin != HostAdmin.RETIRED.value)
@@ -304,9 +304,9 @@ def _hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
             zone=zone_of(tuple(row.labels)),
             admin=row.admin,
             health=row.health,
-            heard_at=row.last_polled_at or row.created_at,
+            heartbeat_at=row.last_polled_at or row.created_at,
             held_back=row.same_machine_as is not None
-            or (row.held_back_until is not None and row.held_back_until > now),
+            or (row.backoff_until is not None and row.backoff_until > now),
             amounts=amounts[row.id],
         )
         for row in connection.execute(query)

@@ -69,7 +69,7 @@ class Processes:
             connection.execute(
                 delete(processes).where(
                     ((processes.c.kind == kind) & processes.c.name.in_(ended))
-                    | (processes.c.heard_at < now - _KEPT)
+                    | (processes.c.heartbeat_at < now - _KEPT)
                 )
             )
             insert_if_absent(
@@ -83,7 +83,7 @@ class Processes:
                 release=release,
                 settings=None if settings is None else dict(settings),
                 started_at=now,
-                heard_at=now,
+                heartbeat_at=now,
                 trouble="it starts",
             )
 
@@ -94,7 +94,7 @@ class Processes:
             changed = connection.execute(
                 update(processes)
                 .where(processes.c.kind == kind, processes.c.name == name)
-                .values(heard_at=db_now(connection), trouble=trouble)
+                .values(heartbeat_at=db_now(connection), trouble=trouble)
             ).rowcount
             return bool(changed)
 
@@ -113,7 +113,9 @@ class Processes:
         query = select(*columns).order_by(processes.c.kind, processes.c.name)
         with self._database.read() as connection:
             since = db_now(connection) - timedelta(seconds=LATE_S)
-            query = query.where(processes.c.settings.is_not(None), processes.c.heard_at >= since)
+            query = query.where(
+                processes.c.settings.is_not(None), processes.c.heartbeat_at >= since
+            )
             return tuple(ProcessSettings(**row._mapping) for row in connection.execute(query))
 
 
@@ -126,4 +128,4 @@ def heard_processes(connection: Connection) -> tuple[HeardProcess, ...]:
 
 def is_late(process: HeardProcess, now: datetime) -> bool:
     """Tell whether a process is silent for too long."""
-    return (now - process.heard_at).total_seconds() > LATE_S
+    return (now - process.heartbeat_at).total_seconds() > LATE_S

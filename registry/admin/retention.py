@@ -30,8 +30,8 @@ from registry.db.schema import (
     reservations,
     roll_hosts,
     rolls,
+    round_hash_chain,
     round_inputs,
-    round_links,
     rounds,
     shadow_rounds,
     tokens,
@@ -184,17 +184,17 @@ def _due(
         .order_by(rounds.c.number),
         # From the old end on, so what is left is one chain; the newest stays, whatever its age:
         # the next round is chained to it.
-        "links": select(round_links.c.round)
+        "links": select(round_hash_chain.c.round)
         .where(
-            round_links.c.round
+            round_hash_chain.c.round
             < func.coalesce(
-                select(func.min(round_links.c.round))
-                .where(round_links.c.created_at >= rounds_end)
+                select(func.min(round_hash_chain.c.round))
+                .where(round_hash_chain.c.created_at >= rounds_end)
                 .scalar_subquery(),
-                select(func.max(round_links.c.round)).scalar_subquery(),
+                select(func.max(round_hash_chain.c.round)).scalar_subquery(),
             )
         )
-        .order_by(round_links.c.round),
+        .order_by(round_hash_chain.c.round),
         "plans": select(plans.c.id)
         .where(
             func.coalesce(plans.c.ended_at, plans.c.requested_at) < rounds_end,
@@ -300,7 +300,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "inputs": (round_inputs.c.round,),
     "assignments": (assignment_resources.c.assignment_id, assignments.c.id),
     "rounds": (shadow_rounds.c.round, rounds.c.number),
-    "links": (round_links.c.round,),
+    "links": (round_hash_chain.c.round,),
     "plans": (plan_moves.c.plan_id, plans.c.id),
     "rolls": (roll_hosts.c.roll_id, rolls.c.id),
     "reservations": (reservations.c.id,),

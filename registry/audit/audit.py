@@ -57,7 +57,7 @@ class Audit:
         with self._database.write() as connection:
             told = {
                 "refusals": dict(refusals),
-                "untold": sum(refusals.values()) - 1,
+                "suppressed": sum(refusals.values()) - 1,
                 "last_at": db_now(connection) - timedelta(seconds=last_ago_s),
             }
             connection.execute(update(audit).where(audit.c.id == row).values(told))

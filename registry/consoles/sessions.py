@@ -101,7 +101,7 @@ class ConsoleSessions:
                     state=ConsoleState.WAITING.value,
                     forced=force,
                     opened_at=now,
-                    heard_at=now,
+                    heartbeat_at=now,
                     next_input=1,
                     output_end=0,
                     epoch=0,
@@ -146,7 +146,7 @@ class ConsoleSessions:
             CONSOLES.write(
                 connection,
                 id,
-                heard_at=db_now(connection),
+                heartbeat_at=db_now(connection),
                 next_input=max(row.next_input, number + 1),
             )
             return to_session(locked(connection, console_sessions.c.id == id))
@@ -169,7 +169,9 @@ class ConsoleSessions:
             unserved = not is_claimed(row, now) and (
                 row.sent_at is None or row.sent_at <= now - _RESEND_AFTER
             )
-            CONSOLES.write(connection, id, heard_at=now, **({"sent_at": now} if unserved else {}))
+            CONSOLES.write(
+                connection, id, heartbeat_at=now, **({"sent_at": now} if unserved else {})
+            )
         return unserved
 
     def output(self, vm_id: UUID, id: UUID, *, after: int) -> ConsoleOutput:  # noqa: A002

@@ -68,7 +68,7 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
     silent = connection.scalars(
         select(console_sessions.c.id)
         .where(
-            console_sessions.c.heard_at < now - timedelta(seconds=SILENT_S),
+            console_sessions.c.heartbeat_at < now - timedelta(seconds=SILENT_S),
             console_sessions.c.state != ConsoleState.ENDED.value,
         )
         .order_by(console_sessions.c.id)
@@ -77,14 +77,14 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
         row = locked(
             connection,
             console_sessions.c.id == key,
-            console_sessions.c.heard_at < now - timedelta(seconds=SILENT_S),
+            console_sessions.c.heartbeat_at < now - timedelta(seconds=SILENT_S),
             console_sessions.c.state != ConsoleState.ENDED.value,
         )
         if row is not None:
             reason = f"nobody was heard of for {SILENT_S} s"
             end(connection, row, reason, actor="sweep", now=now)
     over = and_(
-        console_sessions.c.heard_at < now - _KEPT_FOR,
+        console_sessions.c.heartbeat_at < now - _KEPT_FOR,
         console_sessions.c.state == ConsoleState.ENDED.value,
     )
     old = connection.scalars(select(console_sessions.c.id).where(over)).all()

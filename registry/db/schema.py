@@ -137,7 +137,7 @@ hosts = Table(
     Column("missed_polls", Integer, nullable=False, server_default="0"),
     Column("last_missed_at", UtcDateTime),
     Column("failed_builds", Integer, nullable=False, server_default="0"),
-    Column("held_back_until", UtcDateTime),
+    Column("backoff_until", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
     Column("fence_target", Text),
     Column("returning_since", UtcDateTime),
@@ -575,8 +575,8 @@ network_hosts = Table(
 )
 
 # What hosts called a network before it was mapped anew, for VMs that are still attached to it.
-network_left_sources = Table(
-    "network_left_sources",
+network_former_sources = Table(
+    "network_former_sources",
     metadata,
     # A process of an earlier release removes networks without their rows here.
     Column("network_id", Uuid, ForeignKey("networks.id", ondelete="CASCADE"), primary_key=True),
@@ -639,7 +639,7 @@ console_sessions = Table(
     Column("state", String(16), nullable=False),
     Column("forced", Boolean(create_constraint=False), nullable=False),
     Column("opened_at", UtcDateTime, nullable=False),
-    Column("heard_at", UtcDateTime, nullable=False),
+    Column("heartbeat_at", UtcDateTime, nullable=False),
     Column("sent_at", UtcDateTime),
     Column("reason", Text),
     Column("next_input", BigInteger, nullable=False),
@@ -651,7 +651,7 @@ console_sessions = Table(
     Index(
         "uq_console_sessions_vm_id", "vm_id", unique=True, **_unless([ConsoleState.ENDED], "state")
     ),
-    Index(None, "heard_at"),
+    Index(None, "heartbeat_at"),
 )
 
 # What was typed and did not reach the guest yet: deleted as a worker takes it.
@@ -716,8 +716,8 @@ round_inputs = Table(
 )
 
 # What rounds told, settled; no key refers to rounds, which may go before or after.
-round_links = Table(
-    "round_links",
+round_hash_chain = Table(
+    "round_hash_chain",
     metadata,
     Column("round", Serial, primary_key=True, autoincrement=False),
     Column("previous", String(64), nullable=False),
@@ -1025,7 +1025,9 @@ roll_hosts = Table(
     Column("turn", Integer, nullable=False),  # hosts of one turn go at once
     Column("phase", State, nullable=False),
     Column("since", UtcDateTime, nullable=False),  # it is in that phase, or was resumed there
-    Column("was", State),  # what its operator wanted of the host before; none: not its turn yet
+    Column(
+        "admin_before", State
+    ),  # what its operator wanted of the host before; none: not its turn yet
     Column("plan_id", Uuid),  # no foreign key: plans are purged sooner
     Column("plans", Integer, nullable=False, server_default="0"),  # since it was begun or resumed
     Column("error", Text),  # it ended in that phase
@@ -1163,7 +1165,7 @@ audit = Table(
     Column("route", Text),
     Column("subject", String(64)),
     Column("status", Integer),
-    Column("untold", Integer, nullable=False, server_default="0"),
+    Column("suppressed", Integer, nullable=False, server_default="0"),
     Column("refusals", Json),
     Column("last_at", UtcDateTime),
     Index(None, "tenant", "id"),
@@ -1183,7 +1185,7 @@ leases = Table(
     Column("held_since", UtcDateTime),  # null: its holder took it before this was written
 )
 
-# Each process says in its row that it lives, and what it lacks; judged by heard_at.
+# Each process says in its row that it lives, and what it lacks; judged by heartbeat_at.
 processes = Table(
     "processes",
     metadata,
@@ -1192,7 +1194,7 @@ processes = Table(
     Column("machine", Text, nullable=False),
     Column("pid", Integer, nullable=False),
     Column("started_at", UtcDateTime, nullable=False),
-    Column("heard_at", UtcDateTime, nullable=False),
+    Column("heartbeat_at", UtcDateTime, nullable=False),
     Column("trouble", Text),
     Column("start_stamp", Text),
     Column("settings", Json),
@@ -1206,7 +1208,7 @@ monitors = Table(
     Column("id", Uuid, primary_key=True),
     Column("name", Text, nullable=False),
     Column("started_at", UtcDateTime, nullable=False),
-    Column("heard_at", UtcDateTime, nullable=False),
+    Column("heartbeat_at", UtcDateTime, nullable=False),
     Column("lease_until", UtcDateTime, nullable=False),
     Column("watched", Integer, nullable=False),
     Column("late", Integer, nullable=False),

@@ -14,7 +14,7 @@ from registry.hosts.uris import (
 from registry.hosts.validation import Keep
 from registry.ledger.on_failure import OnFailure, outlook, wanted_of
 from registry.ledger.shared_disks import shared_pool_of
-from registry.reconciliation import Answer, Difference
+from registry.reconciliation import Difference, Remedy
 from registry.records.hosts import (
     DomainReport,
     Fence,
@@ -37,7 +37,6 @@ from registry.records.hosts import (
 __all__ = [
     "DEFAULT_URI_POLICY",
     "OPEN_DANGER",
-    "Answer",
     "CredentialFiles",
     "Difference",
     "DomainReport",
@@ -60,6 +59,7 @@ __all__ = [
     "NewHost",
     "OnFailure",
     "Opening",
+    "Remedy",
     "UriPolicy",
     "WatchedHost",
     "check_uri",

@@ -54,7 +54,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
-from registry.reconciliation import DECIDED, Answer, Difference, LedgerVm, fate_of
+from registry.reconciliation import DECIDED, Difference, LedgerVm, Remedy, fate_of
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
 
 _SHOWN: Final = 5  #: names of files
@@ -103,7 +103,7 @@ class Differences:
                     break
             else:
                 raise ConflictError(f"host {host} has no difference {difference} of {subject}")
-            if found.on_word is None:
+            if found.on_confirmation is None:
                 raise ConflictError(
                     f"{difference} of {subject} on host {host} needs no word: {found.action}"
                 )
@@ -294,10 +294,10 @@ def _difference(
         difference=difference,
         subject=subject,
         what=what,
-        answer=decided.answer if asks else Answer.REPAIR,
-        action=decided.action if asks else decided.on_word or decided.action,
+        remedy=decided.remedy if asks else Remedy.REPAIR,
+        action=decided.action if asks else decided.on_confirmation or decided.action,
         why=decided.why,
-        on_word=decided.on_word if asks else None,
+        on_confirmation=decided.on_confirmation if asks else None,
         assignment_id=assignment_id,
         vm_uuid=vm_uuid,
     )

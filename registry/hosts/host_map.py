@@ -37,7 +37,7 @@ _HOSTS: Final[Select[Any]] = (
         hosts.c.admin,
         hosts.c.health,
         hosts.c.labels,
-        hosts.c.held_back_until,
+        hosts.c.backoff_until,
         hosts.c.pool_silent_since,
         hosts.c.returning_since,
         hosts.c.same_machine_as,
@@ -86,7 +86,7 @@ def host_map(connection: Connection) -> HostMap:
 def _closed(row: Row[Any], now: datetime) -> str | None:
     if row.same_machine_as is not None:
         return "same_machine"
-    if row.held_back_until is not None and row.held_back_until > now:
+    if row.backoff_until is not None and row.backoff_until > now:
         return "held_back"
     if row.pool_silent_since is not None:
         return "pool_silent"

@@ -35,7 +35,7 @@ class Monitors:
             now = db_now(connection)
             told = {
                 "name": name,
-                "heard_at": now,
+                "heartbeat_at": now,
                 "lease_until": now + timedelta(seconds=lease_s),
                 "watched": watched,
                 "late": late,

@@ -121,7 +121,7 @@ def _to_host(
         last_polled_at=row.last_polled_at,
         last_error=row.last_error,
         missed_polls=row.missed_polls,
-        held_back_until=row.held_back_until,
+        backoff_until=row.backoff_until,
         created_at=row.created_at,
         warnings=(
             *_warnings(found),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import case, select
 
 from registry.db.schema import requests, slot_loop
-from registry.records.requests import Waiting
+from registry.records.requests import WaitingStatus
 
 #: Slots that a request waited in: `rounds_waited`, and those that left no round since. Whoever
 #: waited in no round came after those, or a round would have been.
@@ -22,7 +22,7 @@ SLOTS_WAITED: Final = case(
 )
 
 
-def to_json(waiting: Waiting) -> dict[str, Any]:
+def to_json(waiting: WaitingStatus) -> dict[str, Any]:
     """Return what is stored."""
     return {
         "count": waiting.count,
@@ -33,12 +33,12 @@ def to_json(waiting: Waiting) -> dict[str, Any]:
     }
 
 
-def from_json(stored: Mapping[str, Any] | None) -> Waiting | None:
+def from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
     """Return what was stored."""
     if stored is None:
         return None
     since = stored["since"]
-    return Waiting(
+    return WaitingStatus(
         count=stored["count"],
         reason=stored["reason"],
         round=stored["round"],

@@ -47,8 +47,8 @@ from registry.records.rolls import RollHost, StepReport
 TRIES: Final = 5
 AGAIN_S: Final = 10.0
 _NAMED: Final = 3
-_OVER: Final = (RollPhase.DONE.value, RollPhase.LEFT_OUT.value)
-_NOT_BEGUN: Final = (RollPhase.WAITING.value, RollPhase.LEFT_OUT.value)
+_OVER: Final = (RollPhase.DONE.value, RollPhase.SKIPPED.value)
+_NOT_BEGUN: Final = (RollPhase.WAITING.value, RollPhase.SKIPPED.value)
 _GOES: Final = (AssignmentState.RELEASING.value, AssignmentState.LEAVING.value)
 _BACK: Final = {
     HostAdmin.ACTIVE: HostAdminEvent.ACTIVATE,
@@ -82,7 +82,7 @@ def drive(
             _return(connection, roll, each, now=now, actor=actor)
     turn = present_turn(connection, roll.id)
     failed = [f"host {each.name}: {each.error}" for each in turn if each.error]
-    going = (RollPhase.AT_WORK.value, RollPhase.RETURNING.value)
+    going = (RollPhase.RUNNING.value, RollPhase.RETURNING.value)
     waits = not told.leave and any(each.phase in going and not each.error for each in turn)
     if not (halts or failed) or waits:
         return None, None
@@ -120,7 +120,7 @@ def to_roll_host(row: Row[Any]) -> RollHost:
         host=row.name,
         phase=RollPhase(row.phase),
         since=row.since,
-        was=HostAdmin(row.was) if row.was else None,
+        admin_before=HostAdmin(row.admin_before) if row.admin_before else None,
         plan_id=row.plan_id,
         error=row.error,
     )
@@ -141,9 +141,9 @@ def _note(
     for row in turn:
         if row in begins:
             stays_empty = row.admin == HostAdmin.MAINTENANCE.value and not held.get(row.host_id)
-            phase = RollPhase.AT_WORK if stays_empty else RollPhase.EMPTYING
+            phase = RollPhase.RUNNING if stays_empty else RollPhase.EMPTYING
             write_host(connection, row, phase=phase.value, since=now)
-        elif row.name in ended and row.phase == RollPhase.AT_WORK.value and not row.error:
+        elif row.name in ended and row.phase == RollPhase.RUNNING.value and not row.error:
             error = ended[row.name].error
             if error is None:
                 write_host(connection, row, phase=RollPhase.RETURNING.value, since=now)
@@ -163,7 +163,7 @@ def _begin_next(
         return RollEvent.DONE, None
     for row in connection.execute(_ROWS.where(*waiting, roll_hosts.c.turn == turn)).all():
         begun = {"phase": RollPhase.EMPTYING.value, "since": now}
-        write_host(connection, row, was=row.admin, **begun)
+        write_host(connection, row, admin_before=row.admin, **begun)
         _maintain(connection, row, actor)
     return None, None
 
@@ -294,7 +294,7 @@ def _return(
     seen = report is not None and report.started_at > row.since
     if seen and row.health == HostHealth.UP.value:
         if row.admin == HostAdmin.MAINTENANCE.value:  # else somebody wants something else by now
-            event, reason = _BACK[HostAdmin(row.was)], f"roll {row.roll_id}"
+            event, reason = _BACK[HostAdmin(row.admin_before)], f"roll {row.roll_id}"
             change_admin(connection, row.host_id, event, actor=actor, reason=reason)
         write_host(connection, row, phase=RollPhase.DONE.value, since=now)
     elif now - row.since > timedelta(seconds=roll.up_within_s):

@@ -45,10 +45,10 @@ from registry.moves.stored_plans import GOES_ON
 from registry.records.rolls import (
     NewRoll,
     Roll,
-    RollClaim,
     RollHost,
+    RollLease,
+    RollStep,
     RollTarget,
-    RollTurn,
     StepReport,
 )
 
@@ -57,7 +57,7 @@ LEASE_S: Final = 60.0
 #: Every host that is not retired; and how a label is told from a name.
 ALL: Final = "all"
 LABEL: Final = "label="
-_OVER: Final = (RollPhase.DONE.value, RollPhase.LEFT_OUT.value)
+_OVER: Final = (RollPhase.DONE.value, RollPhase.SKIPPED.value)
 _OPEN: Final = (RollState.RUNNING.value, RollState.STOPPED.value)
 
 
@@ -68,7 +68,7 @@ class Rolls:
         self._database = database
 
     def targets(
-        self, selected: Collection[str], left_out: Collection[str] = ()
+        self, selected: Collection[str], skipped: Collection[str] = ()
     ) -> tuple[RollTarget, ...]:
         """Return the hosts that are selected, by name.
 
@@ -76,7 +76,7 @@ class Rolls:
         ----------
         selected
             Each a name, ``label=LABEL``, or ``all``.
-        left_out
+        skipped
             Names of hosts that are not to be among them.
 
         Raises
@@ -88,9 +88,9 @@ class Rolls:
         query: Select[Any] = select(*columns).where(hosts.c.admin != HostAdmin.RETIRED.value)
         with self._database.read() as connection:
             known = {row.name: row for row in connection.execute(query.order_by(hosts.c.name))}
-        for name in left_out:
-            _check_known("left_out", name, known)
-        chosen = {name for each in selected for name in _selected(each, known)} - set(left_out)
+        for name in skipped:
+            _check_known("skipped", name, known)
+        chosen = {name for each in selected for name in _selected(each, known)} - set(skipped)
         return tuple(
             RollTarget(
                 id=row.id,
@@ -103,7 +103,7 @@ class Rolls:
         )
 
     @retried
-    def begin(self, new: NewRoll, *, actor: str) -> RollClaim:
+    def begin(self, new: NewRoll, *, actor: str) -> RollLease:
         """Begin a roll. Nothing happens to its hosts before its driver's first step.
 
         Raises
@@ -148,7 +148,7 @@ class Rolls:
                     for position, (turn, key) in enumerate(_numbered(new.turns))
                 ],
             )
-            return made(connection, RollClaim(roll=_get(connection, id), token=token))
+            return made(connection, RollLease(roll=_get(connection, id), token=token))
 
     @retried
     def resume(
@@ -157,9 +157,9 @@ class Rolls:
         *,
         driver: str,
         command: str,
-        left_out: Collection[str] = (),
+        skipped: Collection[str] = (),
         actor: str,
-    ) -> RollClaim:
+    ) -> RollLease:
         """Take a roll over that stopped, or whose driver is gone.
 
         Hosts go on where they were: what failed is tried again, and a command that may have run
@@ -186,11 +186,11 @@ class Rolls:
                 )
             there = {each.name: each for each in rows_of(connection, id)}
             open_ = [name for name, each in there.items() if each.phase not in _OVER]
-            for name in left_out:
+            for name in skipped:
                 if name not in open_:
-                    raise UnknownNameError("left_out", "host", name, known=open_)
+                    raise UnknownNameError("skipped", "host", name, known=open_)
             for name in open_:
-                after = RollPhase.LEFT_OUT if name in left_out else _goes_on_in(there[name].phase)
+                after = RollPhase.SKIPPED if name in skipped else _goes_on_in(there[name].phase)
                 write_host(
                     connection,
                     there[name],
@@ -203,10 +203,10 @@ class Rolls:
             token = uuid4()
             values = {"command": command, "last_error": None, **_driven(driver, token, now)}
             _step(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
-            return made(connection, RollClaim(roll=_get(connection, id), token=token))
+            return made(connection, RollLease(roll=_get(connection, id), token=token))
 
     @retried
-    def drive(self, id: UUID, token: UUID, told: StepReport, *, actor: str) -> RollTurn:  # noqa: A002
+    def drive(self, id: UUID, token: UUID, told: StepReport, *, actor: str) -> RollStep:  # noqa: A002
         """Take one step: write what the driver did, and do what follows from it.
 
         Raises
@@ -229,7 +229,7 @@ class Rolls:
                     _end(connection, row, event, error, now=now, actor=actor)
             roll = _get(connection, id)
             turn = tuple(to_roll_host(each) for each in present_turn(connection, id))
-            return RollTurn(roll=roll, hosts=turn)
+            return RollStep(roll=roll, hosts=turn)
 
     @retried
     def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
@@ -330,7 +330,7 @@ def _numbered(turns: Sequence[Sequence[UUID]]) -> Iterator[tuple[int, UUID]]:
 def _goes_on_in(phase: str) -> RollPhase:
     """Return where a host goes on: one that was empty may not be so any more."""
     was = RollPhase(phase)
-    return RollPhase.EMPTYING if was in (RollPhase.EMPTY, RollPhase.AT_WORK) else was
+    return RollPhase.EMPTYING if was in (RollPhase.EMPTY, RollPhase.RUNNING) else was
 
 
 def _driven(driver: str, token: UUID, now: datetime) -> dict[str, Any]:
@@ -411,7 +411,7 @@ _ROLLS: Final[Select[Any]] = select(
     rolls,
     _count(*RollPhase).label("hosts"),
     _count(RollPhase.DONE).label("done"),
-    _count(RollPhase.LEFT_OUT).label("left_out"),
+    _count(RollPhase.SKIPPED).label("skipped"),
 )
 
 

@@ -27,7 +27,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.records.networks import CardRules, GuestNetwork, NetworkLimit, NetworkSource
-from registry.records.requests import Waiting
+from registry.records.requests import WaitingStatus
 from registry.records.rounds import RequestView
 from registry.subnets import parse_subnet, prefix_length, reachable, shown
 
@@ -163,7 +163,7 @@ def within(view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]) -
     detail: dict[str, Any] = {"network": limit.network}
     if limit.left is not None and limit.left < view.count:
         detail |= {"addresses_left": limit.left}
-        short = Waiting(count=view.count - limit.left, reason=NO_ADDRESS, detail=detail)
+        short = WaitingStatus(count=view.count - limit.left, reason=NO_ADDRESS, detail=detail)
         if limit.left < view.min_count:
             short = replace(short, count=view.count)
             return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)
@@ -172,7 +172,7 @@ def within(view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]) -
         avoid = tuple(sorted({*view.avoid, *limit.without}))
         view = replace(view, avoid=avoid)
         if limit.without.issuperset(everywhere):
-            short = Waiting(count=view.count, reason=NO_NETWORK, detail=detail)
+            short = WaitingStatus(count=view.count, reason=NO_NETWORK, detail=detail)
             view = replace(view, short=short, shut_out=True)
     return view
 

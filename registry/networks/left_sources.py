@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, 
 
 from registry.db.bulk import among
 from registry.db.schema import assignments, hosts, interfaces, unreleased
-from registry.db.schema import network_left_sources as left
+from registry.db.schema import network_former_sources as left
 from registry.records.networks import NetworkSource
 
 

@@ -27,8 +27,8 @@ from registry.db.schema import (
     hosts,
     interfaces,
     network_addresses,
+    network_former_sources,
     network_hosts,
-    network_left_sources,
     network_offers,
     networks,
     request_networks,
@@ -227,7 +227,7 @@ class Networks:
             connection.execute(
                 update(interfaces).where(interfaces.c.network_id == key).values(network_id=None)
             )
-            for table in (network_addresses, network_hosts, network_left_sources, network_offers):
+            for table in (network_addresses, network_hosts, network_former_sources, network_offers):
                 connection.execute(delete(table).where(table.c.network_id == key))
             connection.execute(delete(networks).where(networks.c.id == key))
             now = db_now(connection)

@@ -12,7 +12,7 @@ from registry.lifecycle import (
     HostAdmin,
     HostHealth,
 )
-from registry.reconciliation import Answer, Difference
+from registry.reconciliation import Difference, Remedy
 from registry.records.fields import Observed, Settable
 
 
@@ -78,7 +78,7 @@ class Host:
     last_polled_at: Observed[datetime | None]
     last_error: Observed[str | None]
     missed_polls: Observed[int]
-    held_back_until: Observed[datetime | None]  #: no VMs until then: builds failed here
+    backoff_until: Observed[datetime | None]  #: no VMs until then: builds failed here
     created_at: Observed[datetime]
     warnings: Observed[tuple[str, ...]] = ()  #: what of its settings is doubtful
     failed_builds: Observed[int] = 0  #: in a row; one that succeeds clears it
@@ -200,10 +200,10 @@ class HostDifference:
     difference: Difference
     subject: str  #: a VM's id, or the name of a domain, volume, resource or machine
     what: str
-    answer: Answer
+    remedy: Remedy
     action: str
     why: str
-    on_word: str | None  #: what is done if an operator says so
+    on_confirmation: str | None  #: what is done if an operator says so
     assignment_id: UUID | None = None
     vm_uuid: UUID | None = None  #: of a domain
 
@@ -232,7 +232,7 @@ class MonitorRecord:
     id: UUID
     name: str  #: its machine and process
     started_at: datetime
-    heard_at: datetime
+    heartbeat_at: datetime
     lease_until: datetime
     is_live: bool  #: its lease has not run out
     watched: int  #: hosts that it looks at

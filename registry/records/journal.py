@@ -49,7 +49,7 @@ class AuditEntry:
     route: str | None  #: None: refused before it was looked for
     subject: str | None  #: id of what it was about
     status: int | None  #: None: whoever served it died before it could answer
-    untold: int  #: other calls of its caller that were refused in that minute
+    suppressed: int  #: other calls of its caller that were refused in that minute
     #: how many were refused, this one too, by ``STATUS METHOD ROUTE``; None: this one alone
     refusals: Mapping[str, int] | None
     last_at: datetime | None  #: when the last of them was; None: this one alone

@@ -16,7 +16,7 @@ class HeardProcess:
     kind: str  #: control, monitor or worker
     name: str
     started_at: datetime
-    heard_at: datetime
+    heartbeat_at: datetime
     trouble: str | None
     release: str | None  #: version and commit; None: a process of before these were noted
 

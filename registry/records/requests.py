@@ -37,7 +37,7 @@ class GuestAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingStatus:
     """Why VMs of a request wait. ``round`` and ``since`` are filled in by the store."""
 
     count: int
@@ -80,7 +80,7 @@ class Request:
     requires: Settable[tuple[str, ...]]
     hosts: Settable[tuple[str, ...] | None]
     state: Observed[RequestState]
-    waiting: Observed[Waiting | None]
+    waiting: Observed[WaitingStatus | None]
     vms_placed: Observed[int]  #: with an assignment that is not released
     vms_running: Observed[int]  #: on hosts that answer
     created_at: Observed[datetime]

@@ -62,7 +62,7 @@ class Roll:
     driver_lease_until: datetime | None  #: nobody else may drive it before; None: anybody may
     hosts: int
     done: int
-    left_out: int
+    skipped: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +73,13 @@ class RollHost:
     host: str
     phase: RollPhase
     since: datetime
-    was: HostAdmin | None  #: what it was before, and is afterwards; None: not its turn yet
+    admin_before: HostAdmin | None  #: what it was before, and is afterwards; None: not its turn yet
     plan_id: UUID | None  #: of the moves away from it
     error: str | None  #: what ended it in that phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollTurn:
+class RollStep:
     """A roll, and the hosts whose turn it is."""
 
     roll: Roll
@@ -87,7 +87,7 @@ class RollTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollClaim:
+class RollLease:
     """A roll and the token by which its driver is known."""
 
     roll: Roll

@@ -13,7 +13,7 @@ from registry.lifecycle import (
     SlotLoopState,
 )
 from registry.records.networks import NetworkLimit
-from registry.records.requests import Rules, Waiting
+from registry.records.requests import Rules, WaitingStatus
 
 DecidedBy = Literal["policy", "fallback"]
 
@@ -52,7 +52,7 @@ class HostView:
     labels: tuple[str, ...]
     capacity: tuple[int, ...]
     committed: tuple[int, ...]
-    held_back_until: datetime | None = None  #: failed builds alone keep VMs from it
+    backoff_until: datetime | None = None  #: failed builds alone keep VMs from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class RequestView:
     avoid: tuple[UUID, ...]  #: hosts closed to it: of `failed_on`, and what its network closes
     age: int  #: rounds in which it waited
     created_at: datetime
-    short: Waiting | None = None  #: of those that wait for an address or their network
+    short: WaitingStatus | None = None  #: of those that wait for an address or their network
     rules: Rules = field(default_factory=Rules)
     spread: SpreadView | None = None  #: of a request that is spread over zones
     failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
@@ -320,7 +320,7 @@ class RoundCommit:
     timings: Mapping[str, float]
     placements: tuple[Placement, ...]
     host_versions: Mapping[UUID, int]
-    waiting: Mapping[UUID, Waiting]
+    waiting: Mapping[UUID, WaitingStatus]
     group_shares: Sequence[Mapping[str, Any]] = ()  #: of the groups of tenants
     prices: Mapping[str, Any] | None = None  #: None: nothing is known of them
     spot: SpotCommit = SpotCommit()

@@ -11,7 +11,7 @@ from registry.records.requests import (
     UserData,
     Vm,
     VmGroup,
-    Waiting,
+    WaitingStatus,
 )
 from registry.requests.batch import goes_together
 from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, RequestSpec, check_asked
@@ -33,7 +33,7 @@ __all__ = [
     "UserData",
     "Vm",
     "VmGroup",
-    "Waiting",
+    "WaitingStatus",
     "allows",
     "check_asked",
     "check_rules",

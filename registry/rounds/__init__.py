@@ -34,7 +34,7 @@ from registry.records.rounds import (
     VmGroupView,
 )
 from registry.rounds.leases import CONTROL_LEASE
-from registry.rounds.shadows import Decided, DueRound, NewShadowRound, ShadowRound
+from registry.rounds.shadows import DueRound, MeasuredDecision, NewShadowRound, ShadowRound
 from registry.rounds.slot_loop import MAX_REASON_LENGTH
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "CapacityView",
     "ClusterView",
     "CommittedRound",
-    "Decided",
     "DecidedBy",
     "DueRound",
     "GroupView",
@@ -56,6 +55,7 @@ __all__ = [
     "LatestRound",
     "Lease",
     "LivingVms",
+    "MeasuredDecision",
     "NewShadowRound",
     "PastLife",
     "Placement",

@@ -41,7 +41,7 @@ from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.ledger.waiting import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
-from registry.records.requests import Rules, Waiting
+from registry.records.requests import Rules, WaitingStatus
 from registry.records.rounds import (
     Accounts,
     CapacityView,
@@ -453,5 +453,5 @@ def _has_rules(row: Row[Any]) -> bool:
 
 def _without_its_image(view: RequestView, image: str, everywhere: Sequence[UUID]) -> RequestView:
     """Return a request none of whose VMs is placed while its image is held."""
-    short = Waiting(count=view.count, reason=IMAGE_HELD, detail={"image": image})
+    short = WaitingStatus(count=view.count, reason=IMAGE_HELD, detail={"image": image})
     return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)

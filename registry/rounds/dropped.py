@@ -24,7 +24,7 @@ from registry.ledger.placeable import count_waiting, which_wait
 from registry.ledger.waiting import SLOTS_WAITED, from_json, to_json
 from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, give_addresses
-from registry.records.requests import Waiting
+from registry.records.requests import WaitingStatus
 from registry.records.rounds import Placement, RoundCommit
 from registry.rounds.cluster import at_once, ever_placed
 
@@ -144,7 +144,7 @@ def write_waiting(
                 continue
             before = from_json(row.waiting)
             reason = reasons.get(row.id, HOST_MOVED)
-            waiting = commit.waiting.get(row.id) or Waiting(count=0, reason=reason)
+            waiting = commit.waiting.get(row.id) or WaitingStatus(count=0, reason=reason)
             count = min(waiting.count + moved[row.id], row.asked)
             detail = dict(waiting.detail)
             if moved[row.id]:

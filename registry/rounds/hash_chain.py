@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row, insert, select
 
 from registry.db.engine import Database
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.db.schema import round_links, rounds, tenants
+from registry.db.schema import round_hash_chain, rounds, tenants
 from registry.errors import NotFoundError
 from registry.records.rounds import ProofHeader, ProofRow, RoundCommit, RoundProof
 
@@ -51,7 +51,7 @@ def add_link(
     told : mapping
         What was inserted of the round.
     """
-    before = select(round_links.c.link).order_by(round_links.c.round.desc()).limit(1)
+    before = select(round_hash_chain.c.link).order_by(round_hash_chain.c.round.desc()).limit(1)
     previous = connection.scalar(before) or BEGINNING
     salt = secrets.token_bytes(_SALT_BYTES)
     totals = {
@@ -66,7 +66,7 @@ def add_link(
     leaves = _leaves(salt, [_row(share) for share in told["shares"]], record)
     content = _content(_header(number, told), _levels(leaves)[-1][0])
     connection.execute(
-        insert(round_links).values(
+        insert(round_hash_chain).values(
             round=number,
             previous=previous,
             content=content,
@@ -98,14 +98,14 @@ class RoundProofs:
         """
         limit = min(check_limit(limit), _MOST)
         query = (
-            select(round_links, *_TOLD)
-            .outerjoin(rounds, rounds.c.number == round_links.c.round)
-            .order_by(round_links.c.round.desc())
+            select(round_hash_chain, *_TOLD)
+            .outerjoin(rounds, rounds.c.number == round_hash_chain.c.round)
+            .order_by(round_hash_chain.c.round.desc())
             .limit(limit + 1)
         )
         if cursor is not None:
             (before,) = decode_cursor(cursor, int)
-            query = query.where(round_links.c.round < before)
+            query = query.where(round_hash_chain.c.round < before)
         with self._database.read() as connection:
             there = select(tenants.c.id).where(tenants.c.name == tenant).limit(1)
             if connection.execute(there).first() is None:

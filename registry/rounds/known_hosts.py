@@ -68,7 +68,7 @@ _SNAPSHOT: Final = """
 _QUIET: Final = and_(
     hosts.c.admin == HostAdmin.ACTIVE.value,
     hosts.c.health == HostHealth.UP.value,
-    hosts.c.held_back_until.is_(None),
+    hosts.c.backoff_until.is_(None),
     hosts.c.pool_silent_since.is_(None),
     hosts.c.same_machine_as.is_(None),
 )
@@ -232,7 +232,7 @@ class KnownHosts:
                 self._quiet[row.id] = f"{row.id} {row.version}"
             else:
                 self._quiet.pop(row.id, None)
-            if row.held_back_until is None:
+            if row.backoff_until is None:
                 self._timed.discard(row.id)
             else:
                 self._timed.add(row.id)
@@ -253,7 +253,7 @@ class KnownHosts:
             hosts.c.admin,
             hosts.c.health,
             cast(hosts.c.labels, Text).label("labels"),
-            hosts.c.held_back_until,
+            hosts.c.backoff_until,
             hosts.c.pool_silent_since.is_not(None).label("pool_silent"),
             hosts.c.same_machine_as.is_not(None).label("is_double"),
             _QUIET.label("quiet"),
@@ -280,7 +280,7 @@ class KnownHosts:
             return
         is_up = row.admin == HostAdmin.ACTIVE.value and row.health == HostHealth.UP.value
         is_open = is_up and not row.pool_silent and not row.is_double
-        held_back = row.held_back_until is not None and row.held_back_until > now
+        held_back = row.backoff_until is not None and row.backoff_until > now
         self._views[key] = HostView(
             id=row.id,
             name=row.name,
@@ -289,7 +289,7 @@ class KnownHosts:
             labels=_labels(row.labels),
             capacity=tuple(amounts.get(name, _NOTHING)[0] for name in axis),
             committed=tuple(amounts.get(name, _NOTHING)[1] for name in axis),
-            held_back_until=row.held_back_until if is_open and held_back else None,
+            backoff_until=row.backoff_until if is_open and held_back else None,
         )
 
 

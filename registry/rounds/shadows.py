@@ -21,7 +21,7 @@ from registry.rounds.leases import CONTROL_LEASE, check_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class MeasuredDecision:
     """What one policy decided on a snapshot, measured the same way for both."""
 
     placed: int
@@ -42,8 +42,8 @@ class NewShadowRound:
     error: str | None = None
     seconds: float | None = None  #: inside the policy
     cut: bool = False
-    decided: Decided | None = None  #: by the second policy; None: it failed
-    first: Decided | None = None  #: by the first, before what moved meanwhile was dropped
+    decided: MeasuredDecision | None = None  #: by the second policy; None: it failed
+    first: MeasuredDecision | None = None  #: by the first, before what moved meanwhile was dropped
     agreed: int | None = None  #: VMs that both placed on the same host
     #: of each tenant: name, dominant share before, after the first and after the second;
     #: VMs asked for, placed by the first and by the second, and by both on the same host
@@ -164,12 +164,12 @@ def _shadow_of(row: Any) -> ShadowRound:
     told = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
     told["shares"] = tuple(told["shares"])
     for name in ("decided", "first"):
-        told[name] = None if told[name] is None else Decided(**told[name])
+        told[name] = None if told[name] is None else MeasuredDecision(**told[name])
     return ShadowRound(**told)
 
 
-def _document(decided: Decided | None) -> dict[str, Any] | None:
+def _document(decided: MeasuredDecision | None) -> dict[str, Any] | None:
     if decided is None:
         return None
-    told = {each.name: getattr(decided, each.name) for each in fields(Decided)}
+    told = {each.name: getattr(decided, each.name) for each in fields(MeasuredDecision)}
     return told | {"used": dict(decided.used), "zones": dict(decided.zones)}

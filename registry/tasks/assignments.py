@@ -410,5 +410,5 @@ def _quarantine(
     for host_id, number in failed_builds.items():
         hold_back_s = min(HOLD_BACK_S * 2 ** min(number - 1, 10), MAX_HOLD_BACK_S)
         until = now + timedelta(seconds=hold_back_s)
-        values = {"failed_builds": number, "held_back_until": until}
+        values = {"failed_builds": number, "backoff_until": until}
         connection.execute(update(hosts).where(hosts.c.id == host_id).values(**values))

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: Values that tell by being there; all others are counts, which tell by rising.
-_GAUGES = ("fuga_hosts", "fuga_fences", "fuga_hosts_held_back")
+_GAUGES = ("fuga_hosts", "fuga_fences", "fuga_hosts_in_backoff")
 FAMILIES = (
     *_GAUGES,
     "fuga_lease_epoch",
     "fuga_moves_ended",
-    "fuga_looks_total",
+    "fuga_polls_total",
     "fuga_tasks_total",
     "fuga_problems_total",
 )
@@ -75,7 +75,7 @@ def _wanted(fault: Mapping[str, Any]) -> Iterable[str]:
     if "epoch" in fault:
         yield "fuga_lease_epoch"
     if "until" in fault:
-        yield r'fuga_looks_total\{outcome="missed"\}'
+        yield r'fuga_polls_total\{outcome="missed"\}'
         yield r'fuga_hosts\{.*health="(unreachable|down)".*\}'
     if fault.get("fenced"):
         yield r'fuga_fences\{state="fenced"\}'

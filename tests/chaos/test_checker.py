@@ -557,7 +557,7 @@ _FULL = {"kind": "pool full", "failed_builds": 1}
 _REPEATED = {"kind": "tasks repeated"}
 _MOVE = {"kind": "source powered off inside a move", "move": "m"}
 _MOVES_ENDED = 'fuga_moves_ended{outcome="failed"}'
-_MISSED = 'fuga_looks_total{outcome="missed"}'
+_MISSED = 'fuga_polls_total{outcome="missed"}'
 _DOWN = 'fuga_hosts{admin="active",health="down"}'
 _OFF = 'fuga_fences{state="fenced"}'
 _FAILED = 'fuga_tasks_total{outcome="failed",task="create_vm"}'

@@ -47,7 +47,7 @@ FOLLOW = {
     "FugaApiErrors": "15m",
     "FugaApiSlow": "15m",
     "FugaSlotsFail": "15m",
-    "FugaNobodyLeads": None,
+    "FugaNoLeader": None,
     "FugaSweepLate": None,
 }
 

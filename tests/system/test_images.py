@@ -117,7 +117,7 @@ def test_an_image_whose_file_is_lost_holds_nobody_up_and_says_why(
     fuga.cli("request", "tiny", "--tenant", "b", "--name", "ok", "--image", "good", "--wait")
 
     [host] = json.loads(fuga.cli("host", "list", "-o", "json").stdout)
-    assert host["held_back_until"] is None
+    assert host["backoff_until"] is None
     fuga.cli("rm", "bad", "ok", "--wait")
     for name in ("poison", "good"):
         fuga.cli("image", "remove", name)

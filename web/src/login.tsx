@@ -5,7 +5,7 @@ import { get, Problem, send } from "./api/client";
 import { changed } from "./api/live";
 import { goToProvider } from "./api/provider";
 import { session } from "./api/session";
-import type { LoginWays, ProviderWay, Token, TokenCreated } from "./api/types";
+import type { LoginMethods, LoginProvider, Token, TokenCreated } from "./api/types";
 import { useStore } from "./store";
 import { Told } from "./parts/basics";
 
@@ -71,14 +71,14 @@ async function enter(arrival: Arrival): Promise<void> {
 }
 
 /** The provider of this site, once somebody is asked to log in; null: there is none, or it is not known yet. */
-function useProvider(asked: boolean): ProviderWay | null {
-  const [provider, set] = useState<ProviderWay | null>(null);
+function useProvider(asked: boolean): LoginProvider | null {
+  const [provider, set] = useState<LoginProvider | null>(null);
   useEffect(() => {
     if (!asked) return;
     let wanted = true;
     const ask = async (): Promise<void> => {
       try {
-        const ways = await get<LoginWays>("login");
+        const ways = await get<LoginMethods>("login");
         if (wanted) set(ways.provider);
         if (ways.provider?.problem) setTimeout(() => void (wanted && ask()), ASKED_AGAIN_MS);
       } catch (problem) {
@@ -148,7 +148,7 @@ export function Login() {
     setBusy(false);
   };
 
-  const leave = async (way: ProviderWay): Promise<void> => {
+  const leave = async (way: LoginProvider): Promise<void> => {
     setBusy(true);
     try {
       await goToProvider(way);

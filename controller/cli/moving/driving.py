@@ -27,10 +27,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PHASES: Final[Mapping[str, str]] = {
     "emptying": "VMs move away",
     "empty": "empty",
-    "at_work": "the command runs",
+    "running": "the command runs",
     "returning": "the command is over; waiting until the host is seen up",
     "done": "done",
-    "left_out": "left out",
+    "skipped": "skipped",
 }
 
 
@@ -121,7 +121,7 @@ class RollRunner:
         """
         too_late: dict[str, str | None] = {}
         for each in turn["hosts"]:
-            waits = each["phase"] == "at_work" and each["error"] is None
+            waits = each["phase"] == "running" and each["error"] is None
             if not waits or each["host"] in self._commands.hosts:
                 continue
             if self._stop is None:

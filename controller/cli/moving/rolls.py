@@ -46,7 +46,7 @@ RollArgument = Annotated[
 
 
 def _how_far(roll: Mapping[str, Any]) -> str:
-    return f"{roll['done'] + roll['left_out']}/{roll['hosts']}"
+    return f"{roll['done'] + roll['skipped']}/{roll['hosts']}"
 
 
 def _state(roll: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ HOST_COLUMNS: Final = (
     field("host"),
     Column("phase", lambda row: str(row["phase"]).replace("_", " ")),
     Column("since", lambda row: age(row["since"]), right=True),
-    Column("before", lambda row: row["was"], spare=2),
+    Column("before", lambda row: row["admin_before"], spare=2),
     field("error", spare=1),
 )
 
@@ -95,12 +95,12 @@ def over(
             autocompletion=complete_host,
         ),
     ] = None,
-    left_out: Annotated[
+    skipped: Annotated[
         list[str] | None,
         typer.Option(
             "--except",
             metavar="HOST",
-            help="Host to leave out; repeatable",
+            help="Host to skip; repeatable",
             autocompletion=complete_host,
         ),
     ] = None,
@@ -155,7 +155,7 @@ def over(
     body: dict[str, Any] = {
         "command": run,
         "driver": f"fuga on {socket.gethostname()}, process {os.getpid()}",
-        "left_out": left_out or [],
+        "skipped": skipped or [],
     }
     if resume is not None:
         claim = session.api.post(f"rolls/{find(session, resume)['id']}/resume", body)
@@ -260,7 +260,7 @@ def _what_now(session: Session, roll: Mapping[str, Any], run: str) -> str:
     why = f": {roll['last_error']}" if roll["last_error"] else ""
     lines = [
         f"roll {roll['id']} is {roll['state']}{why}",
-        f"{_how_far(roll)} hosts are done or left out",
+        f"{_how_far(roll)} hosts are done or skipped",
         *_left(session, roll),
     ]
     if roll["state"] == "stopped":
@@ -276,5 +276,5 @@ def _left(session: Session, roll: Mapping[str, Any]) -> list[str]:
     """Name the hosts that the roll leaves in maintenance."""
     over = ("waiting", "done")
     hosts = session.api.items(f"rolls/{roll['id']}/hosts")
-    left = [each["host"] for each in hosts if each["was"] and each["phase"] not in over]
+    left = [each["host"] for each in hosts if each["admin_before"] and each["phase"] not in over]
     return [f"in maintenance: {', '.join(left)}"] if left else []

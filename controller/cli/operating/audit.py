@@ -37,7 +37,7 @@ def _result(row: Mapping[str, Any]) -> str:
         told = ", ".join(f"{status} ×{count}" for status, count in counts.most_common())
         return f"{told}, until {clock(row['last_at'])}"
     status = "no answer" if row["status"] is None else str(row["status"])
-    return f"{status} (+{row['untold']} like it)" if row["untold"] else status
+    return f"{status} (+{row['suppressed']} like it)" if row["suppressed"] else status
 
 
 def _path(row: Mapping[str, Any]) -> str:

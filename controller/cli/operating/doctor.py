@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 #: What is late, as the doctor calls it.
-_DONE_BY: Final = {"decide": "control centre", "build": "workers", "look": "monitors"}
+_DONE_BY: Final = {"decide": "control centre", "build": "workers", "poll": "monitors"}
 _NO_ERROR: Final = "no error recorded; check that the monitor runs"
 
 S = TypeVar("S", bound="BaseSettings")
@@ -248,7 +248,7 @@ def _liveness(session: Session) -> Iterator[CheckResult]:
     for sentence in found.get("disks", ()):
         yield CheckResult("disks", False, sentence)
     for late in found["late"]:
-        yield CheckResult(_DONE_BY[late["what"]], False, late_sentence(late))
+        yield CheckResult(_DONE_BY[late["work"]], False, late_sentence(late))
     if found["well"] and found["leader"]:
         yield CheckResult("processes", True, well_sentence(found))
 

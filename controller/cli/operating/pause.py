@@ -59,7 +59,7 @@ def halted(session: Session) -> str | None:
         late = session.api.get("status")["late"]
     except ApiError:
         return None
-    nobody = next((each for each in late if each["what"] == "decide" and each["nobody"]), None)
+    nobody = next((each for each in late if each["work"] == "decide" and each["unattended"]), None)
     if nobody is None:
         return None
     return f"nothing is decided: {nobody['message']}. Operators: see `fuga status`."

@@ -19,7 +19,7 @@ from plain_text import plain
 def tell_differences(session: Session, *, repair: bool, yes: bool) -> None:
     """Print every difference with its answer; with ``repair`` ask before repairing."""
     found = list(session.api.items("differences"))
-    asking = [each for each in found if each["answer"] == "ask"]
+    asking = [each for each in found if each["remedy"] == "confirm"]
     if not repair:
         if session.json:
             print_json(found)
@@ -41,20 +41,20 @@ def tell_differences(session: Session, *, repair: bool, yes: bool) -> None:
 
 
 def _print(found: list[dict[str, Any]]) -> None:
-    columns = [field(name) for name in ("host", "difference", "answer", "what", "action", "why")]
+    columns = [field(name) for name in ("host", "difference", "remedy", "what", "action", "why")]
     print_table(columns, found, empty="no differences between hosts and ledger")
     for each in found:
-        if each["on_word"] is not None:
-            echo(f"{each['host']}, {each['subject']}: on repair, {each['on_word']}")
+        if each["on_confirmation"] is not None:
+            echo(f"{each['host']}, {each['subject']}: on repair, {each['on_confirmation']}")
 
 
 def _is_wanted(difference: Mapping[str, Any], *, yes: bool) -> bool:
     echo(f"{difference['host']}: {difference['what']}", err=True)
     echo(f"  {difference['why']}", err=True)
     if yes:
-        echo(f"  {difference['on_word']}", err=True)
+        echo(f"  {difference['on_confirmation']}", err=True)
         return True
-    return typer.confirm(plain(f"  {difference['on_word']}?"), err=True)
+    return typer.confirm(plain(f"  {difference['on_confirmation']}?"), err=True)
 
 
 def _repair(session: Session, difference: Mapping[str, Any]) -> bool:
@@ -159,7 +159,7 @@ def _tell(found: Mapping[str, Any]) -> None:
             field("kind"),
             field("name"),
             Column("started", lambda row: clock(row["started_at"])),
-            Column("heard", lambda row: f"{age(row['heard_at'])} ago"),
+            Column("heard", lambda row: f"{age(row['heartbeat_at'])} ago"),
             Column("", lambda row: "LATE" if row["late"] else row["trouble"] or "ok"),
         )
         print_table(columns, found["processes"], empty="")

@@ -54,7 +54,7 @@ class LoginInput(Input):
     )
 
 
-class ProviderWay(BaseModel):
+class LoginProvider(BaseModel):
     """Log in by OpenID Connect: what a client needs to send a browser there (PKCE, S256).
 
     The `nonce` is the unpadded base64url SHA-256 of `nonce.` and the verifier.
@@ -68,10 +68,10 @@ class ProviderWay(BaseModel):
     problem: str | None = Field(description="Why it cannot be used.")
 
 
-class LoginWays(BaseModel):
+class LoginMethods(BaseModel):
     """How one may log in, apart from a token or a one-time link."""
 
-    provider: ProviderWay | None = Field(description="Null: this site has none.")
+    provider: LoginProvider | None = Field(description="Null: this site has none.")
 
 
 class LinkInput(Input):
@@ -95,19 +95,19 @@ class LinkCreated(BaseModel):
 _ADAPTER: Final = TypeAdapter(SaltedLink)
 
 
-@entrance.get("", response_model=LoginWays)
-async def show_login_ways(services: ServicesDep) -> LoginWays:
+@entrance.get("", response_model=LoginMethods)
+async def show_login_ways(services: ServicesDep) -> LoginMethods:
     """Show how one may log in. Needs no token."""
     provider = services.provider
     if provider is None:
-        return LoginWays(provider=None)
+        return LoginMethods(provider=None)
     described, problem = None, None
     try:
         described = await provider.described_at_once()
     except ProviderError as error:
         problem = str(error)
-    return LoginWays(
-        provider=ProviderWay(
+    return LoginMethods(
+        provider=LoginProvider(
             issuer=provider.settings.issuer,
             client_id=provider.settings.client_id,
             scope=" ".join(provider.settings.scopes),

@@ -23,12 +23,12 @@ from controller.rest.pages.openapi import problems
 from controller.rest.redaction import told_session
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas.consoles import (
+    ConsoleKeystrokes,
     ConsoleQuery,
     ConsoleRead,
-    ConsoleSaid,
     ConsoleSaidQuery,
     ConsoleSessionInput,
-    ConsoleTyped,
+    ConsoleSessionOutput,
 )
 from controller.rest.schemas.values import MAX_BIGINT
 from registry import ConflictError, InvalidError, Registry
@@ -138,11 +138,13 @@ def open_a_console(
 
 
 @router.get(
-    "/{vm_id}/console/sessions/{session_id}", response_model=ConsoleSaid, responses=problems(404)
+    "/{vm_id}/console/sessions/{session_id}",
+    response_model=ConsoleSessionOutput,
+    responses=problems(404),
 )
 def read_a_console_session(
     query: Annotated[ConsoleSaidQuery, Query()], held: HeldSessionDep
-) -> ConsoleSaid:
+) -> ConsoleSessionOutput:
     """Read a VM's output since the session began; waits for output.
 
     A session that is not read for a minute ends.
@@ -160,7 +162,7 @@ def read_a_console_session(
     finally:
         if waits:
             held.services.console_waits.give_back(held.whose)
-    return ConsoleSaid(
+    return ConsoleSessionOutput(
         session=told_session(output.session, held.reader),
         start=output.start,
         content=base64.b64encode(output.content).decode(),
@@ -173,7 +175,9 @@ def read_a_console_session(
     response_model=ConsoleSession,
     responses=problems(404, 409),
 )
-def type_on_a_console(number: Number, body: ConsoleTyped, held: HeldSessionDep) -> ConsoleSession:
+def type_on_a_console(
+    number: Number, body: ConsoleKeystrokes, held: HeldSessionDep
+) -> ConsoleSession:
     """Type on the console of a session. The input is stored until a worker passes it on."""
     sessions = held.services.registry.console_sessions
     try:
@@ -190,7 +194,7 @@ def close_a_console(held: HeldSessionDep) -> None:
     sessions.close(held.vm_id, held.session_id, actor=held.caller.actor)
 
 
-def _bytes_of(body: ConsoleTyped) -> bytes:
+def _bytes_of(body: ConsoleKeystrokes) -> bytes:
     try:
         return base64.b64decode(body.content, validate=True)
     except (binascii.Error, ValueError) as error:

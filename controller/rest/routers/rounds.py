@@ -22,7 +22,7 @@ from controller.rest.pages.openapi import problems
 from controller.rest.redaction import told_detail, told_page, told_round
 from controller.rest.schemas.games import (
     GameQuery,
-    PolicyView,
+    PolicySummary,
     RoundGame,
     SecondDecision,
     SecondPolicyInput,
@@ -71,12 +71,12 @@ def list_proofs(
     return registry.round_proofs.list(query.tenant, limit=query.limit, cursor=query.cursor)
 
 
-@router.get("/policies", response_model=PageOf[PolicyView], responses=problems(403))
-def list_policies(caller: Operator) -> Page[PolicyView]:
+@router.get("/policies", response_model=PageOf[PolicySummary], responses=problems(403))
+def list_policies(caller: Operator) -> Page[PolicySummary]:
     """List the policies by which a stored round can be decided again."""
-    ours = [PolicyView(name=name, summary=each.summary) for name, each in POLICIES.items()]
+    ours = [PolicySummary(name=name, summary=each.summary) for name, each in POLICIES.items()]
     others = [
-        PolicyView(name=name, summary=None)
+        PolicySummary(name=name, summary=None)
         for name, claims in sorted(plugins.installed().items())
         if name not in POLICIES and claims[0].group == plugins.POLICY_GROUP
     ]

@@ -9,14 +9,14 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.queries.tenant_shares import Standing, standings
+from controller.queries.tenant_shares import TenantShare, standings
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.redaction import told_standings
-from controller.rest.schemas.tenants import Standings
+from controller.rest.schemas.tenants import TenantShares
 from registry import Registry
 
 router = APIRouter(
@@ -25,10 +25,10 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-_ADAPTER: Final = TypeAdapter(dict[str, Sequence[Standing]])
+_ADAPTER: Final = TypeAdapter(dict[str, Sequence[TenantShare]])
 
 
-@router.get("", response_model=Standings)
+@router.get("", response_model=TenantShares)
 async def show_shares(caller: AnyCaller, services: ServicesDep) -> Response:
     """Show shares and entitlements of all; a tenant sees only itself, in whole percent.
 

@@ -12,10 +12,10 @@ from controller.rest.health import full_disks
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.schemas.operating import (
-    ClockStepped,
     HostsInView,
-    LateThing,
-    ProcessHeard,
+    ObservedClockStep,
+    OverdueWork,
+    ProcessStatus,
     Status,
 )
 from registry import SlotLoopState
@@ -28,7 +28,7 @@ router = APIRouter(
 _TO_TENANTS = {
     "decide": "no control centre decides: requests wait",
     "build": "no worker creates or removes VMs: placed VMs wait",
-    "look": "no monitor polls hosts: states of VMs may be old",
+    "poll": "no monitor polls hosts: states of VMs may be old",
 }
 
 
@@ -48,7 +48,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         release=release() if exact else None,
         well=not late and not disks,
         disks=disks,
-        late=[_told(each, exact=exact) for each in late if exact or each.nobody],
+        late=[_told(each, exact=exact) for each in late if exact or each.unattended],
         leader=lease.holder if lease is not None and leads and exact else None,
         leads_since=lease.held_since if lease is not None and leads else None,
         paused=loop.state is SlotLoopState.PAUSED,
@@ -57,11 +57,11 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         last_round=found.last_round,
         last_round_at=found.last_round_at,
         processes=[
-            ProcessHeard(
+            ProcessStatus(
                 kind=each.kind,
                 name=each.name,
                 started_at=each.started_at,
-                heard_at=each.heard_at,
+                heartbeat_at=each.heartbeat_at,
                 late=is_late(each, found.now),
                 trouble=each.trouble,
                 release=each.release,
@@ -81,17 +81,17 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         oldest_unbuilt_at=found.oldest_reserved_at if exact else None,
         clock_ahead_s=found.clock_ahead_s if exact else None,
         clock_step=(
-            ClockStepped(**dataclasses.asdict(found.clock_step))
+            ObservedClockStep(**dataclasses.asdict(found.clock_step))
             if exact and found.clock_step is not None
             else None
         ),
     )
 
 
-def _told(late: Late, *, exact: bool) -> LateThing:
-    return LateThing(
-        what=late.what,
-        nobody=late.nobody,
+def _told(late: Late, *, exact: bool) -> OverdueWork:
+    return OverdueWork(
+        work=late.work,
+        unattended=late.unattended,
         since=late.since,
-        message=late.message if exact else _TO_TENANTS[late.what],
+        message=late.message if exact else _TO_TENANTS[late.work],
     )

@@ -47,7 +47,7 @@ class ConsoleSaidQuery(BaseModel):
     )
 
 
-class ConsoleTyped(BaseModel):
+class ConsoleKeystrokes(BaseModel):
     """Typed input."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -65,7 +65,7 @@ class ConsoleRead(BaseModel):
     end: int = Field(description="Total bytes written: `after` of the next call.")
 
 
-class ConsoleSaid(BaseModel):
+class ConsoleSessionOutput(BaseModel):
     """The output of a guest since a console was attached."""
 
     session: ConsoleSession

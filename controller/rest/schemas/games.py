@@ -144,7 +144,7 @@ class RoundGame(BaseModel):
     steps_left_out: int
 
 
-class PolicyView(BaseModel):
+class PolicySummary(BaseModel):
     """A policy by which a stored round can be decided again."""
 
     name: str
@@ -160,7 +160,7 @@ class SecondPolicyInput(Input):
     )
 
 
-class Outcome(BaseModel):
+class PolicyResult(BaseModel):
     """What a policy came to."""
 
     placed: int
@@ -204,8 +204,8 @@ class SecondDecision(BaseModel):
     parameters: Mapping[str, Any]
     seconds: float
     cut: bool
-    first: Outcome
-    decided: Outcome
+    first: PolicyResult
+    decided: PolicyResult
     agreed: int = Field(description="VMs that both place on the same host.")
     shares: list[SecondShares] = Field(description="Of tenants for whom either placed something.")
     requests: list[SecondRequest] = Field(

@@ -1,4 +1,4 @@
-"""What operators see and steer: the slot loop, rounds, events, health; and problems."""
+"""Work operators see and steer: the slot loop, rounds, events, health; and problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import (
     Field,
 )
 
-from controller.queries.lateness import What
+from controller.queries.lateness import Work
 from controller.rest.problems import patterns
 from controller.rest.schemas.values import (
     MAX_BIGINT,
@@ -27,10 +27,10 @@ from controller.rest.schemas.values import (
 from controller.rounds.games import solved_games
 from controller.rounds.reading import reading
 from controller.rounds.side_effects import (
-    ToldEnding,
-    ToldReservation,
-    told_endings,
-    told_reservations,
+    RoundReservation,
+    SpotPreemption,
+    reservations_of,
+    spot_preemptions_of,
 )
 from registry import QuotaExcess, SlotLoopState
 from registry.audit import Event
@@ -132,7 +132,7 @@ class ProofsQuery(PageQuery):
 
 
 class ClassPrices(BaseModel):
-    """What one more unit of each resource would have brought on a class of hosts."""
+    """Work one more unit of each resource would have brought on a class of hosts."""
 
     labels: list[str]
     hosts: int
@@ -142,7 +142,7 @@ class ClassPrices(BaseModel):
 
 
 class RoundPrices(BaseModel):
-    """What a round was short of, in units of one resource."""
+    """Work a round was short of, in units of one resource."""
 
     resource: str = Field(description="The first ranking resource; all of it is in its units.")
     most: float | None = Field(description="Most that could be placed if shares did not count.")
@@ -238,12 +238,12 @@ class RoundDetail(BaseModel):
     games: list[GameView] = Field(
         [], description="How each game was solved. Operators only, while it is kept."
     )
-    spot_preemptions: list[ToldEnding] = Field(
+    spot_preemptions: list[SpotPreemption] = Field(
         [],
         description="Spot VMs that the round ended, and for which requests. Operators only, "
         "while it is kept.",
     )
-    reservations: list[ToldReservation] = Field(
+    reservations: list[RoundReservation] = Field(
         [],
         description="Reservations for which the round kept room. Operators only, while it is kept.",
     )
@@ -264,8 +264,8 @@ class RoundDetail(BaseModel):
                 told |= {
                     "outcome": stored.outcome,
                     "games": [GameView.model_validate(each) for each in games],
-                    "spot_preemptions": list(told_endings(stored)),
-                    "reservations": list(told_reservations(stored)),
+                    "spot_preemptions": list(spot_preemptions_of(stored)),
+                    "reservations": list(reservations_of(stored)),
                     "replayable": True,
                 }
         return cls.model_validate(record).model_copy(update=told)
@@ -285,30 +285,30 @@ class Ready(BaseModel):
     last_round_age_s: float | None = Field(
         description="Seconds since its slot began. Idle slots leave no round."
     )
-    nobody: list[What] = Field(
-        description="Work that no process does: decide, build or look (poll hosts)."
+    unattended: list[Work] = Field(
+        description="Work that no process does: decide, build or poll (hosts)."
     )
     disks: list[str] = Field(
         description="A sentence about each disk without room that the API writes to."
     )
 
 
-class LateThing(BaseModel):
+class OverdueWork(BaseModel):
     """Work that is overdue."""
 
-    what: What
-    nobody: bool = Field(description="No process does it; else one process of several is late.")
+    work: Work
+    unattended: bool = Field(description="No process does it; else one process of several is late.")
     since: datetime | None = Field(description="Null: always, or no known time.")
     message: str
 
 
-class ProcessHeard(BaseModel):
+class ProcessStatus(BaseModel):
     """A control centre, worker or monitor, and the time of its last heartbeat."""
 
     kind: str
     name: str
     started_at: datetime
-    heard_at: datetime
+    heartbeat_at: datetime
     late: bool
     trouble: str | None = Field(description="Why it was not ready at its last heartbeat.")
     release: str | None = Field(description="Version and commit. Null: it is older than that.")
@@ -324,7 +324,7 @@ class HostsInView(BaseModel):
     )
 
 
-class ClockStepped(BaseModel):
+class ObservedClockStep(BaseModel):
     """A step of the database's clock."""
 
     at: datetime = Field(description="When it was noticed, on the clock as it is since.")
@@ -340,7 +340,7 @@ class Status(BaseModel):
         description="Version and commit of the API that answers. Operators only."
     )
     well: bool = Field(description="Whether nothing is late and each disk has room.")
-    late: list[LateThing]
+    late: list[OverdueWork]
     disks: list[str] = Field(
         description="A sentence about each disk without room that the API writes to."
     )
@@ -353,7 +353,7 @@ class Status(BaseModel):
     slot_length_s: float | None
     last_round: int | None
     last_round_at: datetime | None = Field(description="Start of its slot.")
-    processes: list[ProcessHeard] = Field(description="Operators only.")
+    processes: list[ProcessStatus] = Field(description="Operators only.")
     hosts: HostsInView | None = Field(description="Operators only.")
     oldest_unbuilt_at: datetime | None = Field(
         description="Creation time of the oldest placed VM that no worker has started. Operators"
@@ -363,7 +363,7 @@ class Status(BaseModel):
         description="Seconds by which the newest heartbeat or poll lies ahead of the database's"
         " clock. Operators only."
     )
-    clock_step: ClockStepped | None = Field(
+    clock_step: ObservedClockStep | None = Field(
         description="Last step of the database's clock, if it was noticed within a day."
         " Operators only."
     )

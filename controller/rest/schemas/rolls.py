@@ -21,7 +21,7 @@ class RollDriver(Input):
 
     command: OneLine = Field(description="As it was typed: it is shown, and runs at its driver's.")
     driver: OneLine = Field(description="The process that runs it, for people.")
-    left_out: Annotated[list[Name], Field(max_length=500)] = Field(
+    skipped: Annotated[list[Name], Field(max_length=500)] = Field(
         default_factory=list, description="Hosts over which the roll does not go."
     )
 

@@ -13,7 +13,7 @@ from pydantic import (
     field_validator,
 )
 
-from controller.queries.tenant_shares import Effect, Standing
+from controller.queries.tenant_shares import Effect, TenantShare
 from controller.rest.schemas.values import Amount, Input, Name, PageQuery, PublicKey, Weight
 from registry.db import MAX_TTL_S
 from registry.tenancy import MoveTo, Token
@@ -77,10 +77,10 @@ class Effects(BaseModel):
     tenants: list[Effect]
 
 
-class Standings(BaseModel):
+class TenantShares(BaseModel):
     """Shares of tenants and groups, groups before their members."""
 
-    items: list[Standing]
+    items: list[TenantShare]
 
 
 class SshKeyInput(Input):

@@ -66,7 +66,7 @@ class WhatIfsQuery(PageQuery):
     state: WhatIfState | None = None
 
 
-class WhatIfView(BaseModel):
+class WhatIfSummary(BaseModel):
     """The site simulated with something changed, beside the site as it is."""
 
     id: UUID
@@ -184,7 +184,7 @@ class WhatIfReport(BaseModel):
     cut: Sequence[str] = Field(description="What was left out for time or size, in sentences.")
 
 
-class WhatIfDetail(WhatIfView):
+class WhatIfDetail(WhatIfSummary):
     """A what-if with its report."""
 
     report: WhatIfReport | None = Field(description="Null: it did not finish.")

@@ -83,7 +83,7 @@ def test_health_needs_no_token(api: Api):
         "status": "ok",
         "last_round": None,
         "last_round_age_s": None,
-        "nobody": ["decide", "build", "look"],
+        "unattended": ["decide", "build", "poll"],
         "disks": [],
     }
     assert api.stranger.get("/openapi.json").status_code == 200

@@ -41,7 +41,7 @@ def all_heard(registry: Registry) -> Iterator[None]:
 def silence(raw: RawSql, kind: str, seconds: int = 60) -> None:
     """Let a kind of process be silent, as far as the database is concerned."""
     then = raw.before("now", f"{seconds} seconds")
-    raw.run(f"UPDATE processes SET heard_at = {then} WHERE kind = ?", kind)
+    raw.run(f"UPDATE processes SET heartbeat_at = {then} WHERE kind = ?", kind)
 
 
 def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:
@@ -61,7 +61,7 @@ def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "what"), [("control", "decide"), ("worker", "build"), ("monitor", "look")]
+    ("kind", "what"), [("control", "decide"), ("worker", "build"), ("monitor", "poll")]
 )
 def test_frozen_processes_are_late_to_everybody_who_asks(
     api: Api, raw: RawSql, kind: str, what: str
@@ -75,7 +75,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
             sample.labels["what"]: sample.value
             for family in FleetCollector(api.registry, interval_s=0, most=10).collect()
             for sample in family.samples
-            if sample.name == "fuga_nobody"
+            if sample.name == "fuga_work_unattended"
         }
 
     assert not told["well"]
@@ -86,7 +86,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
     assert f"{kind}:1" not in str(to_tenant)
     assert (to_tenant["leader"], to_tenant["release"]) == (None, None)
     assert (ready.status_code, ready.json()["nobody"]) == (200, [what])
-    assert metrics == {each: float(each == what) for each in ("decide", "build", "look")}
+    assert metrics == {each: float(each == what) for each in ("decide", "build", "poll")}
 
 
 def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: RawSql) -> None:
@@ -178,7 +178,7 @@ def test_a_beat_tells_of_readiness_and_an_end_is_no_silence(register: Registry) 
         second = heard_with(register, None)
 
     assert second.started_at == first.started_at
-    assert second.heard_at > first.heard_at
+    assert second.heartbeat_at > first.heartbeat_at
     assert register.liveness().processes == ()
 
 
@@ -215,7 +215,7 @@ def test_operators_read_the_settings_of_processes_that_live(api: Api, raw: RawSq
     begin, stamp = api.registry.processes.begin, lambda _: "s"
     for name, settings in (("c1", {"FUGA_POLICY": "drf"}), ("dead", {}), ("old", None)):
         begin("control", name, name, 1, stamp_of=stamp, settings=settings)
-    raw.run("UPDATE processes SET heard_at = " + raw.before("now", "60 seconds")
+    raw.run("UPDATE processes SET heartbeat_at = " + raw.before("now", "60 seconds")
             + " WHERE name = 'dead'")  # fmt: skip
 
     told = api.operator.get("/v1/settings/processes").json()

@@ -6,7 +6,7 @@ import json
 
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
-from registry.rounds import Decided, NewShadowRound
+from registry.rounds import MeasuredDecision, NewShadowRound
 from tests.e2e.conftest import Fuga
 from tests.e2e.slots import run_slot
 from tests.register import a_cluster, add_request, take_lease
@@ -21,7 +21,7 @@ def test_rounds_are_shown_under_both_policies(
         run_slot(register, decider, number)
     assert "no rounds" in fuga("shadow")
     assert "beside it" not in fuga("rounds", "show", "1")
-    decided = Decided(placed=1, left_out=0, used={"vcpus": 0.25}, fair_distance=0.5)
+    decided = MeasuredDecision(placed=1, left_out=0, used={"vcpus": 0.25}, fair_distance=0.5)
     share = {"tenant": "a", "before": 0.0, "first": 0.25, "second": 0.25}
     shadow = {"policy": "first_fit", "parameters": {}, "decided": decided, "first": decided}
     for number in (1, 2):

@@ -53,7 +53,7 @@ def test_a_change_tells_who_did_what_when_from_where_and_how_it_ended(api: Api):
         "route": "/v1/requests",
         "subject": made.json()["id"],
         "status": 201,
-        "untold": 0,
+        "suppressed": 0,
         "refusals": None,
         "last_at": None,
     }
@@ -232,7 +232,7 @@ def test_a_flood_of_refused_calls_of_a_good_token_is_one_row_a_minute(api: Api):
 
     accepted, refused = entries(api)
     assert (accepted["status"], accepted["refusals"]) == (201, None)
-    assert (refused["status"], refused["token"], refused["untold"]) == (400, "busy", 14)
+    assert (refused["status"], refused["token"], refused["suppressed"]) == (400, "busy", 14)
     assert refused["refusals"] == {
         "400 POST /v1/requests": 3,
         "403 POST /v1/tenants": 3,

@@ -16,15 +16,15 @@ def test_differences_are_listed_and_those_that_ask_are_repaired(api: Api):
 
     listed = api.operator.get("/v1/differences").json()["items"]
 
-    assert {each["difference"]: each["answer"] for each in listed} == {
-        "vm_missing": "ask",
+    assert {each["difference"]: each["remedy"] for each in listed} == {
+        "vm_missing": "confirm",
         "stranger": "note",
     }
     missing = next(each for each in listed if each["difference"] == "vm_missing")
     body = {"difference": "vm_missing", "subject": missing["subject"]}
     answer = api.operator.post("/v1/hosts/h1/repair", json=body)
     assert answer.status_code == 202, answer.text
-    assert answer.json()["on_word"] == missing["on_word"]
+    assert answer.json()["on_confirmation"] == missing["on_confirmation"]
     the_problem(api.operator.post("/v1/hosts/h1/repair", json=body), 409, "conflict")
     theirs = {"difference": "stranger", "subject": "theirs"}
     the_problem(api.operator.post("/v1/hosts/h1/repair", json=theirs), 409, "conflict")

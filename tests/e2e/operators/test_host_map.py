@@ -50,8 +50,8 @@ def test_the_map_says_why_a_host_that_is_up_gets_no_vms(api: Api, raw: RawSql) -
     for name in ("h1", "h2", "h3", "h4"):
         add_host(api.registry, name)
     later, before = now() + timedelta(hours=1), now() - timedelta(hours=1)
-    raw.run("UPDATE hosts SET held_back_until = ? WHERE name = 'h1'", later)
-    raw.run("UPDATE hosts SET held_back_until = ? WHERE name = 'h2'", before)
+    raw.run("UPDATE hosts SET backoff_until = ? WHERE name = 'h1'", later)
+    raw.run("UPDATE hosts SET backoff_until = ? WHERE name = 'h2'", before)
     raw.run("UPDATE hosts SET pool_silent_since = ? WHERE name = 'h3'", before)
     raw.run("UPDATE hosts SET returning_since = ? WHERE name = 'h4'", before)
 

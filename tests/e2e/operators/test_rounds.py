@@ -10,7 +10,7 @@ import pytest
 from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
 from registry.admin import Periods
-from registry.rounds import Decided, NewShadowRound
+from registry.rounds import MeasuredDecision, NewShadowRound
 from tests.e2e.conftest import Api
 from tests.e2e.slots import CHOICE, run_slot
 from tests.problems import places, the_problem
@@ -135,7 +135,7 @@ def test_what_a_second_policy_would_have_done_is_for_operators(api: Api, decider
     ask(api, "a", 1)
     run_slot(api.registry, decider)
     before = api.operator.get("/v1/rounds/1").json()
-    measured = Decided(placed=1, left_out=0, used={"vcpus": 0.1}, fair_distance=0.0)
+    measured = MeasuredDecision(placed=1, left_out=0, used={"vcpus": 0.1}, fair_distance=0.0)
     shadow = NewShadowRound(
         round=1,
         policy="first_fit",

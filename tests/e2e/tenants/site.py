@@ -10,7 +10,7 @@ from controller.rest import create_app
 from controller.rounds.policy_process import PolicyProcess
 from registry import HostAdminEvent, Registry, VmDesiredEvent, VmObserved
 from registry.moves import MoveLimits
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
 from tests.integration.registry.test_images import add_image, upload_of
@@ -219,7 +219,7 @@ def _hold_back(site: Site) -> None:
     detail["holding"] = [{"host": host_name(1)}, {"host": host_name(2)}]
     commit = a_commit(
         take_lease(registry, "cc-1"),
-        waiting={held.id: Waiting(count=9, reason="no_room", detail=detail)},
+        waiting={held.id: WaitingStatus(count=9, reason="no_room", detail=detail)},
         decided_by="fallback",
         fallback_reason=failed(1),
         shares=[{"tenant": "a", "after": 0.5}, {"tenant": RIVAL, "after": 0.5}],

@@ -83,7 +83,7 @@ def test_hosts_that_fail_builds_are_a_reason_of_their_own(
     api.registry.assignments.fail(build.claim, "no such pool", transient=False)
     remove_vm(api.registry, vm.assignment_id)
     far = "2999-01-01 00:00:00.000000" + ("" if raw.dialect == "sqlite" else "+00")
-    raw.run("UPDATE hosts SET held_back_until = ?", far)  # however long the test takes
+    raw.run("UPDATE hosts SET backoff_until = ?", far)  # however long the test takes
     another = ask(api, 1, name="another")
 
     run_slot(api.registry, decider, 2)

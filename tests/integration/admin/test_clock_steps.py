@@ -33,7 +33,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "events": {"at"},
     "audit": {"at", "last_at"},
     "rounds": {"slot_start_at", "created_at"},
-    "round_links": {"created_at"},
+    "round_hash_chain": {"created_at"},
     "shadow_rounds": {"created_at"},
     "console_reads": {"requested_at", "answered_at"},
     "strangers": {"first_seen_at"},
@@ -44,7 +44,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "ssh_keys": {"created_at"},
     "vm_groups": {"created_at"},
     "networks": {"created_at"},
-    "network_left_sources": {"placed_until"},  # compared with assignments' creation alone
+    "network_former_sources": {"placed_until"},  # compared with assignments' creation alone
     "hosts": {"created_at"},
     "requests": {"created_at", "updated_at", "ending_since", "expires_at"},
     "vms": {"created_at", "deleted_at", "paused_since"},
@@ -73,7 +73,7 @@ def step_back(raw: RawSql) -> None:
     """Let the clock step back: all that is stored was written so much later than now."""
     for each in times():
         table = each.table.name
-        if table in {"events", "rounds", "round_links"}:  # these are never changed
+        if table in {"events", "rounds", "round_hash_chain"}:  # these are never changed
             continue
         later = (
             f"strftime('%Y-%m-%d %H:%M:%f000', {each.name}, '+{STEP_S:.0f} seconds')"

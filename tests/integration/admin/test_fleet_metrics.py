@@ -7,7 +7,7 @@ from uuid import UUID
 
 from controller.queries.fleet_metrics import FleetCollector
 from registry import AssignmentState, Registry
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from tests.e2e.moving import a_host_of_guests, a_running_vm, arrive, begin
 from tests.raw_sql import RawSql
 from tests.register import (
@@ -59,7 +59,7 @@ def test_work_shares_ledger_and_leader_are_told(register: Registry, raw: RawSql)
     build = register.assignments.claim_build(second, "w1", 60)
     assert build is not None
     register.assignments.fail(build.claim, "no", transient=False)
-    why = {waits.id: Waiting(count=3, reason="no_room")}
+    why = {waits.id: WaitingStatus(count=3, reason="no_room")}
     number = register.rounds.commit_round(a_commit(lease, waiting=why)).number
 
     found = told(collector(register))
@@ -77,9 +77,9 @@ def test_work_shares_ledger_and_leader_are_told(register: Registry, raw: RawSql)
     assert found["host_committed", host.name, "memory_mib"] == 2 * 3072
     assert found["host_capacity", other.name, "memory_mib"] == 32768
     assert found["hosts", "active", "up"] == 2
-    assert (found["hosts_held_back",], found["images_held",]) == (1, 0)
+    assert (found["hosts_in_backoff",], found["images_held",]) == (1, 0)
     assert (found["lease_held", "cc-1"], found["lease_epoch",]) == (1, lease.epoch)
-    assert (found["last_round",], found["last_round_left_out",]) == (number, 3)
+    assert (found["last_round",], found["last_round_not_placed",]) == (number, 3)
 
 
 def test_prices_of_the_last_round_are_told_by_the_class_where_they_are_highest(

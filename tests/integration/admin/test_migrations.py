@@ -214,6 +214,21 @@ _ROWS_OF_0065: dict[str, dict[str, Any]] = {
     "kept_rooms": {"count": 2},
     "kept_disks": {"shared_pool": "p", "disk_generation": 1},
     "plan_moves": {"position": 0, "wave": 0, "why": "w", "carried_mib": 512},
+    "roll_hosts": {"position": 0, "turn": 0, "phase": "at_work", "since": "2030-01-01", "was": "a"},
+    "hosts": {
+        "name": "h1", "uri": "u", "admin": "active", "health": "up", "labels": "{}",
+        "domain_type": "kvm", "pool": "p", "network": "n", "max_builds": 1,
+        "held_back_until": "2030-01-01",
+    },
+    "processes": {"kind": "worker", "name": "w1", "machine": "m", "pid": 7},
+    "round_links": {
+        "round": 1, "previous": "a", "content": "b", "link": "c", "record": "d", "salt": b"e",
+    },
+    "network_left_sources": {"kind": "bridge", "source": "br0"},
+    "audit": {
+        "id": 1, "at": "2030-01-01", "request_id": "r", "address": "::1", "method": "PUT",
+        "path": "/", "untold": 3,
+    },
     "events": {
         "id": 1, "at": "2030-01-01", "actor": "op", "kind": "state",
         "subject_type": "move", "subject_id": "1",
@@ -231,6 +246,12 @@ _OF_0066 = (
     ("SELECT count FROM spot_room_holds", 2),
     ("SELECT shared_pool FROM preserved_disks", "p"),
     ("SELECT transfer_mib FROM plan_moves", 512),
+    ("SELECT admin_before || phase FROM roll_hosts", "arunning"),
+    ("SELECT name FROM hosts WHERE backoff_until IS NOT NULL", "h1"),
+    ("SELECT name FROM processes WHERE heartbeat_at > started_at", "w1"),
+    ("SELECT link FROM round_hash_chain", "c"),
+    ("SELECT source FROM network_former_sources", "br0"),
+    ("SELECT suppressed FROM audit", 3),
     ("SELECT from_state || to_state || event FROM events", "pendingrunningrequested"),
     ("SELECT code_since FROM schema_serves", "0066"),
 )

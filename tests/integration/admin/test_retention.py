@@ -30,7 +30,7 @@ def age(raw: RawSql, days: int) -> None:
     """Let all that happened so far be so many days older."""
     for table, column in (
         ("rounds", "created_at"),
-        ("round_links", "created_at"),
+        ("round_hash_chain", "created_at"),
         ("vms", "deleted_at"),
         ("assignments", "released_at"),
         ("events", "at"),
@@ -180,8 +180,8 @@ def test_what_is_left_of_the_chain_follows_what_went(lived: Registry, raw: RawSq
     age(raw, 500)
     lived.rounds.commit_round(a_commit(lease, shares=shares))
     raw.run(
-        "UPDATE round_links SET created_at ="
-        " (SELECT created_at FROM round_links WHERE round = 6) WHERE round = 2"
+        "UPDATE round_hash_chain SET created_at ="
+        " (SELECT created_at FROM round_hash_chain WHERE round = 6) WHERE round = 2"
     )
 
     purge_all(lived, Periods())

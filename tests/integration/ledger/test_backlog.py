@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import make_url
 
 from registry import Registry, RequestState, VmDesiredEvent
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from registry.rounds import Placement
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, a_commit, add_request, place, take_lease
@@ -25,7 +25,7 @@ def placing_one_each(register: Registry, raw: RawSql, waiting: int) -> int:
     if raw.dialect == "postgresql":
         raw.run("ANALYZE")
     parts = tuple(Placement(request_id=each.id, host_id=host.id, count=1) for each in asked)
-    why = {each.id: Waiting(count=waiting - 1, reason="no_room") for each in asked}
+    why = {each.id: WaitingStatus(count=waiting - 1, reason="no_room") for each in asked}
     # The first of a process reads what the database says of itself.
     for _ in range(2):
         version = register.hosts.get(host.name).version
@@ -90,7 +90,7 @@ def test_a_vm_that_is_off_and_has_no_place_keeps_its_request_partly_placed(
     lease = take_lease(register)
     last = register.vms.list(request_id=request.id).items[-1]
     register.vms.switch(last.id, VmDesiredEvent.STOP, actor=ACTOR)
-    why = Waiting(count=1, reason="no_room")
+    why = WaitingStatus(count=1, reason="no_room")
     register.rounds.commit_round(a_commit(lease, waiting={request.id: why}))
 
     place(register, request, host, 1, lease)
@@ -108,7 +108,7 @@ def test_of_vms_deleted_since_the_read_no_more_wait_than_are_asked_for(
     lease = take_lease(register)
     register.vms.delete(register.vms.list(request_id=request.id).items[0].id, actor=ACTOR)
 
-    why = Waiting(count=3, reason="no_room")
+    why = WaitingStatus(count=3, reason="no_room")
     register.rounds.commit_round(a_commit(lease, waiting={request.id: why}))
 
     waiting = register.requests.get(request.id).waiting

@@ -50,7 +50,7 @@ class Clock:
         self._shift("assignments", "sent_at", 1000)
 
     def hold_back_ends(self) -> None:
-        self._shift("hosts", "held_back_until", 10_000)
+        self._shift("hosts", "backoff_until", 10_000)
 
     def builds_last(self) -> None:
         self._shift("assignments", "build_began_at", 1000)
@@ -342,7 +342,7 @@ def test_a_host_that_fails_builds_is_held_back_longer_each_time(
         build = claimed(register, key)
         before = register.now()
         register.assignments.fail(build.claim, "x", transient=False)
-        until = register.hosts.get("h1").held_back_until
+        until = register.hosts.get("h1").backoff_until
         assert until is not None
         waits.append(round((until - before) / timedelta(seconds=30)))
 
@@ -357,7 +357,7 @@ def test_a_build_that_succeeds_ends_the_row_of_failures(
     before = register.now()
     register.assignments.fail(claimed(register, assignments[2]).claim, "x", transient=False)
 
-    until = register.hosts.get("h1").held_back_until
+    until = register.hosts.get("h1").backoff_until
     assert until is not None
     assert until - before < timedelta(seconds=45)
 
@@ -424,7 +424,7 @@ def test_a_build_that_fails_after_the_delete_stays_releasing(
     register.assignments.fail(build.claim, "no such network", transient=False)
 
     assert state_of(register, assignments[0]) == AssignmentState.RELEASING
-    assert register.hosts.get("h1").held_back_until is None
+    assert register.hosts.get("h1").backoff_until is None
     remove_vm(register, assignments[0])
 
 

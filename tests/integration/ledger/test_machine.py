@@ -39,7 +39,7 @@ from registry import (
     Registry,
 )
 from registry.hosts import FenceOrder, OnFailure
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from registry.rounds import Placement
 from registry.tasks import Build, Claim
 from tests.raw_sql import raw_sql
@@ -154,7 +154,9 @@ class Cluster(RuleBasedStateMachine):
         if moved is not None and self.registry.hosts.get(moved).admin != HostAdmin.RETIRED:
             self.registry.hosts.update(moved, labels=[str(now().timestamp())], actor=ACTOR)
         versions = {host.id: host.version - stale for host in view.hosts}
-        waiting = {each.id: Waiting(count=each.count, reason="no_room") for each in view.requests}
+        waiting = {
+            each.id: WaitingStatus(count=each.count, reason="no_room") for each in view.requests
+        }
         commit = a_commit(self.lease, tuple(parts), versions, waiting)
         done = self.registry.rounds.commit_round(commit)  # never above capacity: it counted
         if stale:
@@ -317,7 +319,7 @@ class Cluster(RuleBasedStateMachine):
     def time_passes(self) -> None:
         for column in (
             "assignments.lease_until",
-            "hosts.held_back_until",
+            "hosts.backoff_until",
             "host_fences.lease_until",
             "host_fences.retry_at",
         ):

@@ -13,7 +13,7 @@ from placement.rebalancing.model import RebalanceLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
 from registry.errors import IllegalTransitionError
 from registry.lifecycle import MoveState
-from registry.moves import CommandEnd, NewRoll, RollClaim, RollLimits, RollTurn, StepReport
+from registry.moves import CommandEnd, NewRoll, RollLease, RollLimits, RollStep, StepReport
 from tests.fakes.movers import Breaks
 from tests.integration.moves.test_plans import InThisProcess, a_centre
 from tests.integration.moves.world import MovingWorld
@@ -59,7 +59,7 @@ class Site:
         self.ran: list[str] = []
         self.fails: set[str] = set()
 
-    def begin(self, *hosts: str, at_once: int = 1, **limits: int) -> RollClaim:
+    def begin(self, *hosts: str, at_once: int = 1, **limits: int) -> RollLease:
         targets = self.registry.rolls.targets(hosts or ("all",))
         keys = [each.id for each in targets]
         turns = [keys[at : at + at_once] for at in range(0, len(keys), at_once)]
@@ -73,7 +73,7 @@ class Site:
         )
         return self.registry.rolls.begin(new, actor=ACTOR)
 
-    def step(self, claim: RollClaim, told: StepReport | None = None) -> RollTurn:
+    def step(self, claim: RollLease, told: StepReport | None = None) -> RollStep:
         """One step of the driver, and what everybody else does meanwhile."""
         turn = self.registry.rolls.drive(
             claim.roll.id, claim.token, told or StepReport(), actor=ACTOR
@@ -82,7 +82,7 @@ class Site:
         self.world.sweep()
         return turn
 
-    def work(self, claim: RollClaim, turn: RollTurn) -> RollTurn:
+    def work(self, claim: RollLease, turn: RollStep) -> RollStep:
         """Run the command on hosts that are empty, and let them report afterwards."""
         begun = tuple(each.host for each in turn.hosts if each.phase == "empty")
         if not begun:
@@ -100,7 +100,7 @@ class Site:
             self.world.report(host)
         return turn
 
-    def drive(self, claim: RollClaim, steps: int = 60) -> RollTurn:
+    def drive(self, claim: RollLease, steps: int = 60) -> RollStep:
         """Drive until the roll goes no further."""
         for _ in range(steps):
             turn = self.work(claim, self.step(claim))
@@ -108,14 +108,14 @@ class Site:
                 return turn
         raise AssertionError(f"it still goes after {steps} steps: {turn}")
 
-    def until(self, claim: RollClaim, phase: str, steps: int = 20) -> RollTurn:
+    def until(self, claim: RollLease, phase: str, steps: int = 20) -> RollStep:
         for _ in range(steps):
             turn = self.step(claim)
             if any(each.phase == phase for each in turn.hosts):
                 return turn
         raise AssertionError(f"no host is {phase}: {turn}")
 
-    def phases(self, claim: RollClaim) -> dict[str, str]:
+    def phases(self, claim: RollLease) -> dict[str, str]:
         return {each.host: each.phase for each in self.registry.rolls.hosts(claim.roll.id).items}
 
     def admin(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ def test_it_stops_at_the_first_failure_and_goes_on_from_there(
 
     assert stopped.roll.state == "stopped"
     assert stopped.roll.last_error == "host h2: exit status 3"
-    assert site.phases(claim) == {"h1": "done", "h2": "at_work", "h3": "waiting"}
+    assert site.phases(claim) == {"h1": "done", "h2": "running", "h3": "waiting"}
     assert site.admin() == {"h1": "active", "h2": "maintenance", "h3": "active"}
     assert site.ran == ["h1", "h2"]
 
@@ -273,7 +273,7 @@ def test_a_host_whose_vm_may_not_move_is_planned_again_and_then_stops_the_roll(
     assert len(world.registry.plans.list().items) == 5
     assert site.ran == []
     left = world.registry.rolls.resume(
-        claim.roll.id, driver="b", command="c", left_out=["h1"], actor=ACTOR
+        claim.roll.id, driver="b", command="c", skipped=["h1"], actor=ACTOR
     )
     assert site.drive(left).roll.state == "done"
     assert site.ran == ["h2"]
@@ -329,7 +329,7 @@ def test_a_driver_that_leaves_ends_at_once(world: MovingWorld, site: Site) -> No
     left = site.step(claim, StepReport(stop="Ctrl-C", leave=True))
 
     assert left.roll.state == "stopped"
-    assert site.phases(claim) == {"h1": "at_work", "h2": "waiting"}
+    assert site.phases(claim) == {"h1": "running", "h2": "waiting"}
     again = world.registry.rolls.resume(claim.roll.id, driver="b", command="c", actor=ACTOR)
     assert site.drive(again).roll.state == "done"
 
@@ -408,18 +408,18 @@ def test_hosts_are_selected_by_name_by_label_or_all(world: MovingWorld) -> None:
     rolls = world.registry.rolls
     world.registry.hosts.update("h2", labels=["rack=3"], actor=ACTOR)
 
-    def names(*selected: str, left_out: tuple[str, ...] = ()) -> list[str]:
-        return [each.name for each in rolls.targets(selected, left_out)]
+    def names(*selected: str, skipped: tuple[str, ...] = ()) -> list[str]:
+        return [each.name for each in rolls.targets(selected, skipped)]
 
     assert names("all") == ["h1", "h2", "h3"]
     assert names("label=rack=3") == ["h2"]
     assert names("h3", "label=rack=3", "h3") == ["h2", "h3"]
-    assert names("all", left_out=("h2",)) == ["h1", "h3"]
+    assert names("all", skipped=("h2",)) == ["h1", "h3"]
     for wrong in (("h9",), ("label=rack=4",)):
         with pytest.raises(UnknownNameError):
             names(*wrong)
     with pytest.raises(UnknownNameError):
-        names("all", left_out=("h9",))
+        names("all", skipped=("h9",))
 
 
 def test_pages_of_hosts_follow_their_order(world: MovingWorld, site: Site) -> None:

@@ -383,7 +383,7 @@ def test_a_copy_of_a_domain_is_removed_and_the_disk_that_it_names_stays(
     world.report("h2")
 
     listed = world.registry.differences.list("h2")
-    [found] = [each for each in listed if each.on_word is not None]
+    [found] = [each for each in listed if each.on_confirmation is not None]
     world.registry.differences.repair("h2", found.difference, found.subject, actor=ACTOR)
     world.sweep()
 

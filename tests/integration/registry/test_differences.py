@@ -50,7 +50,7 @@ def look(
 
 
 def found(register: Registry, host: str | None = None) -> list[tuple[str, str]]:
-    return [(each.difference, each.answer) for each in register.differences.list(host)]
+    return [(each.difference, each.remedy) for each in register.differences.list(host)]
 
 
 def tasks(register: Registry) -> list[str]:
@@ -335,7 +335,11 @@ def test_files_that_neither_the_ledger_nor_a_domain_names_are_told(
     register.hosts.record_report(key, replace(seen, unnamed=(*names, own)))
 
     [stray] = register.differences.list("h1")
-    assert (stray.difference, stray.answer, stray.on_word) == (Difference.STRAY_FILES, "note", None)
+    assert (stray.difference, stray.remedy, stray.on_confirmation) == (
+        Difference.STRAY_FILES,
+        "note",
+        None,
+    )
     assert stray.what == "7 files: 0.img, 1.img, 2.img, 3.img, 4.img and 2 more"
     register.hosts.update("h1", labels=["shared_pool=nfs"], actor=ACTOR)
     assert register.differences.list("h1") == ()  # another host may need them

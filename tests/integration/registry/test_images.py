@@ -264,7 +264,7 @@ def test_an_image_that_a_host_refuses_gives_its_vms_back_and_does_not_hold_the_h
         "image debian:1 could not be brought to host h1: No space left on device"
     )
     assert disk_of(register) == (300, 0)
-    assert register.hosts.get("h1").held_back_until is None
+    assert register.hosts.get("h1").backoff_until is None
     assert raw.value("SELECT count(*) FROM build_failures") == 1
     assert register.assignments.due(resend_after_s=0) == ()
     [copy] = register.images.copies("debian")

@@ -73,7 +73,7 @@ def _changes(
 
     key = raw.key(hosts[3].id)
     later, earlier = raw.before("now", "-3600 seconds"), raw.before("now", "1 seconds")
-    held_back = "UPDATE hosts SET held_back_until = {} WHERE id = ?"
+    held_back = "UPDATE hosts SET backoff_until = {} WHERE id = ?"
     return [
         build,
         release,

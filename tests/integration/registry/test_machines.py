@@ -92,7 +92,7 @@ def test_a_machine_that_is_a_host_already_is_held_back_with_that_hosts_name(
     (event,) = register.events.list(kind="same_machine")
     assert (event.data["name"], event.data["first"]) == ("h2", "h1")
     assert ("same_machine", "note") in [
-        (each.difference, each.answer) for each in register.differences.list("h2")
+        (each.difference, each.remedy) for each in register.differences.list("h2")
     ]
     for _ in range(2):
         look(register, "h2")

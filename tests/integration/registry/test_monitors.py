@@ -32,7 +32,7 @@ def test_a_monitor_that_beats_is_live_and_tells_what_it_watches(register: Regist
     assert (seen.id, seen.name, seen.watched, seen.late) == (key, "one", 5, 1)
     assert seen.is_live
     assert seen.started_at == first.started_at
-    assert seen.heard_at >= first.heard_at
+    assert seen.heartbeat_at >= first.heartbeat_at
 
 
 def test_a_monitor_that_was_not_heard_is_told_of_until_an_hour_has_passed(

@@ -16,7 +16,7 @@ from registry import (
     SlotLoopPausedError,
     StaleEpochError,
 )
-from registry.requests import Waiting
+from registry.requests import WaitingStatus
 from registry.rounds import Placement
 from tests.register import (
     ACTOR,
@@ -207,7 +207,7 @@ def test_reasons_for_waiting_are_written_kept_and_cleared(register: Registry) ->
     (host,) = a_cluster(register)
     request = add_request(register, 2)
     lease = take_lease(register)
-    why = Waiting(count=2, reason="no_room", detail={"shortages": [{"resource": "vcpus"}]})
+    why = WaitingStatus(count=2, reason="no_room", detail={"shortages": [{"resource": "vcpus"}]})
 
     register.rounds.commit_round(a_commit(lease, waiting={request.id: why}))
     first = register.requests.get(request.id).waiting
@@ -230,7 +230,7 @@ def test_reasons_for_waiting_are_written_kept_and_cleared(register: Registry) ->
 def test_who_waits_gets_older_in_slots_that_leave_no_round(register: Registry) -> None:
     a_cluster(register)
     lease, early = take_lease(register), add_request(register, 2)
-    why = Waiting(count=2, reason="no_room")
+    why = WaitingStatus(count=2, reason="no_room")
     register.rounds.commit_round(a_commit(lease, waiting={early.id: why}))
     late = add_request(register, 1)
 
@@ -252,7 +252,7 @@ def test_a_request_that_ended_meanwhile_gets_no_reason_to_wait(register: Registr
     lease = take_lease(register)
     register.requests.delete(request.id, actor=ACTOR)
 
-    why = Waiting(count=1, reason="no_room")
+    why = WaitingStatus(count=1, reason="no_room")
     register.rounds.commit_round(a_commit(lease, waiting={request.id: why}))
 
     assert register.requests.get(request.id).waiting is None

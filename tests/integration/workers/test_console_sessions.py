@@ -150,14 +150,14 @@ def test_who_is_not_heard_of_any_more_loses_the_console(
 ) -> None:
     first = open_one(world, vm_id)
     world.registry.console_sessions.type(vm_id, first, 1, b"secret")
-    raw.run(f"UPDATE console_sessions SET heard_at = {past(raw, 61)}")
+    raw.run(f"UPDATE console_sessions SET heartbeat_at = {past(raw, 61)}")
 
     world.registry.assignments.due()
 
     assert look(world, vm_id, first).session.reason == "nobody was heard of for 60 s"
     assert raw.value("SELECT count(*) FROM console_inputs") == 0
     open_one(world, vm_id)
-    raw.run(f"UPDATE console_sessions SET heard_at = {past(raw, 660)} WHERE state = 'ended'")
+    raw.run(f"UPDATE console_sessions SET heartbeat_at = {past(raw, 660)} WHERE state = 'ended'")
     world.registry.assignments.due()
     with pytest.raises(NotFoundError):
         look(world, vm_id, first)

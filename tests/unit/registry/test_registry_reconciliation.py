@@ -11,10 +11,10 @@ import pytest
 from registry.lifecycle import VmDesired, VmObserved
 from registry.reconciliation import (
     DECIDED,
-    Answer,
     Difference,
     LedgerAssignment,
     LedgerVm,
+    Remedy,
     fate_of,
     whose,
     whose_volume,
@@ -28,7 +28,7 @@ HERE, THERE = uuid4(), uuid4()
 def test_every_difference_is_decided() -> None:
     assert set(DECIDED) == set(Difference)
     for decision in DECIDED.values():
-        assert (decision.on_word is not None) == (decision.answer is Answer.ASK)
+        assert (decision.on_confirmation is not None) == (decision.remedy is Remedy.CONFIRM)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_volume_of_a_vm_elsewhere_is_never_ours_to_remove(
 
     assert whose_volume(THERE, {HERE}, ledger, LOOK, shared_pool=shared_pool) == expected
     if expected == Difference.DISK_ELSEWHERE:
-        assert DECIDED[expected].on_word is None
+        assert DECIDED[expected].on_confirmation is None
 
 
 RUNS, STOPPED, LOST = VmObserved.RUNNING, VmObserved.STOPPED, VmObserved.LOST

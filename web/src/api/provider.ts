@@ -1,10 +1,10 @@
 /** Logging in at the site's provider of identities: OpenID Connect, authorisation code with PKCE. */
 import { type Pending, remember } from "./arrival";
 import { Problem } from "./client";
-import type { ProviderWay } from "./types";
+import type { LoginProvider } from "./types";
 
 /** Leave for the provider; it brings the browser back, and `arrival` takes its answer. */
-export async function goToProvider(way: ProviderWay): Promise<void> {
+export async function goToProvider(way: LoginProvider): Promise<void> {
   const pending: Pending = {
     state: random(16),
     verifier: random(32),

@@ -7,7 +7,7 @@
  */
 import { get, Problem, send, sendLast } from "../api/client";
 import { session } from "../api/session";
-import type { ConsoleSaid, ConsoleSession } from "../api/types";
+import type { ConsoleSessionOutput, ConsoleSession } from "../api/types";
 
 export interface Heard {
   output: (bytes: Uint8Array) => void;
@@ -91,9 +91,9 @@ export class Typing {
     const since = new Away();
     while (!this.#over) {
       const askedAt = performance.now();
-      let said: ConsoleSaid;
+      let said: ConsoleSessionOutput;
       try {
-        said = await get<ConsoleSaid>(this.#path, { after, wait_s: WAIT_S });
+        said = await get<ConsoleSessionOutput>(this.#path, { after, wait_s: WAIT_S });
         since.back();
       } catch (problem) {
         if (!(problem instanceof Problem)) throw problem;

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { type Live, useLive, useRows, useSlowly } from "../api/live";
 import { session } from "../api/session";
-import type { Counts, Quota, Request, RequestExplanation, RoundSummary, Standing, Status } from "../api/types";
+import type { Counts, Quota, Request, RequestExplanation, RoundSummary, TenantShare, Status } from "../api/types";
 import { Bar, Command, Loading, Panel, State, Told } from "../parts/basics";
 import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
@@ -13,7 +13,7 @@ const LISTED_EVERY_MS = 15_000;
 
 export function Overview() {
   const tenant = session.caller.value?.tenant ?? null;
-  const shares = useSlowly<{ items: Standing[] }>("shares", LISTED_EVERY_MS);
+  const shares = useSlowly<{ items: TenantShare[] }>("shares", LISTED_EVERY_MS);
   const counts = useSlowly<Counts>("counts", LISTED_EVERY_MS);
   return (
     <>
@@ -64,7 +64,7 @@ interface Share {
 }
 
 /** What rounds stored: the share, and what was fair then. Slots that repeat leave no round. */
-function OverTime({ tenant, shares }: { tenant: string; shares: Standing[] | null }) {
+function OverTime({ tenant, shares }: { tenant: string; shares: TenantShare[] | null }) {
   const { data, problem } = useRows<RoundSummary>("rounds", [{ limit: 200 }], LISTED_EVERY_MS);
   const entitlement = shares?.find((each) => each.name === tenant)?.entitlement;
   const lines = useMemo(() => {
@@ -107,7 +107,7 @@ function OverTime({ tenant, shares }: { tenant: string; shares: Standing[] | nul
 /** Rows of shares that are drawn; the view of tenants has all of them. */
 const DRAWN = 50;
 
-function Shares({ shares }: { shares: Live<{ items: Standing[] }> }) {
+function Shares({ shares }: { shares: Live<{ items: TenantShare[] }> }) {
   const rows = shares.data?.items;
   return (
     <Panel title="Share">

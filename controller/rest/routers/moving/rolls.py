@@ -33,11 +33,11 @@ from registry.moves import (
     CommandEnd,
     NewRoll,
     Roll,
-    RollClaim,
     RollHost,
+    RollLease,
     RollLimits,
+    RollStep,
     RollTarget,
-    RollTurn,
     StepReport,
 )
 
@@ -47,12 +47,12 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-_CLAIM: Final = TypeAdapter(RollClaim)
+_CLAIM: Final = TypeAdapter(RollLease)
 _ROLL: Final = TypeAdapter(Roll)
 _CHANGED: Final = problems(403, 404, 409)
 
 
-@router.post("", status_code=201, response_model=RollClaim, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=RollLease, responses=problems(403, 409))
 def begin_roll(
     body: RollInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -62,8 +62,8 @@ def begin_roll(
     `checked` of the answer says how many. A refusal (`conflict`) names VMs without a place.
     """
 
-    def create(registry: Registry) -> RollClaim:
-        targets = registry.rolls.targets(body.hosts, body.left_out)
+    def create(registry: Registry) -> RollLease:
+        targets = registry.rolls.targets(body.hosts, body.skipped)
         _check_up(targets)
         keys = [each.id for each in targets]
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
@@ -117,7 +117,7 @@ def list_hosts_of_roll(
     return registry.rolls.hosts(id, limit=query.limit, cursor=query.cursor)
 
 
-@router.post("/{id}/resume", status_code=202, response_model=RollClaim, responses=_CHANGED)
+@router.post("/{id}/resume", status_code=202, response_model=RollLease, responses=_CHANGED)
 def resume_roll(
     id: UUID,  # noqa: A002
     body: RollDriver,
@@ -126,26 +126,26 @@ def resume_roll(
 ) -> Response:
     """Take over a roll that stopped, or whose driver is gone. What failed is tried again."""
 
-    def resume(registry: Registry) -> RollClaim:
+    def resume(registry: Registry) -> RollLease:
         return registry.rolls.resume(
             id,
             driver=body.driver,
             command=body.command,
-            left_out=body.left_out,
+            skipped=body.skipped,
             actor=caller.actor,
         )
 
     return creation.answer(body, resume, status=202, adapter=_CLAIM)
 
 
-@router.put("/{id}/drivers/{token}", response_model=RollTurn, responses=_CHANGED)
+@router.put("/{id}/drivers/{token}", response_model=RollStep, responses=_CHANGED)
 def drive_roll(
     id: UUID,  # noqa: A002
     token: UUID,
     body: RollStepInput,
     caller: Operator,
     registry: RegistryDep,
-) -> RollTurn:
+) -> RollStep:
     """Take a step of a roll, as its driver; the answer has the hosts of the present turn.
 
     For hosts that are `empty` the driver says that it begins the command, then runs it.

@@ -24,7 +24,7 @@ from controller.rest.schemas.what_ifs import (
     WhatIfDetail,
     WhatIfInput,
     WhatIfsQuery,
-    WhatIfView,
+    WhatIfSummary,
 )
 from registry import InvalidError, NotFoundError, Registry, UnknownNameError
 from registry.admin import WhatIf
@@ -40,7 +40,7 @@ _ADAPTER: Final = TypeAdapter(WhatIf)
 _ALL: Final = "all"
 
 
-@router.post("", status_code=201, response_model=WhatIfView, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=WhatIfSummary, responses=problems(403, 409))
 def ask_what_if(
     body: WhatIfInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -60,10 +60,10 @@ def ask_what_if(
     return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
 
-@router.get("", response_model=PageOf[WhatIfView], responses=problems(403))
+@router.get("", response_model=PageOf[WhatIfSummary], responses=problems(403))
 def list_what_ifs(
     query: Annotated[WhatIfsQuery, Query()], caller: Operator, registry: RegistryDep
-) -> Page[WhatIfView]:
+) -> Page[WhatIfSummary]:
     """List what-ifs, newest first. The newest 50 are kept."""
     page = registry.what_ifs.list(state=query.state, limit=query.limit, cursor=query.cursor)
     return Page(tuple(_view(each) for each in page.items), page.next)
@@ -76,7 +76,7 @@ def show_what_if(id: UUID, caller: Operator, registry: RegistryDep) -> WhatIfDet
 
 
 @router.post(
-    "/{id}/cancel", status_code=202, response_model=WhatIfView, responses=problems(403, 404, 409)
+    "/{id}/cancel", status_code=202, response_model=WhatIfSummary, responses=problems(403, 404, 409)
 )
 def cancel_what_if(
     id: UUID,  # noqa: A002
@@ -94,8 +94,8 @@ def cancel_what_if(
     )
 
 
-def _view(found: WhatIf) -> WhatIfView:
-    return WhatIfView.model_validate(found, from_attributes=True)
+def _view(found: WhatIf) -> WhatIfSummary:
+    return WhatIfSummary.model_validate(found, from_attributes=True)
 
 
 def _bytes(found: WhatIf) -> bytes:

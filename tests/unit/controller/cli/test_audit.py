@@ -20,12 +20,12 @@ ROW = {
     "subject": "019f0000-0000-7000-8000-000000000000",
     "status": 404,
     "request_id": "019f0000-0000-7000-8000-000000000001",
-    "untold": 0,
+    "suppressed": 0,
     "refusals": None,
     "last_at": None,
 }
 GATHERED = ROW | {
-    "untold": 1233,
+    "suppressed": 1233,
     "refusals": {
         "404 DELETE /v1/requests/{request_id}": 800,
         "404 DELETE /v1/vms/{vm_id}": 33,
@@ -65,4 +65,4 @@ def test_a_row_of_many_refusals_tells_how_many_of_each_and_until_when(
 
 
 def test_a_row_of_an_older_process_tells_what_it_left_out(capsys: pytest.CaptureFixture[str]):
-    assert "429 (+7 like it)" in printed([ROW | {"status": 429, "untold": 7}], 400, capsys)
+    assert "429 (+7 like it)" in printed([ROW | {"status": 429, "suppressed": 7}], 400, capsys)

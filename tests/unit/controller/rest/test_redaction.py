@@ -16,7 +16,7 @@ from controller.rest.schemas.operating import RoundDetail, RoundSummary
 from registry import RequestState, VmDesired, VmObserved
 from registry.audit import Event
 from registry.hosts import HostIdentity
-from registry.requests import Request, Vm, Waiting
+from registry.requests import Request, Vm, WaitingStatus
 
 
 class OneHost:
@@ -61,7 +61,7 @@ def a_vm(last_error: str | None) -> Vm:
     )
 
 
-def a_request(waiting: Waiting | None) -> Request:
+def a_request(waiting: WaitingStatus | None) -> Request:
     return Request(
         id=ID,
         name="web",
@@ -116,7 +116,7 @@ def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
         "shortages": [{**shortage, "nearest_host": "h1"}],
         "holding": [{"host": "h1"}],
     }
-    request = a_request(Waiting(count=1, reason="no_room", detail=detail))
+    request = a_request(WaitingStatus(count=1, reason="no_room", detail=detail))
 
     told = told_request(request, TENANT)
 

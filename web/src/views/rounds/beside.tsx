@@ -2,7 +2,7 @@
 import { useCallback, useState } from "preact/hooks";
 import { send } from "../../api/client";
 import { useRows } from "../../api/live";
-import type { PolicyView, ReplayResult, SecondDecision } from "../../api/types";
+import type { PolicySummary, ReplayResult, SecondDecision } from "../../api/types";
 import { Command, Panel, Told } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { to } from "../../route";
@@ -45,7 +45,7 @@ export function Replay({ number }: { number: string }) {
 }
 
 export function Second({ number, first }: { number: string; first: string }) {
-  const { data: known } = useRows<PolicyView>("rounds/policies", [{}]);
+  const { data: known } = useRows<PolicySummary>("rounds/policies", [{}]);
   const [name, setName] = useState("");
   const others = (known?.rows ?? []).filter((each) => each.name !== first);
   const policy = name || (others.find((each) => each.name === "best_fit_drfh") ?? others[0])?.name || "";

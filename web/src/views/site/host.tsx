@@ -71,8 +71,8 @@ export function HostView({ name }: { name: string }) {
 function Troubles({ host }: { host: Host }) {
   const told = [
     host.last_error && host.health !== "up" ? host.last_error : null,
-    host.held_back_until && Date.parse(host.held_back_until) > Date.now()
-      ? `It gets no VMs until ${moment(host.held_back_until)}: ${count(host.failed_builds ?? 0, "build")} in a row failed here.`
+    host.backoff_until && Date.parse(host.backoff_until) > Date.now()
+      ? `It gets no VMs until ${moment(host.backoff_until)}: ${count(host.failed_builds ?? 0, "build")} in a row failed here.`
       : null,
     host.pool_silent_since ? `Its pool has not answered since ${moment(host.pool_silent_since)}: it gets no VMs.` : null,
     host.returning_since ? `It answers since ${moment(host.returning_since)}, and is not yet clear of what it held.` : null,
@@ -278,7 +278,7 @@ function Differences({ host }: { host: Host }) {
           <li key={`${each.difference} ${each.subject}`}>
             {plain(each.what)}: {plain(each.action)}
             <span class="why">{plain(each.why)}</span>
-            {each.on_word && !session.readOnly && (
+            {each.on_confirmation && !session.readOnly && (
               <AskingButton
                 name="Repair"
                 title={`Repair ${readable(each.difference)}?`}
@@ -291,7 +291,7 @@ function Differences({ host }: { host: Host }) {
               >
                 <p class="prose">{plain(each.what)}</p>
                 <p>
-                  On your decision: <strong>{plain(each.on_word)}</strong>.
+                  On your decision: <strong>{plain(each.on_confirmation)}</strong>.
                 </p>
               </AskingButton>
             )}

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { get, Problem, type Query, queryText } from "../../api/client";
 import { useLive, useReading, useSlowly } from "../../api/live";
 import { session } from "../../api/session";
-import type { AuditEntry, HostMap, LateThing, Page, ProcessHeard, SettingInForce, SlotLoop, Status } from "../../api/types";
+import type { AuditEntry, HostMap, OverdueWork, Page, ProcessStatus, SettingInForce, SlotLoop, Status } from "../../api/types";
 import { AskingButton } from "../../parts/asking";
 import { Command, Loading, Panel, State, Told } from "../../parts/basics";
 import { aged, type Column, Table } from "../../parts/table";
@@ -107,7 +107,7 @@ function Findings({ status }: { status: Status | null }) {
   );
 }
 
-function lateWords(late: LateThing): string {
+function lateWords(late: OverdueWork): string {
   return `${late.message}${late.since ? `, since ${moment(late.since)}` : ""}`;
 }
 
@@ -188,16 +188,16 @@ function Loop() {
 
 // ---- processes ------------------------------------------------------------------
 
-const PROCESSES: Column<ProcessHeard>[] = [
+const PROCESSES: Column<ProcessStatus>[] = [
   { name: "Process", value: (each) => each.kind, cell: (each) => each.kind },
   { name: "Name", value: (each) => each.name, cell: (each) => each.name },
   { name: "State", value: (each) => String(each.late), cell: (each) => <State word={each.late ? "late" : "running"} /> },
-  { name: "Heard", value: (each) => each.heard_at, cell: (each) => `${age(each.heard_at)} ago`, numeric: true },
+  { name: "Heard", value: (each) => each.heartbeat_at, cell: (each) => `${age(each.heartbeat_at)} ago`, numeric: true },
   aged((each) => each.started_at, "Runs for"),
   { name: "Trouble", value: (each) => each.trouble ?? "", cell: (each) => (each.trouble ? plain(each.trouble) : "-") },
 ];
 
-function Processes({ rows }: { rows: ProcessHeard[] }) {
+function Processes({ rows }: { rows: ProcessStatus[] }) {
   return (
     <Panel title="Processes">
       {rows.length === 0 ? (

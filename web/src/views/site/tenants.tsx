@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Problem, queryText, send } from "../../api/client";
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
-import type { Effects, Quota, Standing, Tenant } from "../../api/types";
+import type { Effects, Quota, TenantShare, Tenant } from "../../api/types";
 import { Ask, AskingButton, useSending } from "../../parts/asking";
 import { Bar, Command, Loading, Told } from "../../parts/basics";
 import { amount, count, percent, shellWord, unitName } from "../../words";
@@ -24,7 +24,7 @@ interface Change {
 type Asked = { kind: "change"; name: string; change: Change } | { kind: "quota"; name: string } | { kind: "new"; parent: string | null };
 
 export function TenantsView() {
-  const { data, problem } = useLive<{ items: Standing[] }>("shares");
+  const { data, problem } = useLive<{ items: TenantShare[] }>("shares");
   const [asked, ask] = useState<Asked | null>(null);
   const dragging = useDragging((name, parent) => drop(name, parent));
   const { dragged } = dragging;
@@ -41,7 +41,7 @@ export function TenantsView() {
       ask({ kind: "change", name: moved.name, change: { parent } });
     }
   };
-  const dropOn = (each: Standing): Drop => {
+  const dropOn = (each: TenantShare): Drop => {
     const moved = dragged === null ? undefined : rows?.find((one) => one.name === dragged);
     if (!moved || !rows || !each.is_group || !mayGoTo(rows, moved, each.name)) return "";
     return dragging.over === each.name ? "takes" : "may";
@@ -129,7 +129,7 @@ export function TenantsView() {
 }
 
 function Row(given: {
-  row: Standing;
+  row: TenantShare;
   /** Where the bars end. */
   most: number;
   depth: number;
@@ -267,7 +267,7 @@ function dropAt(event: PointerEvent): string | null {
 }
 
 /** Those with the words in their name, and the groups that they are in. */
-function withGroups(rows: Standing[], words: string): Standing[] {
+function withGroups(rows: TenantShare[], words: string): TenantShare[] {
   const wanted = words.trim().toLowerCase();
   if (!wanted) return rows;
   const parents = new Map(rows.map((each) => [each.name, each.parent]));
@@ -279,14 +279,14 @@ function withGroups(rows: Standing[], words: string): Standing[] {
   return rows.filter((each) => kept.has(each.name));
 }
 
-function depthsOf(rows: Standing[]): Map<string, number> {
+function depthsOf(rows: TenantShare[]): Map<string, number> {
   const depths = new Map<string, number>();
   for (const each of rows) depths.set(each.name, each.parent === null ? 0 : (depths.get(each.parent) ?? 0) + 1);
   return depths;
 }
 
 /** Not below itself, and not where it is. */
-function mayGoTo(rows: Standing[], moved: Standing, parent: string | null): boolean {
+function mayGoTo(rows: TenantShare[], moved: TenantShare, parent: string | null): boolean {
   const parents = new Map(rows.map((each) => [each.name, each.parent]));
   for (let at = parent; at !== null; at = parents.get(at) ?? null) if (at === moved.name) return false;
   return moved.parent !== parent;
@@ -321,7 +321,7 @@ function useRehearsal(method: "POST" | "PATCH", path: string, body: object | nul
   return { effects, problem };
 }
 
-function ChangeAsks(given: { rows: Standing[]; name: string; begins: Change; onDone: () => void }) {
+function ChangeAsks(given: { rows: TenantShare[]; name: string; begins: Change; onDone: () => void }) {
   const { rows, name } = given;
   const before = rows.find((each) => each.name === name);
   const [weight, setWeight] = useState(String(given.begins.weight ?? before?.weight ?? 1));
@@ -378,7 +378,7 @@ function ChangeAsks(given: { rows: Standing[]; name: string; begins: Change; onD
   );
 }
 
-function GroupChoice(given: { groups: Standing[]; value: string | null; onChange: (parent: string | null) => void }) {
+function GroupChoice(given: { groups: TenantShare[]; value: string | null; onChange: (parent: string | null) => void }) {
   return (
     <label>
       Group
@@ -456,7 +456,7 @@ const fromTo = (a: number | null, b: number | null): string => (differs(a, b) ? 
 
 // ---- a new one ------------------------------------------------------------------
 
-function NewAsks({ rows, onDone }: { rows: Standing[]; onDone: () => void }) {
+function NewAsks({ rows, onDone }: { rows: TenantShare[]; onDone: () => void }) {
   const [name, setName] = useState("");
   const [weight, setWeight] = useState("1");
   const [parent, setParent] = useState<string | null>(null);

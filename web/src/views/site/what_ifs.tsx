@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
-import type { Host, PolicyView, WhatIf, WhatIfDetail, WhatIfInput, WhatIfReport, WhatIfRun } from "../../api/types";
+import type { Host, PolicySummary, WhatIf, WhatIfDetail, WhatIfInput, WhatIfReport, WhatIfRun } from "../../api/types";
 import { AskingButton, useSending } from "../../parts/asking";
 import { Bar, Command, Fact, Loading, Panel, State, Told } from "../../parts/basics";
 import { Listing } from "../../parts/listing";
@@ -97,7 +97,7 @@ const numbers = (typed: string): Record<string, number> =>
 
 function Asking() {
   const hosts = useRows<Host>("hosts").data?.rows;
-  const policies = useRows<PolicyView>("rounds/policies").data?.rows;
+  const policies = useRows<PolicySummary>("rounds/policies").data?.rows;
   const [hours, setHours] = useState(24);
   const [more, setMore] = useState("");
   const [like, setLike] = useState("");

@@ -38,7 +38,7 @@ def a_roll(**changes: Any) -> dict[str, Any]:
         "driver_lease_until": "2026-01-01T00:01:00Z",
         "hosts": 2,
         "done": 0,
-        "left_out": 0,
+        "skipped": 0,
         **changes,
     }
 
@@ -59,15 +59,15 @@ class Rolling:
         over = all(each["phase"] == "done" for each in self.turn)
         ended = {each["host"]: each["error"] for each in asked.body["ended"]}
         for each in self.turn:
-            if each["host"] in ended and each["phase"] == "at_work":
+            if each["host"] in ended and each["phase"] == "running":
                 each["error"] = ended[each["host"]]
-                each["phase"] = "at_work" if each["error"] else "returning"
+                each["phase"] = "running" if each["error"] else "returning"
             elif each["phase"] == "empty" and each["host"] in asked.body["begun"]:
-                each["phase"] = "at_work"
+                each["phase"] = "running"
             elif each["phase"] == "returning":
                 each["phase"] = "done"
         failed = [each for each in self.turn if each["error"]]
-        at_work = any(each["phase"] == "at_work" and not each["error"] for each in self.turn)
+        at_work = any(each["phase"] == "running" and not each["error"] for each in self.turn)
         if (failed or asked.body["stop"]) and (not at_work or asked.body["leave"]):
             why = asked.body["stop"] or f"host {failed[0]['host']}: {failed[0]['error']}"
             self.roll |= {"state": "stopped", "last_error": why}
@@ -90,13 +90,13 @@ class Rolling:
             "host": name,
             "phase": phase,
             "since": "2026-01-01T00:00:00Z",
-            "was": "active",
+            "admin_before": "active",
             "plan_id": None,
             "error": None,
         }
 
     def hosts(self, _asked: RecordedCall) -> tuple[int, Any]:
-        waiting = [self._host(each, "waiting") | {"was": None} for each in self.waiting]
+        waiting = [self._host(each, "waiting") | {"admin_before": None} for each in self.waiting]
         return 200, {"items": [*self.over, *self.turn, *waiting], "next": None}
 
 
@@ -148,7 +148,7 @@ def test_the_command_runs_here_for_each_host_in_turn(
     assert ended.status == 0, ended.err
     (asked,) = api.calls("POST", "/v1/rolls")
     assert (asked.body["hosts"], asked.body["at_once"]) == (["label=rack3", "h9"], 2)
-    assert (asked.body["command"], asked.body["left_out"]) == (command, [])
+    assert (asked.body["command"], asked.body["skipped"]) == (command, [])
     assert (tmp_path / "ran").read_text().split() == ["h1", "h2"]
     assert f"roll {ROLL_ID} is done: 2 hosts" in ended.out
     for line in ("h1: the command runs", "h1 | updated h1", "h1: done", "h2: done"):
@@ -225,7 +225,7 @@ def test_a_roll_goes_on_without_hosts_that_are_left_out(
 
     assert ended.status == 0, ended.err
     (asked,) = api.calls("POST", f"/v1/rolls/{ROLL_ID}/resume")
-    assert asked.body["left_out"] == ["h7"]
+    assert asked.body["skipped"] == ["h7"]
     assert api.calls("POST", "/v1/rolls") == []
 
 
@@ -239,7 +239,7 @@ def test_the_first_ctrl_c_waits_for_the_host_at_work_and_begins_no_other(
     os.mkfifo(tmp_path / "go-on")
 
     def interrupt() -> None:
-        if any(each["phase"] == "at_work" for each in rolling.turn):
+        if any(each["phase"] == "running" for each in rolling.turn):
             rolling.before_step = let_go_on
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -266,7 +266,7 @@ def test_the_second_ctrl_c_ends_the_command(
     tmp_path: Path,
 ) -> None:
     def interrupt() -> None:
-        if any(each["phase"] == "at_work" for each in rolling.turn):
+        if any(each["phase"] == "running" for each in rolling.turn):
             os.kill(os.getpid(), signal.SIGINT)
 
     rolling.before_step = interrupt
@@ -306,7 +306,7 @@ def test_who_was_overtaken_ends_its_commands(
     script: Callable[[str], str],
 ) -> None:
     def step(asked: RecordedCall) -> tuple[int, Any]:
-        if any(each["phase"] == "at_work" for each in rolling.turn):
+        if any(each["phase"] == "running" for each in rolling.turn):
             return 409, problem(409, "conflict", "another fuga drives the roll by now: x")
         return rolling.step(asked)
 
@@ -365,16 +365,16 @@ def test_a_turn_goes_on_without_a_host_of_it_that_was_left_out(
     rolling: Rolling,
     script: Callable[[str], str],
 ) -> None:
-    turn = [rolling._host("h1", "left_out"), rolling._host("h2", "done")]
+    turn = [rolling._host("h1", "skipped"), rolling._host("h2", "done")]
     api.routes["PUT", STEP] = lambda _asked: (
         200,
-        {"roll": rolling.roll | {"state": "done", "done": 1, "left_out": 1}, "hosts": turn},
+        {"roll": rolling.roll | {"state": "done", "done": 1, "skipped": 1}, "hosts": turn},
     )
 
     ended = fuga("roll", "--resume", ROLL_ID, "--run", script("true"), "--except", "h1")
 
     assert ended.status == 0, ended.err
-    assert "h1: left out" in ended.err.splitlines()
+    assert "h1: skipped" in ended.err.splitlines()
 
 
 def test_a_crowd_at_the_api_ends_no_command(

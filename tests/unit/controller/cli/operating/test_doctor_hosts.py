@@ -91,10 +91,10 @@ def test_what_repairs_do_is_shown_by_name_before_also_where_nobody_is_asked(
         "host": "h1",
         "difference": "wrong_host",
         "subject": "fuga-7",
-        "answer": "ask",
+        "remedy": "confirm",
         "what": "domain fuga-7, stopped",
         "why": "the ledger has this VM on another host",
-        "on_word": "its domain is removed",
+        "on_confirmation": "its domain is removed",
     }
     shown: list[str] = []
 
