@@ -72,20 +72,20 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
         to_tenant = api.tenant_a.get("/v1/status").json()
         ready = api.stranger.get("/readyz")
         metrics = {
-            sample.labels["what"]: sample.value
+            sample.labels["work"]: sample.value
             for family in FleetCollector(api.registry, interval_s=0, most=10).collect()
             for sample in family.samples
             if sample.name == "fuga_work_unattended"
         }
 
     assert not told["well"]
-    assert [(each["what"], each["nobody"]) for each in told["late"]] == [(what, True)]
+    assert [(each["work"], each["unattended"]) for each in told["late"]] == [(what, True)]
     assert f"{kind}:1" in told["late"][0]["message"]
     assert told["late"][0]["since"] is not None
-    assert [each["what"] for each in to_tenant["late"]] == [what]
+    assert [each["work"] for each in to_tenant["late"]] == [what]
     assert f"{kind}:1" not in str(to_tenant)
     assert (to_tenant["leader"], to_tenant["release"]) == (None, None)
-    assert (ready.status_code, ready.json()["nobody"]) == (200, [what])
+    assert (ready.status_code, ready.json()["unattended"]) == (200, [what])
     assert metrics == {each: float(each == what) for each in ("decide", "build", "poll")}
 
 
@@ -96,7 +96,7 @@ def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: Ra
         api.registry.processes.beat("worker", "worker:2", "broker: it does not answer")
         told = api.operator.get("/v1/status").json()
 
-    assert [(each["nobody"], each["message"]) for each in told["late"]] == [
+    assert [(each["unattended"], each["message"]) for each in told["late"]] == [
         (False, "worker worker:1 does not respond"),
         (False, "worker worker:2: broker: it does not answer"),
     ]
@@ -137,7 +137,7 @@ def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(
         paused = api.operator.get("/v1/status").json()
 
     assert late["message"] == "no slot was decided although cc:1 leads"
-    assert late["nobody"]
+    assert late["unattended"]
     assert why["message"].startswith("no control centre decides since ")
     assert "cc:1" not in str(why)
     assert why["undecided"]["since"] == late["since"]

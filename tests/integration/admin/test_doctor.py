@@ -97,7 +97,7 @@ def test_damage_is_found_and_named(lived: Registry, raw: RawSql, damage: str) ->
         ("image_state", "image", "importing imported ready", "importing imported failed"),
         ("image_copy_state", "image", "absent claimed uploading", "absent uploaded present"),
         ("console_state", "vm", "waiting attached attached", "ended attached attached"),
-        ("host_fence", "host", "asked claimed running", "idle claimed running"),
+        ("host_fence", "host", "pending claimed running", "idle claimed running"),
         ("slot_loop", "slot_loop", "running pause paused", "paused pause paused"),
     ],
 )
