@@ -11,6 +11,7 @@ on only within it. No proxy of the environment is asked, no credentials are sent
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
@@ -118,7 +119,12 @@ class _Download:
     async def _opened(self) -> AsyncIterator[httpx.Response]:
         """Open the content of a URL."""
         url = self._url
-        async with httpx.AsyncClient(trust_env=False, timeout=self._patience.piece_s) as client:
+        # The machine's authorities, among which a site's own may be; httpx would take certifi's.
+        authorities = ssl.create_default_context()
+        patience_s = self._patience.piece_s
+        async with httpx.AsyncClient(
+            trust_env=False, timeout=patience_s, verify=authorities
+        ) as client:
             for _ in range(_MAX_REDIRECTS + 1):
                 check_image_url(url, self._prefixes)
                 headers = {"Accept-Encoding": "identity"}
