@@ -220,7 +220,7 @@ class OutboxSite:
     def _ask_for_fence(self, name: str, *, target: str) -> None:
         host = self.registry.hosts.update(name, fence_target=target, actor=ACTOR)
         self.registry.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
-        self.registry.fencing.ask(name, actor=ACTOR)
+        self.registry.fencing.request(name, actor=ACTOR)
 
     def _until(self, condition: Callable[[], bool]) -> None:
         eventually(condition, within_s=PATIENCE_S, every_s=0.02)

@@ -28,7 +28,7 @@ from benchmarks.placement.rounds import progress
 from benchmarks.registered import load
 from controller.plans.deciding import PlanInputs, decode_plan_inputs
 from controller.rounds.running import to_running
-from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import RebalanceLimits
@@ -92,7 +92,7 @@ def measured(server: PostgresServer, hosts: int) -> dict[str, float]:
         timed("evacuate", lambda: evacuate(read, leaving), time.process_time),
         timed(
             "balance",
-            lambda: balance(read, BALANCE_WORTH.with_given({"most_moves": 500})),
+            lambda: balance(read, BALANCE_OBJECTIVE.with_given({"most_moves": 500})),
             time.process_time,
         ),
     ]

@@ -1,4 +1,4 @@
-"""The standing rule of balance: plans are asked for and judged without anybody's asking."""
+"""The auto-balance policy: plans are requested and judged without an operator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BalanceRule(BaseModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the planner is told."""
+        """The planner's arguments."""
         return {"most_gib": self.most_gib}
 
     def objection(self, gain: float, moves: int) -> str | None:

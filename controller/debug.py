@@ -10,7 +10,7 @@ VARIABLE: Final = "FUGA_DEBUG"
 
 
 def wanted() -> bool:
-    """Say whether the environment asks for tracebacks."""
+    """Return whether the environment requests tracebacks."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 

@@ -12,7 +12,7 @@ Removes everything that identifies a machine from error texts.
 
 libvirt, SSH, TLS and QEMU write addresses, names of machines and of users, paths and URIs
 into their messages, also of machines that are no hosts of ours: a host to jump through,
-a server of storage. Whoever may not know them is told the rest.
+a storage server. Callers who may not see these names get the rest of the message.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ _OPERATOR: Final = re.compile(r"\boperator:[a-z0-9][a-z0-9._-]*")
 
 
 class Identities(Protocol):
-    """What of the register center is asked here."""
+    """The reads of the register center that aliases need."""
 
     def secret(self) -> bytes:
         """Return the secret for names."""
@@ -196,16 +196,18 @@ class HostNames:
         text = base64.b32encode(digest[:10]).decode().lower()
         return ALIAS_PREFIX + text[:_ALIAS_LENGTH]
 
-    def meant(self, tenant: str, alias: str) -> str | None:
+    def resolve_name(self, tenant: str, alias: str) -> str | None:
         """Return the host that a tenant means; None: it means none."""
         known = self._read()
         return self._meant(tenant, known.names).get(alias)
 
     def look_up(self, tenant: str, name: str) -> list[tuple[str, str]]:
         """Return the hosts that a name may mean, a tenant's or the host's own, with the former."""
-        meant = {self.meant(tenant, name), name if name in self._read().names else None}
+        candidates = {self.resolve_name(tenant, name), name if name in self._read().names else None}
         return [
-            (host, self.alias(tenant, host)) for host in sorted(meant - {None}, key=str) if host
+            (host, self.alias(tenant, host))
+            for host in sorted(candidates - {None}, key=str)
+            if host
         ]
 
     def hosts(self) -> Sequence[str]:
@@ -256,7 +258,7 @@ class Viewer:
         """Return the reader's name for a host, if there is one."""
         return None if name is None else self.host(name)
 
-    def meant(self, field: str, given: str) -> str:
+    def resolve_name(self, field: str, given: str) -> str:
         """Return the host that the reader means.
 
         Raises
@@ -267,7 +269,7 @@ class Viewer:
         """
         if self.tenant is None or self.names.shown:
             return given
-        found = self.names.meant(self.tenant, given)
+        found = self.names.resolve_name(self.tenant, given)
         if found is None:
             raise UnknownNameError(
                 field, "host", given, hint="use the host names that your VMs show"

@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from registry.tenancy import Admission
 
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9._-]+")
-_LONGEST_TOLD: Final = 200
+_LONGEST_SHOWN: Final = 200
 
 
 class OidcRule(BaseModel):
-    """Whoever has this value in this claim is let in, as an operator or as a tenant."""
+    """A claim and the value that admits a user, as an operator or as a tenant."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ def admission_of(
     name_claim: str,
     tenant: str | None = None,
 ) -> Admission | None:
-    """Return as whom the first rule that fits lets somebody in; None: none does.
+    """Return the identity of the first rule that matches a user; None if none does.
 
     With ``tenant``, the first of those for that tenant.
     """
@@ -64,15 +64,15 @@ def admission_of(
                 read_only=rule.read_only,
                 name=name_of(claims, name_claim),
                 told={
-                    "issuer": str(claims["iss"])[:_LONGEST_TOLD],
-                    "subject": str(claims["sub"])[:_LONGEST_TOLD],
+                    "issuer": str(claims["iss"])[:_LONGEST_SHOWN],
+                    "subject": str(claims["sub"])[:_LONGEST_SHOWN],
                 },
             )
     return None
 
 
 def name_of(claims: Mapping[str, Any], name_claim: str) -> str:
-    """Return what of somebody's name can stand in a token's."""
+    """Return the part of a user's name that a token's name can hold."""
     said = _claim(claims, name_claim)
     readable = _NOT_IN_NAMES.sub("-", said.lower()) if isinstance(said, str) else ""
     return readable.strip("._-")[:40] or "user"

@@ -27,17 +27,17 @@ class TaskQueue(Protocol):
 
 
 class NoWorkers:
-    """Stands where there is no broker: nobody takes anything."""
+    """The queue where there is no broker: it drops everything."""
 
     def send(self, task: str, row_id: UUID) -> bool:
-        """Let it go: whoever waits for an answer learns that none came."""
+        """Drop it: the caller that waits for an answer times out."""
         return False
 
 
 NO_WORKERS: Final = NoWorkers()
 
 
-#: So long whoever asked for a console waits; what is told by rows is of use until it is done.
+#: A console call waits that long; a message that a row repeats stays useful until it is done.
 _OF_USE_S: Final = MappingProxyType({READ_CONSOLE: 20.0, ATTACH_CONSOLE: 20.0})
 
 

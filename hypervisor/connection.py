@@ -124,7 +124,7 @@ class HostConnection:
         return ProcessorComparison(**self._call("compare_processors", args, deadline_s))
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
-        """Look for the domain of a VM, whoever made it.
+        """Look for the domain of a VM, no matter which software defined it.
 
         One that arrives by a move is there from the beginning, paused, with the arriving mark;
         once it runs it is in a run of this host, another than it was in at the source.

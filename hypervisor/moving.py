@@ -58,8 +58,8 @@ class HostPairMigrator:
 
     Notes
     -----
-    Whoever ends this process, or `close`s it, cancels a move under way. An error of `live` says
-    nothing about where the guest is: ask both hosts, once no process of this move lives.
+    Ending this process, or `close`, cancels a move under way. An error of `live` says nothing
+    about where the guest is: check both hosts once no process of this move lives.
 
     - It runs at the source: it is there. Remove what arrived, which may be whole, and never ran.
     - It runs at the destination: it is there. Remove what the source has of it.

@@ -31,8 +31,8 @@ class HostConnections:
     Parameters
     ----------
     limit : int
-        Connections at most, lent and idle. Whoever asks for one more takes the place of the one
-        idle longest, or waits until one is given back.
+        Most connections, lent and idle. A further one replaces the one idle longest, or waits
+        until one is returned.
     idle_s : float
         A connection idle for longer is closed at the next use of the pool.
     deadline_s : float
@@ -133,7 +133,7 @@ class MigratorPool:
 
     @contextmanager
     def use(self, source: HostEnd, destination: HostEnd) -> Iterator[HostPairMigrator]:
-        """Lend a mover that nobody else uses meanwhile. Whatever is raised ends its process."""
+        """Lend a migrator for exclusive use. Any exception ends its process."""
         self.end_idle()
         with self._lock:
             ends = (source, destination)
@@ -153,7 +153,7 @@ class MigratorPool:
         self.end_idle()
 
     def end_idle(self, *, all_of_them: bool = False) -> None:
-        """End those that nobody asked for in a while, and those that are too many."""
+        """End those unused for a while, and those above the limit."""
         oldest = time.monotonic() - self._idle_s
         with self._lock:
             few = [] if all_of_them else self._idle[-self._limit :]

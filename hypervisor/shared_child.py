@@ -76,7 +76,7 @@ class SharedChild:
 
     @property
     def given_up(self) -> int:
-        """The number of open polls that nobody waits for."""
+        """The number of open polls whose callers gave up."""
         return len(self._given_up)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:

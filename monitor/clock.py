@@ -20,9 +20,9 @@ class NearClock:
     """
 
     def __init__(
-        self, ask: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic
+        self, read_clock: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._ask = ask
+        self._ask = read_clock
         self._monotonic = monotonic
         self._asking = threading.Lock()
         self._known: tuple[datetime, float] | None = None  #: a time, and when it was over

@@ -25,8 +25,8 @@ log: Final = structlog.get_logger(__name__)
 class HostWatch:
     """Polls one host, independently of the others.
 
-    Whoever looks only ever waits for a child process, at most until the deadline: a
-    hung libvirtd delays nobody else.
+    A poll waits only for a child process, at most until the deadline: a hung libvirtd delays
+    no other poll.
     """
 
     def __init__(

@@ -54,9 +54,9 @@ def look(
     Others are asked at the same time, so that one that hangs costs one deadline.
     """
     with ThreadPoolExecutor(max_workers=1 + len(others)) as pool:
-        asked = [pool.submit(_processor, each, credentials, deadline_s) for each in others]
+        futures = [pool.submit(_processor, each, credentials, deadline_s) for each in others]
         found = _look(target, credentials, deadline_s)
-        answers = {each.name: answer.result() for each, answer in zip(others, asked, strict=True)}
+        answers = {each.name: answer.result() for each, answer in zip(others, futures, strict=True)}
     known = {name: xml for name, (xml, _) in answers.items() if xml is not None}
     found["others_unread"] = {name: fault for name, (xml, fault) in answers.items() if xml is None}
     own = (found.get("host") or {}).get("processor")
@@ -111,18 +111,18 @@ def _inspect(host: HostConnection, target: PreflightTarget) -> HostInspection:
     return _steadily(lambda: host.inspect(domain_type=target.domain_type, network=target.network))
 
 
-def _steadily(ask: Callable[[], T]) -> T:
+def _steadily(call: Callable[[], T]) -> T:
     """Ask, and once more if a signal ended the child.
 
     Over SSH libvirt's client dies of SIGSEGV once in some hundred connections. That says
     nothing about the host.
     """
     try:
-        return ask()
+        return call()
     except HostSilentError as error:
         if error.signal is None:
             raise
-    return ask()
+    return call()
 
 
 def _connection(

@@ -14,7 +14,7 @@ from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHos
 
 #: Of anything that a host tells: an exbibyte of memory, and far from what 64 bits hold, also
 #: summed up over a host's domains or multiplied by an over-commit ratio.
-MOST_TOLD: Final = 1 << 40
+MOST_REPORTED: Final = 1 << 40
 _MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
@@ -80,7 +80,7 @@ def to_report(
 
 def _refuse_nonsense(seen: SeenReport) -> None:
     for what, amount in _amounts(seen):
-        if amount is not None and not 0 <= amount <= MOST_TOLD:
+        if amount is not None and not 0 <= amount <= MOST_REPORTED:
             raise OperationFailedError("report", f"the host reports {amount:.4g} {what}")
     if seen.machine_uuid is not None and _uuid_or_none(seen.machine_uuid) is None:
         raise OperationFailedError("report", f"{seen.machine_uuid[:40]!r} is not a machine's UUID")

@@ -87,9 +87,9 @@ class UnknownNameError(InvalidError):
     ) -> None:
         allowed = f"one of {listed(known, 'and')}" if known else f"an existing {kind}"
         super().__init__(field, key, f"{allowed}, {hint}" if hint else allowed)
-        told = f"{field}: {kind} {said_value(key)} not found"
+        message = f"{field}: {kind} {said_value(key)} not found"
         also = hint or advice(str(key), known) or (allowed if known else None)
-        self.args = (f"{told}; {also}" if also else told,)
+        self.args = (f"{message}; {also}" if also else message,)
         self.kind = kind
         self.key = str(key)
         self.known = tuple(known)
@@ -161,12 +161,14 @@ class QuotaExceededError(RegistryError):
     """The request exceeds a quota."""
 
     def __init__(self, tenant: str, exceeded: Sequence[QuotaExcess]) -> None:
-        told = "; ".join(
+        listed = "; ".join(
             f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} in use"
             f" and {each.asked} requested"
             for each in exceeded
         )
-        super().__init__(f"{told}. Request less, delete VMs, or ask an operator to raise the quota")
+        super().__init__(
+            f"{listed}. Request less, delete VMs, or ask an operator to raise the quota"
+        )
         self.tenant = tenant
         self.exceeded = tuple(exceeded)
 
@@ -330,14 +332,14 @@ class SettingsError(RegistryError):
 class UnknownSettingError(SettingsError):
     """The settings file has unknown names."""
 
-    def __init__(self, file: str, nearest: Mapping[str, str | None]) -> None:
+    def __init__(self, file: str, suggestions: Mapping[str, str | None]) -> None:
         super().__init__(
             "; ".join(
                 f"{file}: {name} is not a setting" + (f"; did you mean {near}?" if near else "")
-                for name, near in nearest.items()
+                for name, near in suggestions.items()
             )
         )
-        self.names = tuple(nearest)
+        self.names = tuple(suggestions)
 
 
 class SlotLoopPausedError(RegistryError):
@@ -381,9 +383,9 @@ class StrangersInSchemaError(RegistryError):
     """The SQLite file holds objects that fuga did not make and that could run code."""
 
     def __init__(self, strangers: Sequence[str], file: str = "the database") -> None:
-        told, more = "; ".join(strangers[:5]), len(strangers) - 5
+        listed, more = "; ".join(strangers[:5]), len(strangers) - 5
         super().__init__(
-            f"{file} has foreign objects: {told}{f'; and {more} more' if more > 0 else ''}. "
+            f"{file} has foreign objects: {listed}{f'; and {more} more' if more > 0 else ''}. "
             "They could run when fuga writes: use a copy that you trust, or "
             "remove them"
         )

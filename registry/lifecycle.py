@@ -357,7 +357,7 @@ class ConsoleState(StrEnum):
 
 
 class ConsoleEvent(StrEnum):
-    """What becomes of somebody's hold on a console."""
+    """Events of a console session."""
 
     ATTACHED = "attached"  #: a worker holds the console
     LOST = "lost"  #: the worker died, or its connection to the host

@@ -22,7 +22,7 @@ _SQLITE: Final = "sqlite:///"
 
 
 class DiskWatch:
-    """Looks at a process's disks in a thread: a file server that is away hangs nobody else."""
+    """Looks at a process's disks in a thread: a file server that is away blocks no other thread."""
 
     def __init__(self, settings: SharedSettings) -> None:
         self._settings = settings

@@ -9,9 +9,9 @@ from collections import Counter
 class FairSemaphore:
     """Places that are taken under a name.
 
-    Whoever has places already gets another one only if that leaves him no more than half of
-    what the others leave: of eight, the first may have four, the next two. So while one name
-    holds all that it may there is room for others, whoever came first. ``of_a_name`` is the
+    A holder gets at most half of the permits that others have not taken: of eight, the first
+    may have four, the next two. So while one name holds its most, there is room for others, in
+    any order of arrival. ``of_a_name`` is the
     maximum of one name.
     """
 

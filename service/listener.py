@@ -76,8 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
             checks = self.server.ready()
             well = all(check.well for check in checks)
             status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
-            told = {each.name: {"ok": each.well, "message": each.message} for each in checks}
-            self._answer_json(status, {"status": "ok" if well else "not_ready", "checks": told})
+            body = {each.name: {"ok": each.well, "message": each.message} for each in checks}
+            self._answer_json(status, {"status": "ok" if well else "not_ready", "checks": body})
         elif path == "/metrics":
             self._answer(HTTPStatus.OK, self.server.metrics(), CONTENT_TYPE)
         else:

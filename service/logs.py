@@ -70,7 +70,7 @@ def configure_logging(
     # What cannot be logged must not fail the call that it is about.
     lasting = LogStream(stream, _lost_as_text if as_text else _lost_as_json)
     structlog.configure(
-        processors=[_telling(on_problem), *shared, *renderer],
+        processors=[_reporting(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(lasting),  # type: ignore[arg-type]  # it writes
         cache_logger_on_first_use=False,
@@ -79,7 +79,7 @@ def configure_logging(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[
-                _telling(on_problem),
+                _reporting(on_problem),
                 *shared,
                 structlog.stdlib.add_logger_name,
             ],
@@ -122,7 +122,7 @@ def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
     stream.write(indent(plain_lines(text.getvalue()), "  "))
 
 
-def _telling(on_problem: OnProblem | None) -> Any:
+def _reporting(on_problem: OnProblem | None) -> Any:
     def tell(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         level = _PROBLEMS.get(method)
         if level is not None and on_problem is not None:

@@ -62,8 +62,8 @@ def said(name: str, value: Any) -> str | None:
     if name.endswith("_command"):  # its arguments may be a password
         return f"{value[0]} …" if value else None
     if isinstance(value, frozenset | tuple | list):  # of rules the first counts that fits
-        told = [masked(str(each)) for each in value]
-        return ", ".join(sorted(told) if isinstance(value, frozenset) else told) or None
+        shown = [masked(str(each)) for each in value]
+        return ", ".join(sorted(shown) if isinstance(value, frozenset) else shown) or None
     if isinstance(value, dict):
         return json.dumps(_masked(value), default=str) if value else None
     return masked(str(value))

@@ -74,10 +74,10 @@ def check_names(file: str, names: Iterable[str]) -> None:
 def _allowed(error: ErrorDetails) -> str:
     """Return a description of a setting's allowed values."""
     words = _TYPES.get(error["type"]) or _SHOULD_BE.sub("", error["msg"])
-    told = f"a number {words}" if words.startswith(("greater", "less")) else words
-    choices = re.findall(r"'([^']*)'", told) if error["type"] == "literal_error" else ()
-    meant = nearest(str(error["input"]), choices)
-    return f"{told}; did you mean {meant[0]}?" if meant else told
+    limits = f"a number {words}" if words.startswith(("greater", "less")) else words
+    choices = re.findall(r"'([^']*)'", limits) if error["type"] == "literal_error" else ()
+    suggestion = nearest(str(error["input"]), choices)
+    return f"{limits}; did you mean {suggestion[0]}?" if suggestion else limits
 
 
 def load(settings: type[S]) -> S:
@@ -93,12 +93,12 @@ def load(settings: type[S]) -> S:
             field, *below = (str(part) for part in each["loc"])
             name = f"FUGA_{field.upper()}" + (f" ({'.'.join(below)})" if below else "")
             lines.append(f"{name}: found {said_value(each['input'])}, allowed is {_allowed(each)}")
-        told = "\n".join([*lines, "Set it in the environment or in FUGA_CONFIG."])
-        raise SettingsError(told) from None
+        message = "\n".join([*lines, "Set it in the environment or in FUGA_CONFIG."])
+        raise SettingsError(message) from None
     except UnparsedError as error:
         found = _FIELD.search(str(error))
         name = f"FUGA_{found[1].upper()}" if found else "a setting"
-        told = f'{name}: wanted is JSON, as ["a"] or {{"a": 1}}: {error.__cause__ or error}'
-        raise SettingsError(told) from None
+        message = f'{name}: wanted is JSON, as ["a"] or {{"a": 1}}: {error.__cause__ or error}'
+        raise SettingsError(message) from None
     except (RegistryError, OSError, ValueError) as error:  # a file that is none
         raise SettingsError(f"settings: {error}") from None

@@ -22,7 +22,7 @@ def engine_version() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the code that runs; None where nobody can say.
+    """Return the commit of the code that runs; None if it is unknown.
 
     Of a checkout it ends with ``-dirty`` where files differ from that commit.
     """

@@ -47,8 +47,8 @@ def encode(document: Kept, digest: str) -> bytes:
     """Return a file's content."""
     arrays: list[NDArray[Any]] = []
     bare = _without_arrays(document, arrays)
-    told = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
-    head = json.dumps({"arrays": told, "document": bare}, allow_nan=False).encode()
+    array_headers = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
+    head = json.dumps({"arrays": array_headers, "document": bare}, allow_nan=False).encode()
     parts = [len(head).to_bytes(8, "little"), head, *(_bytes_of(array) for array in arrays)]
     sha256 = hashlib.sha256()
     for part in parts:
@@ -69,7 +69,7 @@ def read(path: Path, digest: str) -> Kept | None:
             head = file.read(_HEAD)
             if not head.startswith(_MAGIC) or len(head) < _HEAD:
                 raise CheckpointError(path, "it is no checkpoint of this version of fuga")
-            whose, told = head[len(_MAGIC) :].decode("ascii", "replace").split("\n")[:2]
+            whose, header = head[len(_MAGIC) :].decode("ascii", "replace").split("\n")[:2]
             if whose != digest:
                 return None
             body = file.read()
@@ -77,7 +77,7 @@ def read(path: Path, digest: str) -> Kept | None:
         return None
     except OSError as error:
         raise CheckpointError(path, f"it cannot be read: {error.strerror}") from None
-    if hashlib.sha256(body).hexdigest() != told:
+    if hashlib.sha256(body).hexdigest() != header:
         raise CheckpointError(path, "it is damaged: its content is not what was written")
     try:
         return decode(body)
@@ -95,8 +95,8 @@ def decode(body: bytes) -> Kept:
     if not isinstance(head, dict) or not isinstance(head.get("arrays"), list):
         raise MisfitError("it lists no arrays")
     arrays, rest = [], view[8 + length :]
-    for told in head["arrays"]:
-        array, rest = _taken(told, rest)
+    for array_header in head["arrays"]:
+        array, rest = _taken(array_header, rest)
         arrays.append(array)
     if len(rest):
         raise MisfitError(f"{len(rest)} bytes more than its arrays have")
@@ -177,17 +177,17 @@ def _lies(found: NDArray[Any], within: ValueRange) -> bool:
     return int(found.min()) >= within.low and int(found.max()) < within.high
 
 
-def _described(told: object) -> tuple[str, list[int]]:
-    match told:
+def _described(array_header: object) -> tuple[str, list[int]]:
+    match array_header:
         case [str() as name, [*axes]] if name in _DTYPES and len(axes) <= _MOST_AXES:
             shape = [axis for axis in axes if isinstance(axis, int) and 0 <= axis < 2**48]
             if len(shape) == len(axes):
                 return name, shape
-    raise MisfitError(f"an array is described as {told!r:.80}")
+    raise MisfitError(f"an array is described as {array_header!r:.80}")
 
 
-def _taken(told: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
-    name, shape = _described(told)
+def _taken(array_header: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
+    name, shape = _described(array_header)
     dtype = _DTYPES[name]
     length = math.prod(shape) * dtype.itemsize
     if length > len(rest):

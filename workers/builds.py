@@ -1,4 +1,4 @@
-"""Create a VM so that it runs at most once and leaves nothing behind, whatever happens meanwhile.
+"""Create a VM so that it runs at most once and leaves nothing behind, whatever fails.
 
 What may cross: this worker is killed, or stopped past its lease and continued;
 the message arrives twice; the VM is deleted meanwhile; the host falls silent.
@@ -9,7 +9,7 @@ the message arrives twice; the VM is deleted meanwhile; the host falls silent.
 3. The domain starts paused. `activate` is a compare-and-set on our claim; only
    its winner resumes. A `resume` that comes late meets the same domain, or none,
    or that of a later attempt of the VM, which is then the only one there is.
-4. Who lost the claim reads the assignment again (`_step_aside`): while somebody
+4. Who lost the claim reads the assignment again (`_clean_up_after_lost_claim`): while somebody
    builds it or it is active, the domain is theirs, the very same one. Otherwise
    nothing of it may stay, and we remove what carries its mark, because the
    deleter may have looked before our last step.
@@ -68,7 +68,7 @@ def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
         try:
             outcome = _attempt(build, context)
         except ClaimLostError:
-            outcome = _step_aside(build, context)
+            outcome = _clean_up_after_lost_claim(build, context)
         log.info("build_ended", outcome=outcome, from_state=build.state)
     if outcome is not TaskOutcome.HANDED_BACK:
         context.pass_on(build.host.id)
@@ -205,7 +205,7 @@ def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -
     context.keep(build.claim)
 
 
-def _step_aside(build: Build, context: WorkerContext) -> TaskOutcome:
+def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutcome:
     """Clean up after a lost claim."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)

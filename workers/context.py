@@ -70,7 +70,7 @@ class WorkerContext:
 
     @property
     def upload_lease_s(self) -> float:
-        """How long a claim on an upload lasts: nobody tells of it before a piece has ended."""
+        """How long a claim on an upload lasts: it is extended only when a piece has ended."""
         return self.lease_s + self.piece_deadline_s
 
     def pass_on(self, host_id: UUID) -> None:

@@ -21,7 +21,7 @@ class MoveStoppedError(Exception):
 
 
 class StoppingError(WorkersError):
-    """The process was asked to stop between two steps of the work."""
+    """The process was to stop between two steps of the work."""
 
     def __init__(self) -> None:
         super().__init__("this worker is stopping")

@@ -1,8 +1,8 @@
 """Read a file from a web server that may be slow, silent, greedy or lying.
 
-Whoever waits looks up once a second, whether bytes come or not: at the clock, at its claim
-and at whether it is to end. What comes is handed on as it lies there, in small pieces: a
-body that unpacks itself could be a million times as long as what was sent.
+A download checks the clock, its claim and whether it shall stop once a second, with or without
+new bytes. It passes on bytes as received, in small pieces: a compressed body could unpack to
+a million times its length.
 
 The list of addresses is looked at again for every address that is opened: a redirect leads
 on only within it. No proxy of the environment is asked, no credentials are sent.

@@ -28,7 +28,7 @@ from workers.http_download import DownloadTimeouts, download
 
 log: Final = structlog.get_logger(__name__)
 
-_TELL_EVERY_S: Final = 1.0
+_REPORT_EVERY_S: Final = 1.0
 
 
 def fetch(image_id: UUID, context: WorkerContext) -> TaskOutcome:
@@ -144,7 +144,7 @@ def _patience(
         if context.stopping.is_set():
             raise StoppingError
         now = time.monotonic()
-        if now - told_at >= _TELL_EVERY_S:
+        if now - told_at >= _REPORT_EVERY_S:
             told_at = now
             context.registry.image_imports.progress(
                 claimed.claim, came_bytes, context.upload_lease_s

@@ -1,4 +1,4 @@
-"""Move VMs from host to host so that each runs once, whatever happens meanwhile.
+"""Move VMs from host to host so that each runs once, whatever fails.
 
 What may cross: this worker is killed, or stopped past its lease and continued; the message
 arrives twice; the VM is deleted, the move cancelled; either host falls silent or is fenced.
@@ -46,7 +46,7 @@ from workers.errors import HostBusyError, MoveStoppedError, StoppingError
 log: Final = structlog.get_logger(__name__)
 
 #: Between two writes of how far a move has come, each of which extends the claim.
-_TELL_S: Final = 2.0
+_REPORT_EVERY_S: Final = 2.0
 #: Workers that may die over one move, before it is given up.
 MAX_ATTEMPTS: Final = 3
 
@@ -114,7 +114,7 @@ def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
         return _settle(step, where, error, downtime_ms, context)
     except ClaimLostError:
         if downtime_ms is not None:  # whoever took it over cannot know
-            context.registry.move_steps.tell_standstill(step.claim, downtime_ms)
+            context.registry.move_steps.note_standstill(step.claim, downtime_ms)
         raise
 
 
@@ -134,7 +134,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
         nonlocal told_at
         if context.stopping.is_set():
             raise StoppingError
-        if time.monotonic() - told_at >= min(_TELL_S, context.lease_s / 4):
+        if time.monotonic() - told_at >= min(_REPORT_EVERY_S, context.lease_s / 4):
             told_at = time.monotonic()
             _keep(step, context, progress)
 
@@ -320,14 +320,14 @@ def _settle(
 
 def _keep(step: MoveStep, context: WorkerContext, progress: MigrationProgress | None) -> None:
     """Extend the claim, and tell how far the move is. Raises `MoveStoppedError` if it is to end."""
-    told = None
+    state = None
     if progress is not None:
-        told = MoveTold(
+        state = MoveTold(
             total_bytes=progress.memory_total_bytes + progress.disk_total_bytes,
             remaining_bytes=progress.memory_remaining_bytes + progress.disk_remaining_bytes,
             rate_bytes_s=progress.rate_bytes_s,
         )
-    stop = context.registry.move_steps.keep(step.claim, context.lease_s, told)
+    stop = context.registry.move_steps.keep(step.claim, context.lease_s, state)
     if stop is not None:
         raise MoveStoppedError(stop)
 

@@ -27,7 +27,7 @@ from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 
 log: Final = structlog.get_logger(__name__)
 
-_TELL_EVERY_S: Final = 1.0  #: how far an upload is, to the register center
+_REPORT_EVERY_S: Final = 1.0  #: how far an upload is, to the register center
 
 
 def upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
@@ -116,7 +116,7 @@ class _Meter:
             raise UploadTooSlowError(
                 self._claimed.host.name, sent_bytes, self._context.upload_deadline_s
             )
-        if now - self._told_at >= _TELL_EVERY_S:
+        if now - self._told_at >= _REPORT_EVERY_S:
             self._context.registry.image_copies.progress(
                 self._claimed.claim, sent_bytes, self._context.upload_lease_s
             )

@@ -91,7 +91,7 @@ class Evacuated:
 
         before, started = self._site.cpu_s(), time.monotonic()
         hosts.apply(self._first, HostAdminEvent.DRAIN, actor=ACTOR)
-        plan = self._site.registry.plans.ask(
+        plan = self._site.registry.plans.create(
             PlanKind.EVACUATE, {"hosts": [self._first]}, approve=True, actor=ACTOR
         )
         eventually(

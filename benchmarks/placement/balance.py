@@ -41,7 +41,7 @@ import numpy.typing as npt
 
 from benchmarks.kit import parser, timed
 from placement import Snapshot
-from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.model import (
     OBSTACLES,
@@ -299,7 +299,7 @@ def alone(sizes: Sequence[tuple[int, int, int | None]]) -> bool:
     well = True
     for hosts, vms, most in sizes:
         running = uneven_cluster(hosts, vms)
-        plan, seconds = _timed(running, BALANCE_WORTH, most)
+        plan, seconds = _timed(running, BALANCE_OBJECTIVE, most)
         well &= seconds <= MOST_SECONDS
         print(
             f"{hosts:>6} {vms:>7} {len(plan.moves):>6} {len(plan.waves):>6} "

@@ -83,7 +83,7 @@ class Addresses(httpx.BaseTransport):
 
 
 def was_not_sent(error: httpx.TransportError) -> bool:
-    """Tell whether nothing of a call can have arrived."""
+    """Return whether nothing of a call can have arrived."""
     return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 

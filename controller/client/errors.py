@@ -46,14 +46,14 @@ class ApiProblemError(ApiError):
 def _message(http_status: int, problem: Mapping[str, Any], called: Callable[[str], str]) -> str:
     """One message of a problem document: where, what, what to do; a line for each place."""
     errors = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
-    told = [line for line in (_line(each, called) for each in errors) if line]
-    if not told:
+    lines = [line for line in (_line(each, called) for each in errors) if line]
+    if not lines:
         detail = problem.get("detail") or problem.get("title") or f"HTTP status {http_status}"
         return plain(str(detail))
-    if len(told) == 1:
-        return told[0]
+    if len(lines) == 1:
+        return lines[0]
     title = plain(str(problem.get("title") or f"HTTP status {http_status}"))
-    return "\n".join([f"{title}:", *(f"  {each}" for each in told)])
+    return "\n".join([f"{title}:", *(f"  {each}" for each in lines)])
 
 
 def _line(error: Mapping[str, Any], called: Callable[[str], str]) -> str:

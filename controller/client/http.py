@@ -107,7 +107,7 @@ class Client:
         return self._content(self._call("PATCH", path, query=query, body=body, headers=condition))
 
     def put(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Let something be as told."""
+        """Set something by PUT."""
         return self._content(self._call("PUT", path, body=body))
 
     def delete(self, path: str, *, if_match: str | None = None) -> Json:
@@ -207,11 +207,11 @@ class Client:
         ApiUnreachableError
             If the API does not answer, or the stream breaks off.
         """
-        asked = {name: value for name, value in query.items() if value is not None}
+        parameters = {name: value for name, value in query.items() if value is not None}
         headers = {"Accept": "text/event-stream"}
         try:
             with self._http.stream(
-                "GET", f"/v1/{path}", params=asked, headers=headers, timeout=_SILENCE_S
+                "GET", f"/v1/{path}", params=parameters, headers=headers, timeout=_SILENCE_S
             ) as response:
                 if not response.is_success:
                     response.read()
@@ -275,7 +275,7 @@ class Client:
             except httpx.InvalidURL as error:
                 raise ApiUnreachableError(self.url, str(error)) from error
             else:
-                wait = _asked_to_wait(response, method, request)
+                wait = _retry_after(response, method, request)
                 if wait is not None:
                     pause = None if next(pauses, None) is None else wait
                 elif _in_progress(response):
@@ -311,8 +311,8 @@ def _trust(connection: ApiConnection) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=connection.ca)
     except OSError as error:
         reason = error.strerror or str(error)
-        told = f"FUGA_CA: cannot read certificates from {connection.ca}: {reason}"
-        raise ApiUnreachableError(connection.url, told) from None
+        message = f"FUGA_CA: cannot read certificates from {connection.ca}: {reason}"
+        raise ApiUnreachableError(connection.url, message) from None
 
 
 def _condition(if_match: str | None) -> dict[str, str] | None:
@@ -329,9 +329,7 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
     return {"title": f"HTTP status {response.status_code} {response.reason_phrase}"}
 
 
-def _asked_to_wait(
-    response: httpx.Response, method: str, request: Mapping[str, Any]
-) -> float | None:
+def _retry_after(response: httpx.Response, method: str, request: Mapping[str, Any]) -> float | None:
     """Return how long to wait before the same call may be made again; None: not at all."""
     said = response.headers.get("Retry-After", "")
     if not (

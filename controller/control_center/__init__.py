@@ -1,1 +1,1 @@
-"""The control centre: who leads, the slot loop, and the sweeps beside it."""
+"""The control centre: leadership, the slot loop, and the periodic sweeps."""

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class Broker(TaskQueue, Protocol):
-    """Takes messages, and can be asked how many wait there."""
+    """Takes messages, and counts those that wait."""
 
     def waiting(self) -> Mapping[WorkQueue, int] | None:
         """Ask it; None from one that is away, or hangs."""

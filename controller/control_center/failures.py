@@ -40,12 +40,12 @@ class FailedHosts:
         if lease is None:
             return ()
         try:
-            asked = self._registry.fencing.ask_for_failed(lease, by_default=self._by_default)
+            fenced = self._registry.fencing.request_for_failed(lease, by_default=self._by_default)
         except StaleEpochError:
             return ()  # another one leads by now
-        for host in asked:
+        for host in fenced:
             log.warning("fencing_asked", alert=True, host=host, epoch=lease.epoch)
-        return asked
+        return fenced
 
     def run(self, stop: threading.Event) -> None:
         """Look until stopped."""

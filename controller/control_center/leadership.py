@@ -39,7 +39,7 @@ class Leadership:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease as last renewed; None while somebody else leads."""
+        """The lease as last renewed; None while another process leads."""
         return self._lease
 
     def take(self) -> Lease | None:
@@ -74,7 +74,7 @@ class Leadership:
             stop.wait(self._lease_s / 3)
 
     def check(self) -> Check:
-        """Return whether this process leads or follows: it asked within the lease's length."""
+        """Return whether this process renewed or requested the lease within the lease's length."""
         asked_at = self._asked_at
         if asked_at is None:
             return Check("lease", False, "not requested yet")

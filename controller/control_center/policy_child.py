@@ -23,7 +23,7 @@ from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Ideal, PolicyAnswer, PolicyFailure, frame
 from controller.rounds.priced import prices_document
 from controller.rounds.stdout_guard import take_stdout
-from controller.shadow.child import decide_beside
+from controller.shadow.child import decide_in_shadow
 from placement import (
     FloatArray,
     PlacementError,
@@ -79,7 +79,7 @@ def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
 
 
 def _ready(_: object) -> bool:
-    """Import what the bound needs before a round waits for it; who asks other things may not."""
+    """Import what the bound needs before a round waits for it; other calls may not need it."""
     import scipy.optimize  # noqa: F401, PLC0415 - slow to import
 
     return True
@@ -92,7 +92,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "steps": decide_in_steps,
         "ideal": _ideal_of,
         "plan": decide_plan,
-        "beside": decide_beside,
+        "beside": decide_in_shadow,
         "estimates": estimates,
         "survival": failure_survival.answered,
         "capacity_in_turn": capacity_after_queue.answered,
@@ -107,7 +107,7 @@ _OF_ROUNDS: Final = ("decide", "ideal")
 
 
 def answer(operation: str, argument: Any) -> Any:
-    """What the parent asked for, or why not."""
+    """The answer to the parent, or why there is none."""
     if operation not in _OPERATIONS:
         return PolicyFailure(f"unknown operation {operation!r}")
     try:

@@ -69,21 +69,21 @@ class Purger:
             stop.wait(self._pause_s)
         if taken:
             log.info("history_purged", **dataclasses.asdict(taken))
-            _tell(self._registry, taken, actor="control")
+            _note_purged(self._registry, taken, actor="control")
         return taken
 
 
 def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Purged:
-    """Take all that is due now, whoever leads."""
+    """Purge all that is due now, whether or not this process leads."""
     taken = Purged()
     while batch := registry.retention.purge_batch(periods):
         taken += batch
     if taken:
-        _tell(registry, taken, actor=actor)
+        _note_purged(registry, taken, actor=actor)
     return taken
 
 
-def _tell(registry: Registry, taken: Purged, *, actor: str) -> None:
+def _note_purged(registry: Registry, taken: Purged, *, actor: str) -> None:
     counts = dataclasses.asdict(taken)
     registry.events.add(
         actor=actor,

@@ -1,7 +1,7 @@
-"""Reservations in the control centre: each is decided soon after it was asked for.
+"""Reservations in the control centre: each is decided soon after its request.
 
-Only who leads decides, one after another, so that each is judged beside those before it. A process
-that is killed, or a control centre that ends, leaves it asked for: whoever leads next decides it.
+Only the leader decides, one after another, so that each reservation is judged with those before
+it. One whose process is killed, or whose leader ends, stays pending: the next leader decides it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.queries.reserving import TIME_S, asked_of, decision_of
+from controller.queries.reserving import TIME_S, decision_of, query_of
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, RegistryError
 from registry.reservations import Reservation, ReservationDecision
@@ -56,7 +56,7 @@ class Reserving:
         self._process.close()
 
     def look(self, stop: threading.Event | None = None) -> int:
-        """Decide what is asked for; return how many were decided."""
+        """Decide pending reservations; return how many were decided."""
         decided = 0
         for each in self._registry.reservations.to_decide():
             lease = self._lease()
@@ -76,13 +76,13 @@ class Reserving:
         standing = self._registry.reservations.standing()
         try:
             judged = self._process.reserve(
-                asked_of(view, each, standing), deadline_s=TIME_S + _MORE_S
+                query_of(view, each, standing), deadline_s=TIME_S + _MORE_S
             )
         except Exception as error:  # whatever is the matter with it, others are decided beside it
             tries = self._failed[each.id] = self._failed.get(each.id, 0) + 1
             log.error("reservation_not_judged", reservation=str(each.id), error=str(error))
             if tries < _TRIES:
                 return None
-            told = "it could not be judged; operators: see the control centre's log"
-            return ReservationDecision(reason="failed", message=told)
+            message = "it could not be judged; operators: see the control centre's log"
+            return ReservationDecision(reason="failed", message=message)
         return decision_of(each, judged)

@@ -167,7 +167,7 @@ class SlotLoopRunner:
             structlog.contextvars.unbind_contextvars("slot")
 
     def _note_decided(self, slot: Slot) -> None:
-        """Tell who asks for the status; the slot is decided whether or not this can be written."""
+        """Write the slot's status for readers; the slot is decided even if this fails."""
         try:
             self._registry.slot_loop.decided(slot.start_at, slot.length_s)
         except Exception as error:

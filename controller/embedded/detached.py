@@ -57,8 +57,8 @@ def run_detached(*, arguments: list[str]) -> int:
     return process.returncode or 1
 
 
-def tell_ready(descriptor: int) -> None:
-    """Tell the starter that all runs."""
+def signal_ready(descriptor: int) -> None:
+    """Signal the starter that all processes run."""
     os.write(descriptor, b"+")
     os.close(descriptor)
 

@@ -46,10 +46,10 @@ def run(*, purge: bool) -> None:
                 show("stopping the lab's hosts and guests")
                 if purge and settings.database_url is None:
                     stop_lab(state.lab)
-                    told = "its records are removed with the state"
+                    message = "its records are removed with the state"
                 else:
-                    told = finish_ending(settings, state)
-            echo(f"stopped: the lab; {told}")
+                    message = finish_ending(settings, state)
+            echo(f"stopped: the lab; {message}")
         elif memory.hosts_from == "file":
             echo("your hosts and their VMs keep running; `fuga up` continues.")
             if purge:
@@ -95,7 +95,7 @@ def finish_ending(settings: ControllerSettings, state: StateDir) -> str:
     """
     memory = dataclasses.replace(Memory.load(state), ending=True).save(state)
     stop_lab(state.lab)
-    told = "nothing was registered"
+    message = "nothing was registered"
     if memory.lab_hosts:
         registry = Registry.connect(settings.resolved_database_url())
         try:
@@ -103,9 +103,9 @@ def finish_ending(settings: ControllerSettings, state: StateDir) -> str:
             hosts = retire_hosts(registry, memory.lab_hosts)
         finally:
             registry.close()
-        told = f"{hosts} hosts are retired, {vms} VMs on them are recorded as deleted"
+        message = f"{hosts} hosts are retired, {vms} VMs on them are recorded as deleted"
     Memory(catalogue=memory.catalogue).save(state)
-    return told
+    return message
 
 
 def release_vms(
@@ -115,7 +115,7 @@ def release_vms(
     wait_s: float = 60.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Delete what was asked of these hosts, and release what they held; return how many VMs.
+    """Delete the pending work of these hosts, and release what they held; return how many VMs.
 
     Requests go whole, but for VMs that live on other hosts: those stay.
     """

@@ -1,4 +1,4 @@
-"""What the processes of `fuga up` are told, beside the operator's settings."""
+"""The environment of the processes of `fuga up`, besides the operator's settings."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from lab.driver_hosts import DriverHost
 from lab.errors import LabError
 
 #: What a real host writes when one of its daemons ended.
-_TOLD: Final = "daemons.log"
+_LOG_NAME: Final = "daemons.log"
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0  #: one that lived as long begins with the first pause again
 
@@ -46,11 +46,11 @@ class LabWatch:
     _ended: dict[str, _Ended] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """What was told before is known."""
-        self._read = [len(_told(host.log_dir)) for host in self.lab.hosts]
+        """Skip what was reported before."""
+        self._read = [len(_last_lines(host.log_dir)) for host in self.lab.hosts]
 
     def look(self) -> None:
-        """Say what ended since the last look; start again what nobody else does."""
+        """Report what ended since the last check; restart what no other process restarts."""
         if self.lab.driver == QEMU:
             self._tell()
         else:
@@ -59,7 +59,7 @@ class LabWatch:
 
     def _tell(self) -> None:
         for index, (name, host) in enumerate(zip(self.names, self.lab.hosts, strict=False)):
-            lines = _told(host.log_dir)
+            lines = _last_lines(host.log_dir)
             for line in lines[self._read[index] :]:
                 self.say(f"{name}: {line.split(maxsplit=2)[-1]}. Guests run on.")
             self._read[index] = len(lines)
@@ -88,8 +88,8 @@ class LabWatch:
         self.say(f"{what}; it starts again in {state.pause_s:g} s")
 
 
-def _told(log_dir: Path) -> list[str]:
+def _last_lines(log_dir: Path) -> list[str]:
     try:
-        return (log_dir / _TOLD).read_text(errors="replace").splitlines()
+        return (log_dir / _LOG_NAME).read_text(errors="replace").splitlines()
     except OSError:
         return []

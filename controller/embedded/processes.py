@@ -29,7 +29,7 @@ _STOP_S: Final = 10.0  #: from the request to end until it is no longer asked
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process for good: a pid alone may be somebody else's by now."""
+    """A process for good: a pid alone may be another process's by now."""
 
     pid: int
     started: int  #: in clock ticks since boot

@@ -57,8 +57,8 @@ class StatusStream:
                 line += f", {found['dropped']} dropped"
             if found["decided_by"] != "policy" or found.get("cut"):
                 line += f", decided by {decided_by(found)}"
-            told = shares(found)
-            self._say(f"{line}; shares {told}" if told else line)
+            shares_by_tenant = shares(found)
+            self._say(f"{line}; shares {shares_by_tenant}" if shares_by_tenant else line)
 
     def _tell_hosts(self, hosts: Sequence[Mapping[str, Any]]) -> None:
         for host in hosts:

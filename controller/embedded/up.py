@@ -20,7 +20,7 @@ from controller.client.errors import ApiError
 from controller.client.http import Client
 from controller.embedded import setup
 from controller.embedded.address import choose_address
-from controller.embedded.detached import tell_ready
+from controller.embedded.detached import signal_ready
 from controller.embedded.down import finish_ending
 from controller.embedded.environment import child_environ
 from controller.embedded.hosts_file import read_hosts_file
@@ -94,7 +94,7 @@ def run(
             raise
         try:
             if ready_fd is not None:
-                tell_ready(ready_fd)
+                signal_ready(ready_fd)
             up.watch()
         except KeyboardInterrupt:
             say("")
@@ -131,7 +131,7 @@ class Up:
         self.memory = Memory.load(self.state)
         with self._step("database") as done:
             if self.settings.database_url is None and not self.state.database.exists():
-                # Whoever removes the database alone means to start over with it.
+                # A database that was removed alone is a request to start over with an empty one.
                 self._remember(registered=False, catalogue=False)
             revision = upgrade_database(self.settings.resolved_database_url())
             done(f"at revision {revision}")

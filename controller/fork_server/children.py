@@ -1,4 +1,4 @@
-"""A child process that is asked by its standard input and answers by its standard output."""
+"""A child process that reads calls from standard input and writes answers to standard output."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ForkServerError(OSError):
 
 
 class ForkServerLateError(ForkServerError):
-    """It forked none in time, and may if it is asked again."""
+    """It forked no child in time; another attempt may succeed."""
 
 
 class ForkedChild:
@@ -153,7 +153,7 @@ class ForkServer:
         return server.process.pid
 
     def warm_up(self) -> None:
-        """Start the server, which imports everything while nobody waits, unless it was closed."""
+        """Start the server, which imports everything before its first call, unless closed."""
         with self._lock:
             if not self._closed:
                 self._running()

@@ -198,7 +198,7 @@ class ForkSession:
                 each.close()
 
     def _end(self, child: _Forked) -> None:
-        """Tell how a child ended, and leave its id to it as long as the client may use that."""
+        """Report how a child ended, and keep its pid as long as the client may use it."""
         self._poll.unregister(child.ended)
         child.over = True
         found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

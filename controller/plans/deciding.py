@@ -15,7 +15,7 @@ from controller.rounds.inputs import RoundInputs, inputs_of, packed
 from controller.rounds.running import RunningNames
 from controller.settings import ControllerSettings
 from placement import IntArray
-from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.in_turns import evacuate_before
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 from placement.rebalancing.pack import pack
@@ -96,7 +96,7 @@ def decide_plan(data: bytes) -> dict[str, Any]:
 
 
 def plan_of(inputs: PlanInputs) -> MovePlan:
-    """Decide a plan. Raises `PolicyFailedError` for a kind that nobody plans."""
+    """Decide a plan. Raises `PolicyFailedError` for a kind without a planner."""
     how: dict[str, Any] = {
         "limits": inputs.limits,
         "seed": inputs.seed,
@@ -111,18 +111,18 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             return replace(mend(inputs.running, **how), policy=kind)
         case "balance":
             bound = {"most_gib": inputs.arguments.get("most_gib")}
-            return balance(inputs.running, BALANCE_WORTH.with_given(bound), **how)
+            return balance(inputs.running, BALANCE_OBJECTIVE.with_given(bound), **how)
         case "pack":
             return pack(inputs.running, **how)
         case "room":
-            asked = inputs.arguments["request"]
+            request_id = inputs.arguments["request"]
             waiting = [key for key, _, _ in inputs.names.snapshot.requests]
-            if asked not in waiting:
-                raise PolicyFailedError("room", f"finds no VM of request {asked} that waits")
+            if request_id not in waiting:
+                raise PolicyFailedError("room", f"finds no VM of request {request_id} that waits")
             running = inputs.running
             if inputs.domain is not None:
                 running = without_spare(running, inputs.domain)
-            return make_room(running, waiting.index(asked), **how)
+            return make_room(running, waiting.index(request_id), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
 

@@ -48,7 +48,7 @@ class DryRunResult:
 
 
 def rehearse(
-    asked: RollPreview,
+    preview: RollPreview,
     *,
     start: StartChild = started,
     within_s: float = TIME_S,
@@ -64,12 +64,12 @@ def rehearse(
         If VMs of a turn have no place elsewhere, naming some of them and why; or if it took
         too long, and was ended.
     """
-    if len(asked.view.cluster.hosts) + len(asked.view.vms) <= most_here:
-        found = answered(asked)
+    if len(preview.view.cluster.hosts) + len(preview.view.vms) <= most_here:
+        found = answered(preview)
     else:
         process = PolicyProcess(niceness=NICENESS, start=start)
         try:
-            found = process.rehearse(asked, deadline_s=within_s)
+            found = process.rehearse(preview, deadline_s=within_s)
         except PolicyFailedError as error:
             raise ConflictError(
                 f"it was not found out whether the hosts can be emptied: {error}. Try again, or"
@@ -82,14 +82,14 @@ def rehearse(
     return found.turns
 
 
-def answered(asked: RollPreview) -> DryRunResult:
+def answered(preview: RollPreview) -> DryRunResult:
     """Plan the turns until VMs of one have no place."""
-    running, names = to_running(asked.view)
+    running, names = to_running(preview.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}
     work = max(1, len(running.receives) + len(running))
-    planned = asked.turns[: max(1, MOST_WORK // work)]
+    planned = preview.turns[: max(1, MOST_WORK // work)]
     in_indices = [[index[key] for key in turn] for turn in planned]
-    for plan in evacuate_in_turns(running, in_indices, limits=asked.limits):
+    for plan in evacuate_in_turns(running, in_indices, limits=preview.limits):
         if any(each.obstacle not in _PASSING for each in plan.stays):
             hosts = [names.snapshot.hosts[at][1] for at in plan.closed]
             return DryRunResult(refusal=_refusal(running, plan, hosts, names.vms))
@@ -100,7 +100,7 @@ def _refusal(
     running: RunningState, plan: MovePlan, hosts: Sequence[str], vms: Sequence[str]
 ) -> str:
     stays = [each for each in plan.stays if each.obstacle not in _PASSING]
-    told = [
+    reasons = [
         f"{vms[each.vm]} ({(each.obstacle or each.why).value.replace('_', ' ')})"
         for each in stays[:_NAMED]
     ]
@@ -108,5 +108,5 @@ def _refusal(
     several = f"hosts {', '.join(hosts)} at once" if len(hosts) > 1 else f"host {hosts[0]}"
     return (
         f"{several} cannot be emptied: {len(stays)} VMs have no place elsewhere:"
-        f" {', '.join(told)}{more}. `fuga plan evacuate {' '.join(hosts)}` shows what lacks"
+        f" {', '.join(reasons)}{more}. `fuga plan evacuate {' '.join(hosts)}` shows what lacks"
     )

@@ -1,4 +1,4 @@
-"""Plans of moves in the control centre: decided when asked, carried out in their order.
+"""Plans of moves in the control centre: decided on request, carried out in their order.
 
 Only who leads does either. What is asked of a move is checked anew by the register center, so a
 plan that is old by the time of its approval moves nothing where it may not go: what is refused
@@ -102,7 +102,7 @@ class PlanExecutor:
         self._process.close()
 
     def look(self) -> bool:
-        """Do what is to be done for each plan that is asked or approved; return if one goes on."""
+        """Advance each pending or approved plan; return whether one is still under way."""
         lease = self._lease()
         if lease is None:
             return False
@@ -142,7 +142,7 @@ class PlanExecutor:
             log.info("standing_plan_asked", plan=str(plan.id), kind=plan.kind)
 
     def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
-        """Return why the standing rule declines a plan that it asked for."""
+        """Return why the auto-balance policy declines a plan that it requested."""
         if plan.requested_by != STANDING_RULE:
             return None
         rule = self._planning.balance
@@ -155,8 +155,8 @@ class PlanExecutor:
         try:
             inputs = self._inputs(plan)
             data = inputs.encode()
-            told = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
-            decided = DecidedPlan.of_document(told)
+            result = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
+            decided = DecidedPlan.of_document(result)
             check_plan(inputs.running, decided)
         except (PolicyFailedError, PlacementError) as error:
             bound.error("plan_failed", error=str(error), alert=True)
@@ -172,7 +172,7 @@ class PlanExecutor:
             stays=[_stays(inputs, each) for each in decided.stays],
             cut=decided.cut,
             inputs=data,
-            document=told,
+            document=result,
             actor=ACTOR,
             admitted=_admitted(inputs, decided) if plan.kind is PlanKind.ROOM else None,
             gain=_gain(decided),
@@ -216,17 +216,17 @@ class PlanExecutor:
 
     def _ask_for(self, plan: Plan, turns: ReadyMoves) -> int:
         """Ask for moves; return for how many. What is refused before its turn waits for that."""
-        asked = 0
+        created = 0
         for each in (*turns.due, *turns.early):
             try:
-                self._registry.moves.ask(
+                self._registry.moves.create(
                     each.vm_id,
                     each.to_host,
                     reason=f"plan {plan.id}: {each.why}",
                     of_plan=(plan.id, each.position),
                     actor=plan.approved_by or ACTOR,
                 )
-                asked += 1
+                created += 1
             except PlanMoveOverError:
                 break  # it was cancelled meanwhile, or another centre leads
             except (ConflictError, NotFoundError) as error:
@@ -234,7 +234,7 @@ class PlanExecutor:
                     break
                 self._registry.plans.refuse(plan.id, each.position, str(error))
                 log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
-        return asked
+        return created
 
     def _ended_by_hosts(self, plan: Plan) -> bool:
         """End a plan that empties hosts which were activated since; of some, leave those alone."""

@@ -1,4 +1,4 @@
-"""Room for requests that starve: asked for by the control centre itself, where settings say so."""
+"""Plans that make room for starving requests, created by the control centre if so configured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomRule:
-    """When the control centre asks for a plan of moves that makes room."""
+    """When the control centre creates a plan of moves that makes room."""
 
     how: Literal["propose", "carry_out"]
     patience: int  #: rounds that a request waits before, as policies hold hosts back; at least 1
@@ -67,7 +67,7 @@ class MakingRoom:
 
     def _ask(self, request: UUID) -> bool:
         try:
-            plan = self._registry.plans.ask(
+            plan = self._registry.plans.create(
                 PlanKind.ROOM,
                 {"request": str(request)},
                 approve=self._rule.how == "carry_out",

@@ -1,4 +1,4 @@
-"""Which moves of a plan are asked for now: those whose turn it is, and some that may go early.
+"""Which moves of a plan are requested now: those whose turn it is, and some that may go early.
 
 A wave waits for the room that the waves before it free. Few moves need that, and a host would
 stand idle whenever the last move of a wave takes long; so what waits for nothing is asked for
@@ -24,7 +24,7 @@ _AT_HAND: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ReadyMoves:
-    """Moves that nobody asked for yet, in the order of their plan."""
+    """Moves not requested yet, in the order of their plan."""
 
     due: tuple[PlanMove, ...]  #: of the first wave that is not over
     early: tuple[PlanMove, ...]  #: of later waves; one that is refused waits for its turn
@@ -32,7 +32,7 @@ class ReadyMoves:
 
 
 def turns_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
-    """Return what is to be asked for of a plan's moves, in their order; None: all are over.
+    """Return which of a plan's moves to request, in their order; None if all are over.
 
     Notes
     -----
@@ -42,12 +42,12 @@ def turns_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves |
     """
     if all(move.is_over for move in moves):
         return None
-    asking = _MoveRequests(limits, moves)
+    requests = _MoveRequests(limits, moves)
     for number, wave in groupby(moves, key=lambda move: move.wave):
-        if not asking.take(number, tuple(wave)):
+        if not requests.take(number, tuple(wave)):
             break
     begins = any(not move.is_over and move.state is not MoveState.MOVING for move in moves)
-    return ReadyMoves(tuple(asking.due), tuple(asking.early), begins)
+    return ReadyMoves(tuple(requests.due), tuple(requests.early), begins)
 
 
 class _MoveRequests:
@@ -64,7 +64,7 @@ class _MoveRequests:
         self.early: list[PlanMove] = []
 
     def take(self, number: int, wave: Sequence[PlanMove]) -> bool:
-        """Take what may be asked for; return whether all of the wave has been by then."""
+        """Take what may be requested; return whether that completes the wave."""
         is_early, all_asked = number > self._first, True
         for move in wave:
             if move.is_over or move.move_id is not None:

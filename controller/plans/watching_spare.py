@@ -1,4 +1,4 @@
-"""Whether spare is there, asked at an interval: a host may die while nothing waits for a round."""
+"""Check spare capacity at an interval: a host may die while nothing waits for a round."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SpareWatch:
         if self._lease() is None:
             self._tell(None)
             return
-        found = survival(self._registry, self._domain, told=0)
+        found = survival(self._registry, self._domain, max_domains=0)
         self._tell(found)
         if found.hold < found.domains:
             log.warning(

@@ -34,7 +34,7 @@ _NARROW: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastQuery:
-    """What the policies' process is asked."""
+    """The input of the policies' process."""
 
     view: AheadView
     time_s: float  #: for all samples together

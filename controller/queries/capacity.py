@@ -33,7 +33,7 @@ class HostClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How many more VMs of a type fit now, and how many beside those that wait."""
+    """How many more VMs of a type fit now, and how many once those that wait are placed."""
 
     vm_type: str
     demand: Mapping[str, int]  #: of one VM
@@ -68,7 +68,7 @@ def capacity_left(
         dtype=np.bool_,
     )
     by_room = vms_that_fit(free, demand) * is_open
-    fits = _beside_groups(by_room, view, rules)
+    fits = _limited_by_groups(by_room, view, rules)
     # Where a group leaves room unused no resource ends first.
     bound_by_room = is_open & (fits == by_room)
     ends_first = _ends_first(free, demand)
@@ -120,8 +120,8 @@ def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
     )
 
 
-def _beside_groups(fits: IntArray, view: CapacityView, rules: Rules) -> IntArray:
-    """Return the VMs that fit on each host beside those of the hard groups."""
+def _limited_by_groups(fits: IntArray, view: CapacityView, rules: Rules) -> IntArray:
+    """Return the VMs that fit on each host, given its VMs of the hard groups."""
     fits = fits.copy()
     places = {host.id: index for index, host in enumerate(view.hosts)}
     if rules.anti_affinity is not None and not rules.anti_affinity.soft:
@@ -163,11 +163,13 @@ def _spread(
 
 def _ends_first(free: IntArray, demand: IntArray) -> IntArray:
     """Return the resource that ends first on each host, shape (H,)."""
-    asked = np.flatnonzero(demand)
-    if not len(asked):
+    demanded = np.flatnonzero(demand)
+    if not len(demanded):
         return np.full(len(free), -1, dtype=np.int64)
     # In parts of a VM, so that of two that hold as many VMs the one with less left ends first.
-    return np.asarray(asked[(free[:, asked] / demand[asked]).argmin(axis=1)], dtype=np.int64)
+    return np.asarray(
+        demanded[(free[:, demanded] / demand[demanded]).argmin(axis=1)], dtype=np.int64
+    )
 
 
 def _most(

@@ -33,12 +33,12 @@ MOST_HERE: Final = 1_000
 TIME_S: Final = 10.0
 #: As of replays: somebody waits.
 NICENESS: Final = 5
-_NOT_ASKED_YET: Final = UUID(int=0)
+_NO_REQUEST_YET: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityQuestion:
-    """What is asked, and what was found as if nobody waited."""
+    """The question, and the answer without the queue."""
 
     view: CapacityView  #: without its cluster what was found is returned as it is
     found: Capacity  #: by `capacity_left`, with this view and these rules
@@ -51,27 +51,27 @@ class CapacityQuestion:
 
 
 def capacity_in_turn(
-    asked: CapacityQuestion,
+    question: CapacityQuestion,
     *,
     start: StartChild = started,
     within_s: float = TIME_S,
     most_here: int = MOST_HERE,
 ) -> Capacity:
-    """Return what was found with what fits beside all that a round would place of what waits.
+    """Return the answer with what fits once a round has placed what waits.
 
     A process that takes longer than ``within_s`` is killed, and ``in_turn`` stays None.
     """
-    found, cluster = asked.found, asked.view.cluster
+    found, cluster = question.found, question.view.cluster
     if cluster is None:
         return found
     if not (found.fits and cluster.requests):
         return replace(found, in_turn=found.fits)
     vms = sum(each.count for each in cluster.requests) + found.fits
     if len(cluster.hosts) + vms <= most_here:
-        return replace(found, in_turn=answered(asked))
+        return replace(found, in_turn=answered(question))
     process = PolicyProcess(niceness=NICENESS, start=start)
     try:
-        in_turn: int = process.capacity_in_turn(asked, deadline_s=within_s)
+        in_turn: int = process.capacity_in_turn(question, deadline_s=within_s)
     except PolicyFailedError as error:
         log.warning("capacity_in_turn_not_computed", error=str(error))
         return found
@@ -81,16 +81,16 @@ def capacity_in_turn(
 
 
 def answered(question: CapacityQuestion) -> int:
-    """Compute how many VMs fit beside what a round would place of what waits."""
+    """Compute how many VMs fit once a round has placed what waits."""
     view, found, rules = question.view, question.found, question.rules
     cluster = view.cluster
     assert cluster is not None  # noqa: S101 nothing is asked without it
     asker = next((each for each in cluster.tenants if each.name == question.tenant), None)
-    asked: tuple[RequestView, ...] = ()
+    requests: tuple[RequestView, ...] = ()
     if asker is not None:
-        asked = (
+        requests = (
             RequestView(
-                id=_NOT_ASKED_YET,
+                id=_NO_REQUEST_YET,
                 name="",
                 tenant_id=asker.id,
                 vm_type=found.vm_type,
@@ -106,7 +106,7 @@ def answered(question: CapacityQuestion) -> int:
             ),
         )
     cluster = ordinary(cluster)  # spot VMs that are asked for take nothing from anybody
-    snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *asked)))
+    snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *requests)))
     allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
     taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))
     for request, host, count in allocation.placed.tolist():
@@ -120,8 +120,8 @@ def answered(question: CapacityQuestion) -> int:
         else host
         for host in view.hosts
     )
-    beside = replace(view, hosts=hosts)
+    full_view = replace(view, hosts=hosts)
     left = capacity_left(
-        beside, found.vm_type, requires=question.requires, named=question.named, rules=rules
+        full_view, found.vm_type, requires=question.requires, named=question.named, rules=rules
     )
     return left.fits

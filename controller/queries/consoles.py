@@ -39,7 +39,7 @@ def read_console(
     ConsoleUnreadError
         If no worker answered in time, or its host did not.
     """
-    key = registry.console_reads.ask(vm_id, max_bytes=max_bytes, after=after)
+    key = registry.console_reads.request(vm_id, max_bytes=max_bytes, after=after)
     started = clock()
     sent_at = None
     try:

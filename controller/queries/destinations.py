@@ -1,10 +1,10 @@
-"""Where a VM that is to move goes, if nobody says it: one host after the other, the best first.
+"""Destinations for a VM that is to move, if none is named: all hosts, the best first.
 
 The policy is Best-Fit DRFH of the catalogue. For a single VM no share decides anything, so what
 is left of it is its choice of the host whose free capacity has the shape of the VM: the same
 that places what the game of FUGA leaves, and that decides rounds whose policy failed. It keeps
 every rule of the VM's request, as each policy of the catalogue does. Hosts where room is kept
-for requests that wait are passed over: only whoever names such a host moves a VM there.
+for requests that wait are passed over: a VM moves there only if the call names the host.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def destinations(view: ClusterView, vm: str) -> Iterator[str]:
     policy = policy_by_name(POLICY, {})
     kept = hosts_with_kept_room(view)
     view = replace(view, spot=None)  # it has its place already, spot VM or not
-    [asked] = view.requests
-    request = replace(asked, avoid=tuple(sorted({*asked.avoid, *kept})))
+    [waiting] = view.requests
+    request = replace(waiting, avoid=tuple(sorted({*waiting.avoid, *kept})))
     given = 0
     while True:
         snapshot, _ = to_snapshot(replace(view, requests=(request,)))
@@ -72,7 +72,7 @@ def hosts_with_kept_room(view: ClusterView) -> frozenset[UUID]:
 
 
 def _why_nowhere(view: ClusterView, kept: Set[UUID]) -> str:
-    """Say what would have to be free or allowed on other hosts, as a waiting request is told."""
+    """Explain what would have to be free or allowed on other hosts, as for a waiting request."""
     [request] = view.requests
     network = request.network.without if request.network is not None else frozenset()
     left_out = {*request.avoid} - {*request.failed_on, *network}
@@ -90,5 +90,5 @@ def _why_nowhere(view: ClusterView, kept: Set[UUID]) -> str:
     found = Obstacles(others, snapshot, allocation, names, Rooms(snapshot)).of(0)
     said = (what_would_help(each.document(), exact=True) for each in found)
     would_help = [sentence for sentence in said if sentence is not None]
-    told = f"none of {len(others.hosts)} other hosts takes it"
-    return f"{told}; it would need {', or '.join(would_help)}" if would_help else told
+    message = f"none of {len(others.hosts)} other hosts takes it"
+    return f"{message}; it would need {', or '.join(would_help)}" if would_help else message

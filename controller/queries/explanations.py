@@ -67,7 +67,7 @@ class PauseExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndecidedExplanation:
-    """Nothing is decided at all, and nobody wants that: no control centre works."""
+    """Nothing is decided, unintentionally: no control centre works."""
 
     since: datetime | None  #: None: nothing was decided yet
 

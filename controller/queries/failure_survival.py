@@ -27,8 +27,8 @@ BUDGET_UNITS: Final = 2_000_000
 TIME_S: Final = 120.0
 #: As of estimates (`controller.queries.wait_estimates`).
 NICENESS: Final = 10
-_DOMAINS_TOLD: Final = 50
-_VMS_TOLD: Final = 20
+_MOST_DOMAINS_SHOWN: Final = 50
+_MOST_VMS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,45 +65,47 @@ class Survival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivalInputs:
-    """What is asked of a process of its own."""
+    """The input of the child process."""
 
     view: RunningView
     domain: str
     told: int
 
 
-def survival(registry: Registry, domain: str, *, told: int = _DOMAINS_TOLD) -> Survival:
+def survival(
+    registry: Registry, domain: str, *, max_domains: int = _MOST_DOMAINS_SHOWN
+) -> Survival:
     """Return whether the cluster as it is survives the failure of any one domain.
 
-    ``domain`` is ``host``, ``zone`` or ``label:KEY``; of the first ``told`` that do not
+    ``domain`` is ``host``, ``zone`` or ``label:KEY``; of the first ``max_domains`` that do not
     hold it is told what they lack, which takes longest. VMs that are stopped count like
     those that run; requests that wait do not.
     """
     return answered(
-        SurvivalInputs(view=registry.plans.view_running(rest_s=0), domain=domain, told=told)
+        SurvivalInputs(view=registry.plans.view_running(rest_s=0), domain=domain, told=max_domains)
     )
 
 
-def survival_aside(
+def survival_in_child(
     registry: Registry,
     domain: str,
     *,
     process: PolicyProcess | None = None,
     within_s: float = TIME_S,
 ) -> Survival:
-    """Return the same, reckoned in a process of its own.
+    """Return the same, computed in a child process.
 
     Raises
     ------
     ConflictError
         If it took too long, and was ended, or failed.
     """
-    asked = SurvivalInputs(
-        view=registry.plans.view_running(rest_s=0), domain=domain, told=_DOMAINS_TOLD
+    inputs = SurvivalInputs(
+        view=registry.plans.view_running(rest_s=0), domain=domain, told=_MOST_DOMAINS_SHOWN
     )
     process = process or PolicyProcess(niceness=NICENESS)
     try:
-        found: Survival = process.survival(asked, deadline_s=within_s)
+        found: Survival = process.survival(inputs, deadline_s=within_s)
     except PolicyFailedError as error:
         raise ConflictError(f"it was not found out what survives: {error}") from error
     finally:
@@ -111,15 +113,15 @@ def survival_aside(
     return found
 
 
-def answered(asked: SurvivalInputs) -> Survival:
+def answered(inputs: SurvivalInputs) -> Survival:
     """Reckon whether any one domain may fail."""
-    running, names = to_running(asked.view, to_move=False)
-    domains = domains_of(asked.domain, asked.view.cluster.hosts)
-    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, told=asked.told)
+    running, names = to_running(inputs.view, to_move=False)
+    domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
+    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.told)
     in_some = domains.of_host[running.host] >= 0
-    lacking = np.flatnonzero(~found.holds)[:_DOMAINS_TOLD].tolist()
+    lacking = np.flatnonzero(~found.holds)[:_MOST_DOMAINS_SHOWN].tolist()
     return Survival(
-        domain=asked.domain,
+        domain=inputs.domain,
         domains=len(domains.names),
         hold=int(found.holds.sum()),
         not_known=int((~found.known).sum()),
@@ -138,7 +140,7 @@ def _lacking(
         name=name,
         known=bool(found.known[domain]),
         vms_lacking=len(vms),
-        vms=tuple(_vm(each, running, names) for each in vms[:_VMS_TOLD]),
+        vms=tuple(_vm(each, running, names) for each in vms[:_MOST_VMS_SHOWN]),
     )
 
 

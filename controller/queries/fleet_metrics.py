@@ -157,13 +157,13 @@ class FleetCollector(Collector):
         found["register_reachable"].add_metric((), 0.0 if read is None else 1.0)
         if read is not None:
             fleet, liveness = read
-            _tell_late(found, what_is_late(liveness))
+            _add_late(found, what_is_late(liveness))
             _add_clock(found, liveness)
-            _tell_work(found, fleet)
-            _tell_moves(found, fleet.moves)
-            _tell_tenants(found, fleet, self._most)
-            _tell_hosts(found, fleet, self._most)
-            _tell_rounds(found, fleet)
+            _add_work(found, fleet)
+            _add_moves(found, fleet.moves)
+            _add_tenants(found, fleet, self._most)
+            _add_hosts(found, fleet, self._most)
+            _add_rounds(found, fleet)
         return found.values()
 
     def _read(self) -> tuple[FleetCounts, Liveness] | None:
@@ -181,7 +181,7 @@ def _families() -> dict[str, GaugeMetricFamily]:
     }
 
 
-def _tell_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -> None:
+def _add_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -> None:
     for what in get_args(Work):
         of_it = [each for each in late if each.work == what]
         found["work_unattended"].add_metric((what,), float(any(each.unattended for each in of_it)))
@@ -195,7 +195,7 @@ def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> No
     found["clock_stepped_ahead_seconds"].add_metric((), 0.0 if step is None else step.ahead_s)
 
 
-def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
+def _add_work(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
     for reason, number in sorted(fleet.waiting.items()):
         found["vms_waiting"].add_metric((reason,), number)
     for request_state in _OPEN_REQUESTS:
@@ -213,7 +213,7 @@ def _tell_work(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> No
     found["strangers"].add_metric((), fleet.strangers)
 
 
-def _tell_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> None:
+def _add_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> None:
     for state in OPEN_MOVES:
         found["moves"].add_metric((state,), moves.going_on.get(state, 0))
     for state in _ENDED_MOVES:
@@ -223,20 +223,20 @@ def _tell_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> No
     found["move_standstill_max_seconds"].add_metric((), moves.longest_standstill_s)
 
 
-def _tell_tenants(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
-    """Tell who holds most: a series each of thousands of tenants would drown Prometheus."""
+def _add_tenants(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
+    """Add the tenants that hold most: a series for each of thousands would swamp Prometheus."""
     largest = sorted(standings(fleet.accounts), key=lambda each: -each.share)[:most]
     for each in largest:
         labels = (each.name, "group" if each.is_group else "tenant")
         found["dominant_share"].add_metric(labels, each.share)
         found["entitlement"].add_metric(labels, each.entitlement)
-    told = {each.name for each in largest}
+    names = {each.name for each in largest}
     for tenant in fleet.accounts.tenants:
-        if tenant.name in told:
+        if tenant.name in names:
             found["tenant_vms"].add_metric((tenant.name,), tenant.vms)
 
 
-def _tell_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
+def _add_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
     states: dict[tuple[str, str], int] = {}
     amounts: dict[tuple[str, str], tuple[int, int]] = {}
     ages: dict[str, float] = {}
@@ -272,7 +272,7 @@ def _holds_too_much(host: FleetHost) -> bool:
     return any(committed > capacity for capacity, committed in host.amounts.values())
 
 
-def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
+def _add_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
     if fleet.lease is not None:
         live = fleet.lease.expires_at > fleet.now
         found["lease_held"].add_metric((fleet.lease.holder,), float(live))
@@ -291,10 +291,10 @@ def _tell_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> 
         found["last_round_not_placed"].add_metric((), last.left_out)
         if last.fair_distance is not None:
             found["last_round_fair_distance"].add_metric((), last.fair_distance)
-        _tell_prices(found, last.prices)
+        _add_prices(found, last.prices)
 
 
-def _tell_prices(found: Mapping[str, GaugeMetricFamily], prices: Mapping[str, Any] | None) -> None:
+def _add_prices(found: Mapping[str, GaugeMetricFamily], prices: Mapping[str, Any] | None) -> None:
     if prices is None or prices["error"] is not None:
         return
     of_fairness = prices["of_fairness"] / prices["most"] if prices["most"] else 0.0

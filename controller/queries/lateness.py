@@ -41,8 +41,8 @@ def what_is_late(liveness: Liveness) -> tuple[Late, ...]:
     return tuple(found)
 
 
-def nobody_does(late: tuple[Late, ...], what: Work) -> Late | None:
-    """Return that nobody does something; None where somebody does."""
+def no_process_does(late: tuple[Late, ...], what: Work) -> Late | None:
+    """Return the lateness of a task that no process does; None if one does."""
     return next((each for each in late if each.work == what and each.unattended), None)
 
 

@@ -8,8 +8,8 @@ from controller.host_aliases import Viewer
 from registry.moves import Move, MoveState
 
 
-def told_move(move: Move, reader: Viewer) -> Move:
-    """Name both hosts as the reader does; hide which operator or process is behind it."""
+def redact_move(move: Move, reader: Viewer) -> Move:
+    """Replace both hosts by the tenant's aliases; hide which operator or process requested it."""
     if reader.is_operator:
         return move
     cancelled_by = move.cancelled_by

@@ -1,4 +1,4 @@
-"""Whether a reservation can be accepted: asked of the policies' process, which can be killed."""
+"""Whether a reservation can be accepted, decided in the policies' process, which can be killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIME_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationQuery:
-    """What the policies' process is asked."""
+    """The input of the policies' process."""
 
     view: AheadView
     asked: Reservation
@@ -38,7 +38,7 @@ class ReservationQuery:
 
 def answer(question: ReservationQuery) -> ReservationVerdict:
     """Judge one reservation on samples of what has ended when its room is to be kept."""
-    view, asked = question.view, question.asked
+    view, wanted = question.view, question.asked
     present, _ = present_of(view)
     hosts = view.cluster.hosts
     *demands, own = question.demand
@@ -51,15 +51,15 @@ def answer(question: ReservationQuery) -> ReservationVerdict:
         present,
         lifetimes_of(view),
         before,
-        _wanted(asked, asked.count, own, hosts),
-        after_s=max(0.0, (asked.keep_from - view.cluster.now).total_seconds()),
-        seed=asked.id.int % 2**63,
+        _wanted(wanted, wanted.count, own, hosts),
+        after_s=max(0.0, (wanted.keep_from - view.cluster.now).total_seconds()),
+        seed=wanted.id.int % 2**63,
         is_over=lambda: time.monotonic() - began > question.time_s,
     )
 
 
-def asked_of(
-    view: AheadView, asked: Reservation, standing: Sequence[Reservation]
+def query_of(
+    view: AheadView, wanted: Reservation, standing: Sequence[Reservation]
 ) -> ReservationQuery:
     """Return the question about one reservation, given those that stand.
 
@@ -69,16 +69,16 @@ def asked_of(
     overlap = [
         (each, max(0, each.count - each.used - each.held))
         for each in standing
-        if each.starts_at < asked.ends_at and each.ends_at > asked.starts_at
+        if each.starts_at < wanted.ends_at and each.ends_at > wanted.starts_at
     ]
     vm_types = {name: view.demand[key] for key, name in view.vm_types.items()}
-    names = [*(each.vm_type for each, _ in overlap), asked.vm_type]
+    names = [*(each.vm_type for each, _ in overlap), wanted.vm_type]
     # Of what happened before nothing else is needed than lives.
-    over = {each.id for each in standing if each.ends_at <= asked.starts_at}
+    over = {each.id for each in standing if each.ends_at <= wanted.starts_at}
     bare = dataclasses.replace(view, cluster=_given_back(view.cluster, over), inputs=None)
     return ReservationQuery(
         view=bare,
-        asked=asked,
+        asked=wanted,
         before=tuple(overlap),
         demand=tuple(vm_types[name] for name in names),
     )
@@ -103,19 +103,19 @@ def _given_back(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
     return dataclasses.replace(cluster, hosts=hosts)
 
 
-def decision_of(asked: Reservation, judged: ReservationVerdict) -> ReservationDecision:
-    """Return what is told of a judgement."""
+def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationDecision:
+    """Return the reported form of a verdict."""
     if judged.samples:
         by = f"in {judged.carried} of {judged.samples} samples of which VMs will have ended"
-    elif asked.keep_from <= asked.created_at:
+    elif wanted.keep_from <= wanted.created_at:
         by = "judged by what is free now, as its room is kept from now on"
     else:
         why = "too little time for samples" if judged.hurried else "too little is known of lives"
         by = f"judged as if no VM that runs ends by then: {why}"
-    if judged.fits >= asked.count:
+    if judged.fits >= wanted.count:
         return ReservationDecision(
             message=f"there will be room ({by})",
-            fits=asked.count,
+            fits=wanted.count,
             samples=judged.samples,
             carried=judged.carried,
         )
@@ -124,7 +124,7 @@ def decision_of(asked: Reservation, judged: ReservationVerdict) -> ReservationDe
     rest = f"at least {fits} would be accepted" if fits else "not one VM would"
     return ReservationDecision(
         reason="no_room",
-        message=f"there may be too little room for {asked.count} VMs ({by}); {rest}",
+        message=f"there may be too little room for {wanted.count} VMs ({by}); {rest}",
         fits=fits,
         samples=judged.samples,
         carried=judged.carried,
@@ -134,7 +134,7 @@ def decision_of(asked: Reservation, judged: ReservationVerdict) -> ReservationDe
 def _wanted(
     each: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
 ) -> ReservationDemand:
-    asks = RequestView(
+    request = RequestView(
         id=each.id,
         name=each.name,
         tenant_id=each.id,
@@ -150,6 +150,6 @@ def _wanted(
         rules=NO_RULES,
     )
     allowed: BoolArray = np.array(
-        [host.accepts and may_use(asks, host) for host in hosts], dtype=np.bool_
+        [host.accepts and may_use(request, host) for host in hosts], dtype=np.bool_
     )
     return ReservationDemand(demand=np.array(demand, dtype=np.int64), allowed=allowed, count=count)

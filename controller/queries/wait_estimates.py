@@ -1,7 +1,7 @@
-"""When a request will have its place: estimates, made when somebody asks, and kept a while.
+"""Estimates of when a request will be placed, made on demand and cached for a while.
 
-One estimate is made at a time, of all that waits, in a process of its own below everything else;
-whoever asks meanwhile is told what the last one said, or that one is being made. Nothing is
+One estimate is made at a time, of all that waits, in a process of the lowest priority. Calls
+that come while it runs get the last estimate, or learn that one is being made. Nothing is
 written, and no round waits for it (ADR 0063).
 """
 
@@ -111,7 +111,7 @@ class WaitingTimes:
         self._lock = threading.Lock()
         self._made: _CachedEstimate | None = None
         self._making: threading.Event | None = None
-        #: threads that other calls want, too: whoever asks beyond these is answered at once
+        #: threads that other calls want, too: a call beyond these is answered at once
         self._waiting = threading.Semaphore(_MOST_WAIT)
 
     def of(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
@@ -131,7 +131,7 @@ class WaitingTimes:
                 self._waiting.release()
         if made is None:
             return no_estimate("being_made")
-        return _told(made, request_id)
+        return _waiting_time_of(made, request_id)
 
     def _make(self, done: threading.Event) -> None:
         began = time.monotonic()
@@ -148,7 +148,7 @@ class WaitingTimes:
         except (PolicyFailedError, RegistryError) as error:
             log.warning("no_estimate_of_waiting_times", error=str(error))
             why = "failed"
-        except Exception:  # whatever it is, whoever asks is told that there is no estimate
+        except Exception:  # whatever it is, callers learn that there is no estimate
             log.exception("no_estimate_of_waiting_times")
             why = "failed"
         now = time.monotonic()
@@ -183,7 +183,7 @@ def no_estimate(why: WhyNone, at: datetime | None = None) -> WaitingTime:
     return WaitingTime(message=_WHY[why], why_none=why, made_at=at)
 
 
-def _told(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
+def _waiting_time_of(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
     if made.estimates is None or made.why_none is not None:
         return no_estimate(made.why_none or "failed", made.at)
     estimate = made.estimates.of.get(request_id)
@@ -193,7 +193,7 @@ def _told(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
 
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
-    """Return an estimate as it is told, in steps: what exactly others' VMs do is nobody's."""
+    """Return an estimate rounded to steps, which hides what other tenants' VMs do."""
     half_s, nine_s = in_steps(estimate.half_s), in_steps(estimate.nine_in_ten_s)
     return WaitingTime(
         message=_message(half_s, nine_s, horizon_s),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
-from controller.queries.moved import story_of, told_move
+from controller.queries.moved import redact_move, story_of
 from controller.rounds.games import in_words, solved_games
 from controller.rounds.inputs import RoundInputs, inputs_of_round
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
@@ -74,8 +74,8 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Viewer) -> VmExplanation
         placed = _placed(vm, record, reader)
     else:
         message = f"round {record.number} placed it on another host"
-        placed = _told(vm, record, reader, message)
-    moved = {each.id: told_move(each, reader) for each in (brought, last) if each is not None}
+        placed = _explanation_of(vm, record, reader, message)
+    moved = {each.id: redact_move(each, reader) for each in (brought, last) if each is not None}
     placed = replace(
         placed,
         moved_here=None if brought is None else moved[brought.id],
@@ -87,8 +87,8 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Viewer) -> VmExplanation
         unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
         host = registry.hosts.get(vm.host)
         then = outlook(host.labels, host.shared_pool)
-        told = (placed.message, unknown, *([] if then is None else [then]))
-        placed = replace(placed, message="; ".join(told))
+        sentences = (placed.message, unknown, *([] if then is None else [then]))
+        placed = replace(placed, message="; ".join(sentences))
     elif vm.paused_since is not None:
         since = f"{vm.paused_since:%Y-%m-%d %H:%M:%S} UTC"
         placed = replace(placed, message=f"{placed.message}; {_PAUSED.format(since=since)}")
@@ -137,10 +137,10 @@ def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
     try:
         inputs = inputs_of_round(record)
     except RoundPurgedError:
-        return _told(vm, record, reader, f"{placed} purged")
+        return _explanation_of(vm, record, reader, f"{placed} purged")
     except RoundDamagedError:
-        return _told(vm, record, reader, f"{placed} damaged, and cannot be read")
-    told = _told(vm, record, reader, placed)
+        return _explanation_of(vm, record, reader, f"{placed} damaged, and cannot be read")
+    answer = _explanation_of(vm, record, reader, placed)
     names = inputs.names
     details = record.decision().outcome["details"]
     host = next((h for h, (_, name) in enumerate(names.hosts) if name == vm.host), None)
@@ -150,11 +150,11 @@ def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
     phase = _phase(record, details, request, host)
     why = _why_here(host_name, record, phase, reader)
     if phase != "game" or host is None:
-        return replace(told, phase=phase, message=why)
+        return replace(answer, phase=phase, message=why)
     if not reader.is_operator:
         own = _own_in_game(details, inputs, vm.tenant, host)
         return replace(
-            told,
+            answer,
             phase=phase,
             message=f"in the game of round {record.number}, {host_name} took {_taken(own)} of "
             "yours, in its combination of VMs with the highest utility",
@@ -178,10 +178,10 @@ def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
         )
         game = details["weighed"][str(host)][0]["game"]
         why += "".join(f"; {in_words(each)}" for each in solved_games(details) if each.game == game)
-    return replace(told, phase=phase, utilities=utilities, message=why)
+    return replace(answer, phase=phase, utilities=utilities, message=why)
 
 
-def _told(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -> VmExplanation:
+def _explanation_of(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -> VmExplanation:
     return VmExplanation(
         vm=vm.id,
         name=vm.name,
@@ -246,8 +246,8 @@ def _places(rows: Iterable[Sequence[int]]) -> list[list[int]]:
 
 
 def _why_here(host: str, record: RoundRecord, phase: str, reader: Viewer) -> str:
-    told = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
-    return told.format(
+    reason = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
+    return reason.format(
         round=record.number,
         host=host,
         policy=record.policy,

@@ -24,7 +24,7 @@ from controller.queries.explanations import (
     UndecidedExplanation,
     WaitingExplanation,
 )
-from controller.queries.lateness import nobody_does, what_is_late
+from controller.queries.lateness import no_process_does, what_is_late
 from controller.queries.wait_estimates import WaitingTime, WaitingTimes, no_estimate
 from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
 from placement import is_poorer
@@ -91,7 +91,7 @@ def explain_request(
     waiting = None
     if request.state in _WAITS:
         waiting = _on_a_reservation(_waiting(request, reader), registry, request)
-        waiting = _while_nobody_decides(waiting, liveness)
+        waiting = _if_no_process_decides(waiting, liveness)
         waiting = _while_paused(waiting, liveness.slot_loop)
     return RequestExplanation(
         request=request.id,
@@ -127,15 +127,15 @@ def explain_request(
 def _on_a_reservation(
     waiting: WaitingExplanation, registry: Registry, request: Request
 ) -> WaitingExplanation:
-    """Tell whoever draws on a reservation what there is of it."""
+    """Explain to a request that draws on a reservation what is left of it."""
     if request.reservation is None:
         return waiting
     found = registry.reservations.get(request.reservation)
     if found.state is ReservationState.IN_FORCE:
-        told = f"kept room for {found.held} VMs, no room yet for {found.short}"
+        message = f"kept room for {found.held} VMs, no room yet for {found.short}"
     else:
-        told = f"it is {found.state.value}, so no room is kept for it"
-    return replace(waiting, message=f"{waiting.message}; its reservation {found.name}: {told}")
+        message = f"it is {found.state.value}, so no room is kept for it"
+    return replace(waiting, message=f"{waiting.message}; its reservation {found.name}: {message}")
 
 
 def _estimate(
@@ -151,8 +151,8 @@ def _estimate(
 
 
 def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
-    told: WaitingStatus | None = request.waiting
-    if told is None:
+    waiting: WaitingStatus | None = request.waiting
+    if waiting is None:
         return WaitingExplanation(
             count=request.count - request.vms_placed,
             reason="not_decided_yet",
@@ -162,7 +162,7 @@ def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
             shortages=(),
         )
     exact = reader.is_operator
-    detail = told.detail if exact else in_steps(told.detail)
+    detail = waiting.detail if exact else in_steps(waiting.detail)
     shortages = tuple(
         ShortageExplanation(
             resource=each["resource"],
@@ -178,10 +178,10 @@ def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
     names = tuple(each["host"] for each in detail.get("holding", ()))
     freed = detail.get("freed", {})
     explanation = WaitingExplanation(
-        count=told.count,
-        reason=told.reason,
+        count=waiting.count,
+        reason=waiting.reason,
         message="",
-        round=told.round,
+        round=waiting.round,
         slot_start_at=detail.get("slot_start_at"),
         shortages=shortages,
         needed=gang.get("needed"),
@@ -211,7 +211,7 @@ def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
         would_help=tuple(
             help_ for each in obstacles if (help_ := what_would_help(each, exact=exact))
         ),
-        share=_share(told.detail.get("share"), exact=exact),
+        share=_share(waiting.detail.get("share"), exact=exact),
         quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
     )
     return replace(explanation, message=_message(explanation, exact=exact))
@@ -222,9 +222,9 @@ def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
 
     A key that is not known here is left out: what it says of others is not known either.
     """
-    told = {key: value for key, value in detail.items() if key in _OF_ITS_OWN or key in _IN_STEPS}
-    if "shortages" in told:
-        told["shortages"] = [
+    shown = {key: value for key, value in detail.items() if key in _OF_ITS_OWN or key in _IN_STEPS}
+    if "shortages" in shown:
+        shown["shortages"] = [
             {
                 **each,
                 "hosts_short": step_below(each["hosts_short"]),
@@ -232,23 +232,23 @@ def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
                 "nearest_host": None,
                 "missing": step_above(each["missing"]),
             }
-            for each in told["shortages"]
+            for each in shown["shortages"]
         ]
-    if "obstacles" in told:
-        told["obstacles"] = [_obstacle_in_steps(each) for each in told["obstacles"]]
-    if "holding" in told:
-        told["holding"] = [{"host": None}] * step_below(len(told["holding"]))
-    if "freed" in told:
-        told["freed"] = {"plan": None, "hosts": []}
-    if "share" in told:
-        told["share"] = {name: to_the_percent(share) for name, share in told["share"].items()}
+    if "obstacles" in shown:
+        shown["obstacles"] = [_obstacle_in_steps(each) for each in shown["obstacles"]]
+    if "holding" in shown:
+        shown["holding"] = [{"host": None}] * step_below(len(shown["holding"]))
+    if "freed" in shown:
+        shown["freed"] = {"plan": None, "hosts": []}
+    if "share" in shown:
+        shown["share"] = {name: to_the_percent(share) for name, share in shown["share"].items()}
     # How many of its own VMs would fit is how much room others leave.
-    if "gang" in told:
-        told["gang"] = {**told["gang"], "fit": step_below(told["gang"]["fit"])}
+    if "gang" in shown:
+        shown["gang"] = {**shown["gang"], "fit": step_below(shown["gang"]["fit"])}
     for key in ("held_back", "addresses_left"):
-        if key in told:
-            told[key] = step_below(told[key])
-    return told
+        if key in shown:
+            shown[key] = step_below(shown[key])
+    return shown
 
 
 def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,24 +265,24 @@ def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unbuilt(liveness: Liveness) -> str | None:
-    nobody = nobody_does(what_is_late(liveness), "build")
-    if nobody is None:
+    no_process = no_process_does(what_is_late(liveness), "build")
+    if no_process is None:
         return None
-    since = f" since {nobody.since.isoformat(timespec='seconds')}" if nobody.since else ""
+    since = f" since {no_process.since.isoformat(timespec='seconds')}" if no_process.since else ""
     return f"no worker creates VMs{since}: placed VMs wait"
 
 
-def _while_nobody_decides(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
-    nobody = nobody_does(what_is_late(liveness), "decide")
-    if nobody is None:
+def _if_no_process_decides(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
+    no_process = no_process_does(what_is_late(liveness), "decide")
+    if no_process is None:
         return waiting
-    since = f" since {nobody.since.isoformat(timespec='seconds')}" if nobody.since else ""
+    since = f" since {no_process.since.isoformat(timespec='seconds')}" if no_process.since else ""
     decided = f"; {waiting.message}" if waiting.round is not None else ""
     return replace(
         waiting,
         message=f"no control centre decides{since}, so no VM is placed; operators: see `fuga"
         f" status`" + decided,
-        undecided=UndecidedExplanation(since=nobody.since),
+        undecided=UndecidedExplanation(since=no_process.since),
     )
 
 

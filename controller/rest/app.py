@@ -113,7 +113,7 @@ def create_app(
     Parameters
     ----------
     registry : Registry
-        An open register center; whoever opened it closes it.
+        An open register center; its opener closes it.
     queue : TaskQueue
         Reaches the workers, who read consoles for callers.
     console_wait_s : float
@@ -155,7 +155,7 @@ def create_app(
     event_streams : int
         How many streams of events are open at once.
     what_ifs : WhatIfExecutor, optional
-        Carries what-ifs; whoever gives it closes it.
+        Carries out what-ifs; the caller closes it.
     start_child : StartChild
         Starts the processes in which policies run.
     """

@@ -13,7 +13,7 @@ from controller.rest.idempotency.batching import Gathering
 from controller.rest.schemas.operating import Alive, Ready
 from registry import Registry
 
-MOST_TOGETHER: Final = 1000
+MOST_PER_READ: Final = 1000
 FULL: Final = "the disk of the database is full: it refuses what is written"
 
 router = APIRouter(tags=["health"])
@@ -39,7 +39,7 @@ def readiness_of(
     registry: Registry, disks: Callable[[], Sequence[str]] = tuple
 ) -> Gathering[None, Ready]:
     """Return what reads the database once for all who ask at the same time: anybody may."""
-    return Gathering(lambda askers: [_ready(registry, disks())] * len(askers), most=MOST_TOGETHER)
+    return Gathering(lambda askers: [_ready(registry, disks())] * len(askers), most=MOST_PER_READ)
 
 
 def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:

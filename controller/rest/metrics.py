@@ -53,7 +53,7 @@ class HttpMetrics:
 
 
 def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
-    """Count connections that were refused; return what is told why."""
+    """Count refused connections; return the counter to call with the reason."""
     counter = Counter(
         "fuga_http_connections_refused",
         "Connections refused because there were too many.",

@@ -34,12 +34,12 @@ R = TypeVar("R")
 _SHARES: Final = ("before", "after", "target")
 
 
-def told_page(page: Page[T], told: Callable[[T, R], S], reader: R) -> Page[S]:
+def redact_page(page: Page[T], render: Callable[[T, R], S], reader: R) -> Page[S]:
     """Return a page as its reader may see it."""
-    return Page(tuple(told(item, reader) for item in page.items), page.next)
+    return Page(tuple(render(item, reader) for item in page.items), page.next)
 
 
-def told_request(request: Request, reader: Viewer) -> Request:
+def redact_request(request: Request, reader: Viewer) -> Request:
     """Name its hosts as the reader does; leave out those that came nearest or are held back."""
     if (request.hosts is None and request.waiting is None) or reader.is_operator:
         return request
@@ -50,7 +50,7 @@ def told_request(request: Request, reader: Viewer) -> Request:
     return dataclasses.replace(request, hosts=hosts, waiting=waiting)
 
 
-def told_image(image: Image, caller: Caller) -> Image:
+def redact_image(image: Image, caller: Caller) -> Image:
     """Hide its origin and its errors."""
     if caller.is_operator:
         return image
@@ -58,7 +58,7 @@ def told_image(image: Image, caller: Caller) -> Image:
     return dataclasses.replace(image, source=None, last_error=None, held_reason=held)
 
 
-def told_vm(vm: Vm, reader: Viewer) -> Vm:
+def redact_vm(vm: Vm, reader: Viewer) -> Vm:
     """Use the reader's name for its host; hide the place of errors and the operator."""
     if reader.is_operator:
         return vm
@@ -79,7 +79,7 @@ def told_vm(vm: Vm, reader: Viewer) -> Vm:
     )
 
 
-def told_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
+def redact_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
     """Name its hosts as the reader does, in the order of those names."""
     if reader.is_operator:
         return group
@@ -87,7 +87,7 @@ def told_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
     return dataclasses.replace(group, hosts=dict(hosts))
 
 
-def told_network(network: Network, caller: Caller) -> Network:
+def redact_network(network: Network, caller: Caller) -> Network:
     """Hide its names on hosts, its other users, and their number of addresses."""
     if caller.is_operator:
         return network
@@ -101,12 +101,12 @@ def told_network(network: Network, caller: Caller) -> Network:
     )
 
 
-def told_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
+def redact_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
     """Say why it is over, but not where."""
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
-def told_standings(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
+def redact_standings(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
     """Return a tenant's own, to the percent: with what it holds a share tells all that there is."""
     return [
         dataclasses.replace(
@@ -117,7 +117,7 @@ def told_standings(standings: Sequence[TenantShare], tenant: str) -> Sequence[Te
     ]
 
 
-def told_event(event: Event, reader: Viewer) -> Event:
+def redact_event(event: Event, reader: Viewer) -> Event:
     """Hide the place of an event, and which operator or process caused it."""
     if reader.is_operator:
         return event
@@ -133,15 +133,15 @@ def told_event(event: Event, reader: Viewer) -> Event:
     )
 
 
-def told_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
+def redact_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
     """Hide the shares of others, and counts over all tenants' VMs."""
-    told = RoundInList.model_validate(summary)
+    entry = RoundInList.model_validate(summary)
     if reader.is_operator:
-        return told
-    return told.model_copy(update=_without_others(summary, reader))
+        return entry
+    return entry.model_copy(update=_without_others(summary, reader))
 
 
-def told_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
+def redact_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
     """Leave out the same, and what names everybody's requests, VMs and reservations."""
     if reader.is_operator:
         return detail
@@ -155,10 +155,10 @@ def told_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
     return detail.model_copy(update={**_without_others(detail, reader), **hidden})
 
 
-def _without_others(told: RoundListEntry | RoundDetail, reader: Viewer) -> dict[str, Any]:
+def _without_others(entry: RoundListEntry | RoundDetail, reader: Viewer) -> dict[str, Any]:
     return {
         "shares": [
-            _to_the_percent(each) for each in told.shares if each["tenant"] == reader.tenant
+            _to_the_percent(each) for each in entry.shares if each["tenant"] == reader.tenant
         ],
         "group_shares": [],
         "prices": None,
@@ -169,7 +169,7 @@ def _without_others(told: RoundListEntry | RoundDetail, reader: Viewer) -> dict[
         "dropped": None,
         "work": None,
         "timings": {},
-        "fallback_reason": reader.text_or_none(told.fallback_reason),
+        "fallback_reason": reader.text_or_none(entry.fallback_reason),
     }
 
 

@@ -292,7 +292,7 @@ def bounded_server(
             log_config=None,  # the access log is ours, the rest goes to the root logger
             access_log=False,
             server_header=False,
-            # Addresses count failures: whoever may say another than its own could not be held.
+            # Failures count by address: a caller with a forged address would escape the limit.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=sorted(trusted_proxies),
             lifespan="off",

@@ -1,6 +1,6 @@
 """A stored round move by move: who played in which order, what each weighed and took.
 
-The policy's process computes the round again from its stored bytes (`told_game`), with the steps
+The policy's process computes the round again from its stored bytes (`game_view`), with the steps
 that the policy tells (`placement.fuga.steps`) and what they did to the tenants' shares.
 """
 
@@ -19,11 +19,11 @@ from placement import Allocation, dominant_shares, fair_distance, target_shares
 from placement.catalog.zone_policies import Deciding
 from placement.model.spot import without_spot
 
-#: The policy that tells its steps.
-TELLS: Final = "fuga"
+#: The policy that reports its steps.
+POLICY_WITH_STEPS: Final = "fuga"
 #: Of those that no step names so many, and rows of all steps: an answer of a few MB.
 MOST_HOSTS, MOST_REQUESTS, MOST_TENANTS, MOST_ROWS = 300, 500, 100, 4_000
-_AS_TOLD: Final = (
+_COPIED_KEYS: Final = (
     *("kind", "game", "how", "players", "vms", "moves"),
     *("fairness", "skewness", "potential"),
 )
@@ -35,15 +35,15 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``outcome``: the allocation as it is stored, without steps; ``game``: see `told_game`.
+        ``outcome``: the allocation as it is stored, without steps; ``game``: see `game_view`.
     """
     data, most = argument
     inputs = decode_inputs(data)
     who = Deciding(
         policy=inputs.policy,
-        parameters=_telling(inputs.policy, inputs.parameters, most),
+        parameters=_with_steps(inputs.policy, inputs.parameters, most),
         zones=tuple(
-            dataclasses.replace(zone, parameters=_telling(zone.policy, zone.parameters, most))
+            dataclasses.replace(zone, parameters=_with_steps(zone.policy, zone.parameters, most))
             for zone in inputs.zones
         ),
     )
@@ -52,21 +52,21 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
     silent = dataclasses.replace(allocation, details=without_steps(allocation.details))
     return {
         "outcome": allocation_document(silent),
-        "game": told_game(inputs, allocation, steps, most),
+        "game": game_view(inputs, allocation, steps, most),
     }
 
 
 def without_steps(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the same policy tells that was not asked for its steps."""
-    told = {key: value for key, value in details.items() if key != "steps"}
-    if "zones" in told:
-        told["zones"] = {name: without_steps(each) for name, each in told["zones"].items()}
-    if "passes" in told:
-        told["passes"] = [without_steps(each) for each in told["passes"]]
-    return told
+    """Return the details that the same policy reports without steps."""
+    view = {key: value for key, value in details.items() if key != "steps"}
+    if "zones" in view:
+        view["zones"] = {name: without_steps(each) for name, each in view["zones"].items()}
+    if "passes" in view:
+        view["passes"] = [without_steps(each) for each in view["passes"]]
+    return view
 
 
-def told_game(
+def game_view(
     inputs: RoundInputs, allocation: Allocation, steps: Sequence[Mapping[str, Any]], most: int
 ) -> dict[str, Any]:
     """Return a round's steps with hosts, requests and tenants by name, as the API tells them.
@@ -86,7 +86,7 @@ def told_game(
     rows = [[*pair, count] for pair, count in sorted(rest.items()) if count]
     if rows:
         shown.append({"kind": "rest", "rows": rows})
-    told = _StepView(inputs, shown)
+    view = _StepView(inputs, shown)
     return {
         "resources": list(snapshot.resources),
         "ranking": list(allocation.details.get("ranking", ())),
@@ -96,15 +96,15 @@ def told_game(
                 "capacity": _amounts(inputs, snapshot.capacity[index]),
                 "free": _amounts(inputs, snapshot.free[index]),
             }
-            for index in told.hosts
+            for index in view.hosts
         ],
-        "hosts_left_out": len(snapshot.capacity) - len(told.hosts),
-        "requests": [told.request(index) for index in told.requests],
-        "requests_left_out": int(np.count_nonzero(snapshot.count)) - len(told.requests),
-        "tenants": told.tenants_told(allocation),
-        "tenants_left_out": told.tenants_left_out,
-        "fair_distance": told.fair_distance,
-        "steps": told.steps(),
+        "hosts_left_out": len(snapshot.capacity) - len(view.hosts),
+        "requests": [view.request(index) for index in view.requests],
+        "requests_left_out": int(np.count_nonzero(snapshot.count)) - len(view.requests),
+        "tenants": view.tenants_shown(allocation),
+        "tenants_left_out": view.tenants_left_out,
+        "fair_distance": view.fair_distance,
+        "steps": view.steps(),
         "steps_left_out": len(steps) - min(len(steps), most),
     }
 
@@ -121,7 +121,7 @@ class _StepView:
         self._before = dominant_shares(snapshot.held, snapshot.pool)
         self.fair_distance = fair_distance(self._before, self._targets)
         self._rows_of = self._rows()
-        self.hosts = _first(self._hosts_told(), len(snapshot.capacity), MOST_HOSTS)
+        self.hosts = _first(self._hosts_shown(), len(snapshot.capacity), MOST_HOSTS)
         requests = {
             *np.flatnonzero(snapshot.count).tolist()[:MOST_REQUESTS],
             *(row[0] for rows in self._rows_of for row in rows),
@@ -142,14 +142,14 @@ class _StepView:
         self._tenant_at = {index: place for place, index in enumerate(self.tenants)}
 
     def _rows(self) -> list[list[list[int]]]:
-        """Return the rows of each step that are told."""
+        """Return the rows of each step that are shown."""
         left, found = MOST_ROWS, []
         for step in self._shown:
             found.append(step["rows"][:left])
             left -= len(found[-1])
         return found
 
-    def _hosts_told(self) -> Iterable[int]:
+    def _hosts_shown(self) -> Iterable[int]:
         for step, rows in zip(self._shown, self._rows_of, strict=True):
             if "host" in step:
                 yield step["host"]
@@ -158,7 +158,7 @@ class _StepView:
             yield from (row[1] for row in rows)
 
     def request(self, index: int) -> dict[str, Any]:
-        """Return what is told of a request."""
+        """Return the view of a request."""
         key, name, vm_type = self._inputs.names.requests[index]
         return {
             "id": key,
@@ -169,8 +169,8 @@ class _StepView:
             "count": int(self._snapshot.count[index]),
         }
 
-    def tenants_told(self, allocation: Allocation) -> list[dict[str, Any]]:
-        """Return what is told of tenants."""
+    def tenants_shown(self, allocation: Allocation) -> list[dict[str, Any]]:
+        """Return the view of tenants."""
         held = self._snapshot.after(allocation.placed).held
         after = dominant_shares(held, self._snapshot.pool)
         return [
@@ -204,13 +204,13 @@ class _StepView:
             changed.add(tenant)
         several = sorted(changed)
         shares[several] = dominant_shares(self._held[several], snapshot.pool)
-        told: dict[str, Any] = {key: step[key] for key in _AS_TOLD if key in step}
+        view: dict[str, Any] = {key: step[key] for key in _COPIED_KEYS if key in step}
         if "host" in step:
-            told["host"] = self._host_at[step["host"]]
+            view["host"] = self._host_at[step["host"]]
         if "hosts" in step:
-            told["order"] = [self._host_at[each] for each in step["hosts"] if each in self._host_at]
+            view["order"] = [self._host_at[each] for each in step["hosts"] if each in self._host_at]
         if "combinations" in step:
-            told["combinations"] = [
+            view["combinations"] = [
                 {
                     "vms": [
                         {"request": self._request_at[int(request)], "count": count}
@@ -221,7 +221,7 @@ class _StepView:
                 }
                 for each in step["combinations"]
             ]
-        return told | {
+        return view | {
             "rows": [
                 {
                     "request": self._request_at[request],
@@ -240,17 +240,17 @@ class _StepView:
         }
 
 
-def _telling(policy: str, parameters: Mapping[str, Any], most: int) -> Mapping[str, Any]:
-    return {**parameters, "steps": most} if policy == TELLS else parameters
+def _with_steps(policy: str, parameters: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    return {**parameters, "steps": most} if policy == POLICY_WITH_STEPS else parameters
 
 
 def _amounts(inputs: RoundInputs, row: Any) -> dict[str, int]:
     return {name: int(row[r]) for r, name in enumerate(inputs.snapshot.resources)}
 
 
-def _first(told: Iterable[int], hosts: int, most: int) -> list[int]:
-    """Return all hosts that are told of and, up to ``most``, those of which nothing is told."""
-    found = list(dict.fromkeys(told))
+def _first(hosts_listed: Iterable[int], hosts: int, most: int) -> list[int]:
+    """Return all hosts that steps name and, up to ``most``, others."""
+    found = list(dict.fromkeys(hosts_listed))
     known = set(found)
     others = (index for index in range(hosts) if index not in known)
     return found + list(islice(others, max(0, most - len(found))))

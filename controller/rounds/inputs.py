@@ -47,8 +47,8 @@ from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
 _OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority", "spot")
-#: What those who read of a game between hosts rely on.
-_TOLD_OF_GAMES: Final = {"players", "vms", "equilibrium", "sweeps"}
+#: Keys on which readers of a game between hosts rely.
+_GAME_KEYS: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
 
 
@@ -144,8 +144,10 @@ def joined(pieces: Iterator[InputPiece]) -> bytes:
 
 def canonical(value: Any) -> str:
     """Return JSON values, or an array, in the one form in which they are digested and stored."""
-    told = value.tolist() if isinstance(value, np.ndarray) else value
-    return json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_listed)
+    plain = value.tolist() if isinstance(value, np.ndarray) else value
+    return json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_listed
+    )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -164,7 +166,7 @@ def _listed(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What whoever decides round after round keeps from one to the next; outcomes do not show it.
+    """What a decider keeps from one round to the next; outcomes do not depend on it.
 
     The arrays of hosts, and the pieces of the stored inputs.
     """
@@ -231,7 +233,7 @@ class ReservedInputs:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RoundInputs:
-    """What decides a round: the snapshot, the policy and how it was told to run."""
+    """What decides a round: the snapshot, the policy, its parameters and budget."""
 
     snapshot: Snapshot
     names: SnapshotNames
@@ -253,18 +255,22 @@ class RoundInputs:
             policy = FreedHostsPolicy(
                 policy, self.freed, [(request, host) for request, host, _ in left]
             )
-        beside = SpotPass(policy=policy)
+        spot_pass = SpotPass(policy=policy)
         if self.spare is not None:
-            beside = SpotPass(policy=policy, kept=self._kept_spare)
+            spot_pass = SpotPass(policy=policy, kept=self._kept_spare)
             policy = SpareCapacityPolicy(policy, self.spare.running, self.spare.domain)
         allocation = decide(
-            self.snapshot, policy, seed=self.seed, budget_units=self.budget_units, beside=beside
+            self.snapshot,
+            policy,
+            seed=self.seed,
+            budget_units=self.budget_units,
+            spot_pass=spot_pass,
         )
         if self.reserved is None:
             return allocation
         again = self.reserved.again(self.snapshot)
-        told = {"drawn": list(map(list, again.drawn)), "kept": list(map(list, again.kept))}
-        return dataclasses.replace(allocation, details={**allocation.details, "reserved": told})
+        result = {"drawn": list(map(list, again.drawn)), "kept": list(map(list, again.kept))}
+        return dataclasses.replace(allocation, details={**allocation.details, "reserved": result})
 
     def _kept_spare(self, placed: IntArray) -> IntArray:
         """Return what is to stay free on each host, (H, R), for the VMs of hosts that may fail."""
@@ -295,8 +301,8 @@ class RoundInputs:
         """Return what of the ages of requests changes decisions, by any of the patiences."""
         if not self.snapshot.age.any():  # whoever asks for the first time is at no level
             return [_plain(self.snapshot.age)]
-        told = [self.parameters, *(zone.parameters for zone in self.zones)]
-        patiences = {StarvationPatience.of(parameters).patience for parameters in told}
+        parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
+        patiences = {StarvationPatience.of(parameters).patience for parameters in parameters}
         levels = [_plain(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)]
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
@@ -459,11 +465,9 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
     Policies from elsewhere may call something else by that name, which is passed over.
     """
-    told = details.get("games", ())
-    listed = told if isinstance(told, Sequence) else ()
-    return tuple(
-        each for each in listed if isinstance(each, Mapping) and each.keys() >= _TOLD_OF_GAMES
-    )
+    games = details.get("games", ())
+    listed = games if isinstance(games, Sequence) else ()
+    return tuple(each for each in listed if isinstance(each, Mapping) and each.keys() >= _GAME_KEYS)
 
 
 def _names_document(names: SnapshotNames) -> dict[str, Any]:

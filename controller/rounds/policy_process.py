@@ -50,7 +50,7 @@ class Ideal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRun:
-    """What another policy is to decide beside a round that was decided."""
+    """A round for another policy to decide in shadow."""
 
     inputs: bytes
     outcome: Mapping[str, Any]  #: of the round
@@ -102,15 +102,17 @@ class PolicyProcess:
         ideal: Ideal = self._ask("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
 
-    def decide_beside(self, beside: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
+    def decide_in_shadow(self, shadow: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
         """Return what another policy would have decided on a round's inputs.
 
-        See `controller.shadow.child.decide_beside`; `PolicyFailedError` as for `decide`.
+        See `controller.shadow.child.decide_in_shadow`; `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        told: dict[str, Any] = self._ask("beside", beside, deadline_s, policy=beside.policy.policy)
-        return told
+        answer: dict[str, Any] = self._ask(
+            "beside", shadow, deadline_s, policy=shadow.policy.policy
+        )
+        return answer
 
     def decide_in_steps(
         self, data: bytes, most: int, *, policy: str, deadline_s: float
@@ -121,8 +123,8 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        told: dict[str, Any] = self._ask("steps", (data, most), deadline_s, policy=policy)
-        return told
+        answer: dict[str, Any] = self._ask("steps", (data, most), deadline_s, policy=policy)
+        return answer
 
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
         """Return the plan of moves that encoded inputs ask for, as a document.
@@ -131,8 +133,8 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        told: dict[str, Any] = self._ask("plan", data, deadline_s, policy=kind)
-        return told
+        answer: dict[str, Any] = self._ask("plan", data, deadline_s, policy=kind)
+        return answer
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
         """Return how long what waits may wait; see `controller.queries.ahead.estimates`.
@@ -143,26 +145,26 @@ class PolicyProcess:
             self.warm_up()
         return self._ask("estimates", question, deadline_s, policy="estimates")
 
-    def survival(self, asked: object, *, deadline_s: float) -> Any:
+    def survival(self, inputs: object, *, deadline_s: float) -> Any:
         """Return which failure domains may fail: `controller.queries.failure_survival`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
-        return self._ask("survival", asked, deadline_s, policy="survival")
+        return self._ask("survival", inputs, deadline_s, policy="survival")
 
-    def capacity_in_turn(self, asked: object, *, deadline_s: float) -> Any:
+    def capacity_in_turn(self, question: object, *, deadline_s: float) -> Any:
         """Return what fits after those that wait: `controller.queries.capacity_after_queue`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
-        return self._ask("capacity_in_turn", asked, deadline_s, policy="capacity")
+        return self._ask("capacity_in_turn", question, deadline_s, policy="capacity")
 
-    def rehearse(self, asked: object, *, deadline_s: float) -> Any:
+    def rehearse(self, preview: object, *, deadline_s: float) -> Any:
         """Return whether the turns of a roll have a plan; see `controller.plans.dry_run`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
-        return self._ask("rehearse", asked, deadline_s, policy="rehearsal")
+        return self._ask("rehearse", preview, deadline_s, policy="rehearsal")
 
     def reserve(self, question: object, *, deadline_s: float) -> Any:
         """Return for how many VMs there will be room; see `controller.queries.reserving`.
@@ -174,7 +176,7 @@ class PolicyProcess:
         return self._ask("reserve", question, deadline_s, policy="reservation")
 
     def kill(self) -> None:
-        """End the child at once, from another thread than the one that asks it."""
+        """End the child at once, from another thread than the one that calls it."""
         child = self._child
         if child is not None:
             child.kill()

@@ -80,7 +80,7 @@ def game_of_round(
     Returns
     -------
     dict
-        See `controller.rounds.game.told_game`; ``identical`` and ``differences`` tell whether
+        See `controller.rounds.game.game_view`; ``identical`` and ``differences`` tell whether
         what is shown is what was decided.
     """
     record = registry.rounds.get(number)
@@ -88,17 +88,19 @@ def game_of_round(
     policy = inputs_of_round(record).policy
     process = process or PolicyProcess()
     try:
-        told = process.decide_in_steps(stored.inputs, most, policy=policy, deadline_s=REPLAY_TIME_S)
+        answer = process.decide_in_steps(
+            stored.inputs, most, policy=policy, deadline_s=REPLAY_TIME_S
+        )
     finally:
         process.close()
-    differences = tuple(compare(dict(stored.outcome), told["outcome"]))
+    differences = tuple(compare(dict(stored.outcome), answer["outcome"]))
     return {
         "round": number,
         "policy": policy,
         "decided_by": record.decided_by,
         "identical": not differences,
         "differences": differences + _version_note(record, differences),
-        **told["game"],
+        **answer["game"],
     }
 
 
@@ -114,7 +116,7 @@ def decide_again_by(
     Returns
     -------
     dict
-        See `controller.shadow.child.decide_beside`; the zones of the round keep their policies.
+        See `controller.shadow.child.decide_in_shadow`; the zones of the round keep their policies.
 
     Raises
     ------
@@ -125,13 +127,13 @@ def decide_again_by(
     stored = record.decision()
     inputs_of_round(record)  # what is damaged is told here, not as the other policy's failure
     process = process or PolicyProcess()
-    beside = ShadowRun(
+    shadow = ShadowRun(
         inputs=stored.inputs,
         outcome=stored.outcome,
         policy=NamedPolicy(policy=policy, parameters=parameters),
     )
     try:
-        told = process.decide_beside(beside, deadline_s=REPLAY_TIME_S)
+        answer = process.decide_in_shadow(shadow, deadline_s=REPLAY_TIME_S)
     finally:
         process.close()
     return {
@@ -139,7 +141,7 @@ def decide_again_by(
         "first_policy": record.policy,
         "policy": policy,
         "parameters": parameters,
-        **told,
+        **answer,
     }
 
 

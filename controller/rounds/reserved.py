@@ -68,7 +68,7 @@ def settle_reservations(
     """Let requests draw on reservations, and find room for what is reserved besides."""
     reserved = _reserved(view, reservations, snapshot)
     settled = settle(snapshot, reserved)
-    asks = [each.asks for each in reservations.reservations]
+    requests = [each.asks for each in reservations.reservations]
     return SettledReservations(
         rest=settled.rest,
         inputs=ReservedInputs(
@@ -77,10 +77,10 @@ def settle_reservations(
             kept=settled.kept,
             rooms=tuple(each.room for each in snapshot.allowances),
         ),
-        names=tuple((str(each.id), each.name) for each in asks),
+        names=tuple((str(each.id), each.name) for each in requests),
         commit=_commit(view, reservations, reserved, settled),
         kept=_kept(reserved, settled),
-        beside=_beside(snapshot, reserved, settled),
+        beside=_drawn_or_kept(snapshot, reserved, settled),
     )
 
 
@@ -91,7 +91,9 @@ def _kept(reserved: Reserved, settled: ReservationPlacement) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def _beside(snapshot: Snapshot, reserved: Reserved, settled: ReservationPlacement) -> IntArray:
+def _drawn_or_kept(
+    snapshot: Snapshot, reserved: Reserved, settled: ReservationPlacement
+) -> IntArray:
     """Return how much of each allowance is drawn, or kept of what has begun, (A,)."""
     if not snapshot.allowances:
         return np.zeros(0, dtype=np.int64)
@@ -113,22 +115,22 @@ def _beside(snapshot: Snapshot, reserved: Reserved, settled: ReservationPlacemen
 
 def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot) -> Reserved:
     """Return what is reserved on the axes of a snapshot."""
-    asks = [each.asks for each in reservations.reservations]
+    requests = [each.asks for each in reservations.reservations]
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     host_index = {host.id: index for index, host in enumerate(view.hosts)}
-    place = {each.id: number for number, each in enumerate(asks)}
+    place = {each.id: number for number, each in enumerate(requests)}
     drawn = {key: place[of] for key, of in reservations.draws.items() if of in place}
     _, first = np.unique(snapshot.host_class, return_index=True)
     classes = HostClasses(snapshot.host_class, tuple(first.tolist()))
     closed = {host for plan in view.freed for host in plan.hosts}
     if view.spot is not None:
         closed |= {kept.host_id for kept in view.spot.kept}
-    demand = np.array([each.demand for each in asks], dtype=np.int64)
+    demand = np.array([each.demand for each in requests], dtype=np.int64)
     return Reserved(
-        tenant=np.array([tenant_index[each.tenant_id] for each in asks], dtype=np.int64),
-        demand=demand.reshape(len(asks), len(view.resources)),
-        eligible=eligibility(view.hosts, classes, asks, may_use),
-        count=np.array([each.count for each in asks], dtype=np.int64),
+        tenant=np.array([tenant_index[each.tenant_id] for each in requests], dtype=np.int64),
+        demand=demand.reshape(len(requests), len(view.resources)),
+        eligible=eligibility(view.hosts, classes, requests, may_use),
+        count=np.array([each.count for each in requests], dtype=np.int64),
         in_force=np.array([each.in_force for each in reservations.reservations], dtype=np.bool_),
         draws=np.array([drawn.get(each.id, -1) for each in view.requests], dtype=np.int64),
         holds=tuple(

@@ -37,15 +37,15 @@ class RoundReservation:
 
 def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
     """Return what a stored round kept for reservations; its inputs have the names."""
-    told = stored.outcome["details"].get("reserved")
-    if not told:
+    details = stored.outcome["details"].get("reserved")
+    if not details:
         return ()
     inputs = json.loads(zlib.decompress(stored.inputs))
     names, reserved = inputs["names"], inputs["reserved"]["reserved"]
     drawn, kept = Counter[int](), Counter[int]()
-    for request, _, count in told["drawn"]:
+    for request, _, count in details["drawn"]:
         drawn[reserved["draws"][request]] += count
-    for number, _, count in told["kept"]:
+    for number, _, count in details["kept"]:
         kept[number] += count
     return tuple(
         RoundReservation(
@@ -63,13 +63,13 @@ def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
 
 def spot_preemptions_of(stored: StoredDecision) -> tuple[SpotPreemption, ...]:
     """Return what a stored round tells; its inputs, which have the names, are read if it does."""
-    told = stored.outcome["details"].get("spot")
-    if not told or not told["ends"]:
+    spot = stored.outcome["details"].get("spot")
+    if not spot or not spot["ends"]:
         return ()
     inputs = json.loads(zlib.decompress(stored.inputs))
     names, tenant_of = inputs["names"], inputs["snapshot"]["tenant"]
     found = []
-    for vm, request in told["ends"]:
+    for vm, request in spot["ends"]:
         vm_id, vm_name = names["spot"][vm]
         request_id, request_name, _ = names["requests"][request]
         found.append(

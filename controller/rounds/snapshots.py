@@ -34,7 +34,7 @@ def _rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostArrays:
-    """Some hosts as arrays; whoever changes one makes a copy."""
+    """Some hosts as arrays; copy one before changing it."""
 
     hosts: tuple[HostView, ...]
     capacity: IntArray  #: (H, R)
@@ -267,7 +267,7 @@ def _on_hosts(view: ClusterView) -> Sequence[SpotVm]:
 
 
 def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:
-    """Return what policies keep beyond eligibility; None where nobody asks for it."""
+    """Return the constraints beyond eligibility; None if no request has any."""
     is_spread = any(request.spread is not None for request in view.requests)
     if not (view.vm_groups or is_spread or preferred):
         return None

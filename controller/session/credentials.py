@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from controller.client.connection import ApiConnection
 from controller.session.logins import StoredLogins, logins_file
-from controller.session.private_files import check_nobody_else_wrote, write_private
+from controller.session.private_files import check_only_owner_writes, write_private
 from controller.terminal.errors import BadInputError
 
 DEFAULT_URL = "http://127.0.0.1:8732"
@@ -33,7 +33,7 @@ class Credentials:
         """Read the file; None where there is none."""
         try:
             with path.open() as file:
-                check_nobody_else_wrote(file.fileno(), path)
+                check_only_owner_writes(file.fileno(), path)
                 content = json.loads(file.read())
             return cls(
                 url=content["url"],
@@ -53,7 +53,7 @@ class Credentials:
             ) from None
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all; nobody else may read it at any moment."""
+        """Write the file whole or not at all; only its owner can read it at any moment."""
         content = {"url": self.url, "operator": self.operator, "tenants": dict(self.tenants)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 

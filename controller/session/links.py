@@ -11,10 +11,10 @@ LINKS: Final = "login/links"
 
 
 def link_of(url: str, made: dict[str, Any]) -> str:
-    """Return the link; what is behind # a browser sends to nobody."""
+    """Return the link; a browser does not send the part behind #."""
     return f"{url}/web/#login={made['code']}"
 
 
 def new_link(api: Client) -> str:
-    """Return a link for whoever calls."""
+    """Return a link for the caller."""
     return link_of(api.url, api.post(LINKS, {}))

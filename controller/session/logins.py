@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from controller.session.private_files import check_nobody_else_wrote, write_private
+from controller.session.private_files import check_only_owner_writes, write_private
 from controller.terminal.errors import BadInputError
 
 
@@ -25,7 +25,7 @@ class StoredLogins:
         """Read the file; none is one without logins."""
         try:
             with path.open() as file:
-                check_nobody_else_wrote(file.fileno(), path)
+                check_only_owner_writes(file.fileno(), path)
                 content = json.loads(file.read())
             return cls(last=content["last"], tokens=dict(content["tokens"]))
         except FileNotFoundError:
@@ -36,7 +36,7 @@ class StoredLogins:
             raise BadInputError(f"{path} is not a file of logins ({error!r}); remove it") from None
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all; nobody else may read it at any moment."""
+        """Write the file whole or not at all; only its owner can read it at any moment."""
         content = {"last": self.last, "tokens": dict(self.tokens)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 

@@ -28,11 +28,11 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 class NameNotFoundError(BadInputError):
     """The typed text names no request and no VM."""
 
-    def __init__(self, typed: str, meant: str | None) -> None:
-        told = f"; {meant}" if meant else ". `fuga requests` and `fuga vms` list them."
+    def __init__(self, typed: str, suggestion: str | None) -> None:
+        hint = f"; {suggestion}" if suggestion else ". `fuga requests` and `fuga vms` list them."
         what = f"no request or VM with name or id {typed!r}"
-        super().__init__(what + told)
-        self.meant = f"; {meant}" if meant else ""
+        super().__init__(what + hint)
+        self.suggestion = f"; {suggestion}" if suggestion else ""
 
 
 @dataclass(frozen=True, slots=True)

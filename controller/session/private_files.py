@@ -1,4 +1,4 @@
-"""Files with tokens: written for their owner alone, read if nobody else can have written them."""
+"""Files with tokens: written for their owner alone, read only if no other user could write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from controller.terminal.errors import BadInputError
 
 
-def check_nobody_else_wrote(file: int, path: Path) -> None:
+def check_only_owner_writes(file: int, path: Path) -> None:
     """Refuse an open file that others may have written: it decides where tokens are sent."""
     found = os.fstat(file)
     if found.st_uid not in {0, os.geteuid()}:
@@ -27,16 +27,16 @@ def check_nobody_else_wrote(file: int, path: Path) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file by one with mode 0600."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""Checks what a tenant was told of rounds against their chain, with nothing but what it has.
+"""Check a tenant's rows of rounds against their chain, with nothing but the tenant's own data.
 
 `registry/rounds/hash_chain.py` makes the chain; this shares no code with it, and asks nobody.
 """
@@ -32,7 +32,7 @@ _OF_ROW: Final = ("tenant", "weight", "before", "after", "target", "asked", "giv
 
 
 class ProofError(ValueError):
-    """What was told is not what was committed, or no proof at all."""
+    """A row differs from what was committed, or has no proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +122,14 @@ def checked(document: Mapping[str, Any], tenant: str, known: str | None = None) 
             )
     for newer, older in pairwise(proofs):
         _check_follows(newer, older)
-    told = [proof for proof in proofs if proof["header"] is not None]
+    presented = [proof for proof in proofs if proof["header"] is not None]
     return Checked(
         tenant=tenant,
         rounds=len(proofs),
         first=proofs[-1]["round"],
         last=proofs[0]["round"],
-        rows=sum(proof["row"] is not None for proof in told),
-        without_row=tuple(proof["round"] for proof in told if proof["row"] is None),
+        rows=sum(proof["row"] is not None for proof in presented),
+        without_row=tuple(proof["round"] for proof in presented if proof["row"] is None),
         purged=tuple(proof["round"] for proof in proofs if proof["header"] is None),
         anchor=proofs[-1]["previous"],
         head=proofs[0]["link"],
@@ -226,8 +226,8 @@ def _root_of(proof: Mapping[str, Any], where: str) -> bytes:
     for step in path:
         if not (isinstance(step, list) and len(step) == 2 and step[0] in ("left", "right")):
             raise ProofError(f'{where}.path: steps are ["left" or "right", digest]')
-        beside = _digest_of(step[1], f"{where}.path")
-        pair = beside + found if step[0] == "left" else found + beside
+        sibling = _digest_of(step[1], f"{where}.path")
+        pair = sibling + found if step[0] == "left" else found + sibling
         found = hashlib.sha256(b"fuga node 1\n" + pair).digest()
     return found
 

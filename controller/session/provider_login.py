@@ -56,7 +56,7 @@ class Attempt:
     def address(self) -> str:
         """Where the browser goes."""
         endpoint = str(self.way["authorization_endpoint"])
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self.way["client_id"],
             "redirect_uri": self.redirect_uri,
@@ -66,7 +66,7 @@ class Attempt:
             "code_challenge": _digest(self.verifier),
             "code_challenge_method": "S256",
         }
-        return endpoint + ("&" if "?" in endpoint else "?") + urlencode(asked)
+        return endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
 
     def body(self, answer: str, tenant: str | None) -> dict[str, Any]:
         """Return what the API exchanges, by the address that the browser came back to."""
@@ -153,7 +153,7 @@ class CallbackListener:
 
 
 def unheard_redirect_uri() -> str:
-    """Return where a browser on another machine ends: nobody listens there, as a rule."""
+    """Return where a browser on another machine ends: usually nothing listens there."""
     return f"http://{_HOST}:{49152 + secrets.randbelow(16384)}{_PATH}"
 
 

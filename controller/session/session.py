@@ -126,16 +126,16 @@ def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
 
         with Live(console=Console(), auto_refresh=False) as live:
             while True:
-                told = newest_lines(_printed(show), live.console.height)
-                live.update(Text.from_ansi(told), refresh=True)
+                text = newest_lines(_printed(show), live.console.height)
+                live.update(Text.from_ansi(text), refresh=True)
                 time.sleep(interval_s)
 
 
-def newest_lines(told: str, height: int) -> str:
+def newest_lines(text: str, height: int) -> str:
     """Return the lines that fit the height: the headings and the newest rows."""
-    lines = told.splitlines()
+    lines = text.splitlines()
     if len(lines) < height:
-        return told
+        return text
     left = max(1, height - 4)
     return "\n".join([*lines[:2], f"… {len(lines) - 2 - left} lines above", *lines[-left:]])
 

@@ -32,7 +32,7 @@ def way(move: Mapping[str, Any]) -> str:
 
 
 def part_done(move: Mapping[str, Any]) -> float | None:
-    """Return how much of a move is done, from 0 to 1; None: nobody knows yet."""
+    """Return how much of a move is done, from 0 to 1; None if not known yet."""
     total, left = move["total_bytes"], move["remaining_bytes"]
     if not total or left is None:
         return None
@@ -48,10 +48,10 @@ def how_far(move: Mapping[str, Any]) -> str:
     left, rate = move["remaining_bytes"], move["rate_bytes_s"]
     if left is None:
         return "begins"
-    told = f"{left / _MIB:.0f} MiB left"
+    text = f"{left / _MIB:.0f} MiB left"
     if rate:
-        told += f", {rate / _MIB:.0f} MiB/s, {span(left / rate)} to go"
-    return told
+        text += f", {rate / _MIB:.0f} MiB/s, {span(left / rate)} to go"
+    return text
 
 
 def wait_for_move(

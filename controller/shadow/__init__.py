@@ -1,1 +1,1 @@
-"""A second policy beside the one that decides, without effect."""
+"""A second policy in shadow of the one that decides, without effect."""

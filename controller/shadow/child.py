@@ -36,7 +36,7 @@ from placement.model.spot import without_spot
 MOST_REQUESTS: Final = 200
 
 
-def decide_beside(beside: ShadowRun) -> dict[str, Any]:
+def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     """Return what `NewShadowRound` tells of a decision, in plain values.
 
     Raises
@@ -44,16 +44,16 @@ def decide_beside(beside: ShadowRun) -> dict[str, Any]:
     PlacementError
         If the policy fails, or decides what cannot be.
     """
-    inputs = decode_inputs(beside.inputs)
+    inputs = decode_inputs(shadow.inputs)
     snapshot = inputs.snapshot
-    zones = _zones(inputs, beside)
-    its = beside.policy
+    zones = _zones(inputs, shadow)
+    its = shadow.policy
     who = Deciding(policy=its.policy, parameters=its.parameters, zones=zones)
     started = time.perf_counter()
     theirs = inputs.decided_by(who)
     seconds = time.perf_counter() - started
     who.check(snapshot, theirs)
-    ours = allocation_of(beside.outcome)
+    ours = allocation_of(shadow.outcome)
     targets = target_shares(without_spot(snapshot))
     return {
         "seconds": seconds,
@@ -84,12 +84,12 @@ def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
     return found
 
 
-def _zones(inputs: RoundInputs, beside: ShadowRun) -> tuple[ZoneInputs, ...]:
+def _zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
     """Return who decides where: what the round's zones do not decide, the second policy does."""
-    second = beside.policy
-    if beside.zones is not None:
-        zone_of_host = [beside.zone_of.get(key) for key, _ in inputs.names.hosts]
-        return zones_of(zone_of_host, beside.zones, second)
+    second = shadow.policy
+    if shadow.zones is not None:
+        zone_of_host = [shadow.zone_of.get(key) for key, _ in inputs.names.hosts]
+        return zones_of(zone_of_host, shadow.zones, second)
     return tuple(
         dataclasses.replace(zone, policy=second.policy, parameters=second.parameters)
         if zone.name == ELSEWHERE
@@ -128,7 +128,7 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
         )
     )
     concerned = np.flatnonzero((first != before) | (second != before))
-    asked = _of_tenants(snapshot, enumerate(snapshot.count.tolist()))
+    requested = _of_tenants(snapshot, enumerate(snapshot.count.tolist()))
     placed_first, placed_second = (
         _of_tenants(snapshot, ((request, count) for request, _, count in each.placed.tolist()))
         for each in (ours, theirs)
@@ -140,7 +140,7 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
             "before": float(before[index]),
             "first": float(first[index]),
             "second": float(second[index]),
-            "asked": asked[index],
+            "asked": requested[index],
             "placed_first": placed_first[index],
             "placed_second": placed_second[index],
             "agreed": on_same_host[index],

@@ -1,4 +1,4 @@
-"""A second policy beside the one that decides: it decides the same rounds, without effect.
+"""A second policy in shadow: it decides the same rounds, without effect.
 
 It works on rounds that are committed and recorded, in a thread and a process of its own,
 so that nothing it does or fails to do reaches a round. Where it is slower than rounds
@@ -31,7 +31,7 @@ _JOIN_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPolicy:
-    """Which policy decides beside, and for how long it may."""
+    """Which policy decides in shadow, and for how long it may."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Shadow:
         self._thread.start()
 
     def nudge(self) -> None:
-        """Tell that a round was committed; returns at once."""
+        """Note that a round was committed; return at once."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class Shadow:
 
     def _decided(self, number: int, skipped: int) -> NewShadowRound:
         second = self._second
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "round": number,
             "policy": second.name,
             "parameters": second.parameters,
@@ -117,20 +117,20 @@ class Shadow:
         }
         try:
             stored = self._registry.rounds.get(number).decision()
-            beside = ShadowRun(
+            shadow_run = ShadowRun(
                 inputs=stored.inputs,
                 outcome=stored.outcome,
                 policy=NamedPolicy(policy=second.name, parameters=second.parameters),
                 zones=second.zones,
                 zone_of=self._zones() if second.zones else {},
             )
-            found = self._process.decide_beside(beside, deadline_s=second.deadline_s)
+            found = self._process.decide_in_shadow(shadow_run, deadline_s=second.deadline_s)
         except (PolicyFailedError, RoundPurgedError, RoundDamagedError) as error:
             log.warning("shadow_round_failed", round=number, policy=second.name, error=str(error))
-            return NewShadowRound(**told, error=str(error))
+            return NewShadowRound(**document, error=str(error))
         del found["requests"]  # those of tenants are kept
-        told |= found | {name: MeasuredDecision(**found[name]) for name in ("decided", "first")}
-        return NewShadowRound(**told)
+        document |= found | {name: MeasuredDecision(**found[name]) for name in ("decided", "first")}
+        return NewShadowRound(**document)
 
     def _zones(self) -> Mapping[str, str]:
         """Return the zone of each host, by its id as inputs have it."""

@@ -49,7 +49,7 @@ def build_app(settings: SharedSettings) -> Celery:
 
 
 class SimulationQueue:
-    """Sends jobs to whoever runs `fuga simulation-worker`."""
+    """Sends jobs to the processes of `fuga simulation-worker`."""
 
     def __init__(self, settings: SharedSettings) -> None:
         self._app = build_app(settings)
@@ -73,7 +73,7 @@ class SimulationQueue:
         return True
 
     def is_empty(self) -> bool:
-        """Return whether no message waits; of a broker that does not answer nobody knows."""
+        """Return whether no message waits; False if the broker does not answer."""
         try:
             with self._connection() as connection:
                 channel = connection.default_channel

@@ -74,7 +74,7 @@ class RunMetrics:
         )
 
     def run(self, work: Callable[[], RunMessageOutcome]) -> None:
-        """Do what a message asks for, and count it."""
+        """Run a message's job, and count it."""
         started = time.perf_counter()
         became = RunMessageOutcome.ERROR
         try:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 20
 
 
-def a_bar(*beside: ProgressColumn) -> Progress:
+def a_bar(*extra_columns: ProgressColumn) -> Progress:
     """Return a bar on standard error, what stands beside it, and the description of its task.
 
     The description has what is left of the line and is cut there. It is shown as it is: whoever
@@ -23,7 +23,7 @@ def a_bar(*beside: ProgressColumn) -> Progress:
     rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
         BarColumn(bar_width=_WIDTH),
-        *beside,
+        *extra_columns,
         TextColumn("{task.description}", markup=False, table_column=rest),
     )
     return Progress(*columns, console=Console(stderr=True), transient=True, expand=True)

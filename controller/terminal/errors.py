@@ -76,6 +76,6 @@ def at_the_prompt(error: ApiError, as_typed: Callable[[str], str] = str) -> CliE
             message = error.said(as_typed)
         case _:
             advice, status = "", ExitStatus.FAILED
-    told = CliError("\n".join(filter(None, (message, advice))))
-    told.status = status
-    return told
+    advised = CliError("\n".join(filter(None, (message, advice))))
+    advised.status = status
+    return advised

@@ -15,7 +15,7 @@ class OutputLostError(OSError):
 
     @property
     def reader_left(self) -> bool:
-        """Whether nobody reads any more, which is no failure that anybody wants to read about."""
+        """Whether the reader is gone, which is no failure to report."""
         return isinstance(self.__cause__, BrokenPipeError)
 
 
@@ -28,7 +28,7 @@ def guard_output() -> None:
 
 
 def keep_output_clean() -> None:
-    """Let nobody but Python code write to standard output, if it is the process's own.
+    """Let only Python code write to standard output, if it is the process's own.
 
     Libraries in C print where they like: HiGHS writes a line of its own now and then, with all
     its output switched off. It would spoil what a program reads.

@@ -1,4 +1,4 @@
-"""What-ifs in the API process that was asked for them: a thread for each, and its children."""
+"""What-ifs in the API process that accepted them: a thread for each, and its children."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _READING: Final = 0.05
 #: By the clock, than it may take of a processor.
 _TIMES_LONGER: Final = 4
 _LOOK_EVERY_S: Final = 0.25
-_TELL_EVERY_S: Final = 1.0
+_REPORT_EVERY_S: Final = 1.0
 #: For one attempt to start a child: less than `WhatIfExecutor.close` waits, and than a what-if may
 #: be silent; more than a starved machine takes to fork.
 _START_S: Final = 4.0
@@ -76,10 +76,10 @@ class WhatIfExecutor:
         self._threads: set[threading.Thread] = set()
         self._starting = threading.Lock()
 
-    def start(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
+    def start(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         """Carry one that is new; twice is once, and what another process carries is left to it."""
         thread = threading.Thread(
-            target=self._carry, args=(id, asked), name=f"what-if {id}", daemon=True
+            target=self._carry, args=(id, changes), name=f"what-if {id}", daemon=True
         )
         with self._starting:
             if any(each.name == thread.name for each in self._threads):
@@ -93,11 +93,11 @@ class WhatIfExecutor:
         for thread in list(self._threads):
             thread.join(timeout=5.0)
 
-    def _carry(self, id: UUID, asked: Mapping[str, Any]) -> None:  # noqa: A002
+    def _carry(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         event, report, error = WhatIfEvent.FINISHED, None, None
         try:
             report = self._report(
-                _Heard(self._registry, id, self.executor_id, self._closing), asked
+                _Heard(self._registry, id, self.executor_id, self._closing), changes
             )
         except _StoppedError:
             if not self._closing.is_set():
@@ -117,9 +117,9 @@ class WhatIfExecutor:
         except RegistryError as lost:
             log.warning("what_if_untold", what_if=str(id), error=str(lost))
 
-    def _report(self, heard: _Heard, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _report(self, heard: _Heard, changes: Mapping[str, Any]) -> dict[str, Any]:
         while heard.tell(0.0) is not WhatIfState.RUNNING:
-            heard.pause(_TELL_EVERY_S)
+            heard.pause(_REPORT_EVERY_S)
         with tempfile.TemporaryDirectory(
             prefix="fuga-what-if-", ignore_cleanup_errors=True
         ) as folder:
@@ -127,7 +127,7 @@ class WhatIfExecutor:
                 {
                     "operation": "read",
                     "folder": folder,
-                    "hours": asked["hours"],
+                    "hours": changes["hours"],
                     "most_vms": self.bounds.most_vms,
                     "otherwise": self._otherwise,
                     "database_url": self._registry.database_url,
@@ -139,7 +139,7 @@ class WhatIfExecutor:
                 {
                     "operation": "simulate",
                     "folder": folder,
-                    "asked": asked,
+                    "asked": changes,
                     "time_s": self.bounds.time_s,
                 },
                 heard,
@@ -229,7 +229,7 @@ class _Heard:
     ) -> None:
         self._registry, self._id, self._executor_id = registry, id, executor_id
         self._closing = closing
-        self._said_at = -_TELL_EVERY_S
+        self._said_at = -_REPORT_EVERY_S
         self._heard_at = time.monotonic()
         self._state = WhatIfState.WAITING
 
@@ -238,7 +238,7 @@ class _Heard:
         if self._closing.is_set():
             raise _StoppedError
         now = time.monotonic()
-        if now - self._said_at >= _TELL_EVERY_S:
+        if now - self._said_at >= _REPORT_EVERY_S:
             self._said_at = now
             try:
                 self._state = self._registry.what_ifs.carry(self._id, self._executor_id, progress)

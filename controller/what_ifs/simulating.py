@@ -13,7 +13,7 @@ from controller.what_ifs.reading import RECORDING
 from registry.requests import ZONE_LABEL
 from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
 from simulation.experiments.run import ObservedRun, RunProgress, watch
-from simulation.experiments.run_report import told
+from simulation.experiments.run_report import run_document
 
 #: Of the time, how much the site as it is may take.
 _FIRST_PART: Final = 0.45
@@ -25,11 +25,11 @@ _LABEL: Final = "label="
 def simulated(
     job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
-    """Return both runs as told, and what was cut for the time."""
-    folder, asked = Path(job["folder"]), job["asked"]
+    """Return both runs' documents, and what was cut for the time."""
+    folder, changes = Path(job["folder"]), job["asked"]
     recording = read_recording(folder / RECORDING)
     first = _spec(recording, "as-it-is")
-    second = _changed(first, recording, folder, asked)  # before the first, which takes a while
+    second = _changed(first, recording, folder, changes)  # before the first, which takes a while
 
     def run(spec: RunSpec, before: float, until_s: float) -> ObservedRun:
         def told_far(progress: RunProgress) -> None:
@@ -53,7 +53,7 @@ def simulated(
             f"both simulations take longer than {job['time_s']:g} s of processor time;"
             " ask for fewer hours, or set FUGA_WHAT_IF_TIME_S",
         )
-    return {"as_it_is": told(as_it_is), "what_if": told(what_if), "cut": cut}
+    return {"as_it_is": run_document(as_it_is), "what_if": run_document(what_if), "cut": cut}
 
 
 def _spec(recording: Recording, name: str) -> RunSpec:
@@ -88,22 +88,24 @@ def _fields(spec: RunSpec) -> dict[str, Any]:
 
 
 def _changed(
-    spec: RunSpec, recording: Recording, folder: Path, asked: Mapping[str, Any]
+    spec: RunSpec, recording: Recording, folder: Path, changes: Mapping[str, Any]
 ) -> RunSpec:
     """Return the run with other hosts, weights and policy; files of its own tell of these."""
     fields = {**_fields(spec), "name": "what-if"}
     inventory = json.loads(Path(recording.hosts).read_text(encoding="utf-8"))
     fields["hosts"] = str(folder / "hosts.json")
-    Path(fields["hosts"]).write_text(json.dumps(changed_hosts(inventory, asked)), encoding="utf-8")
-    if asked["weights"]:
+    Path(fields["hosts"]).write_text(
+        json.dumps(changed_hosts(inventory, changes)), encoding="utf-8"
+    )
+    if changes["weights"]:
         fields["tree"] = str(folder / "tree.csv")
-        _weigh(Path(recording.tree), Path(fields["tree"]), asked["weights"])
-    if asked["policy"] is not None:
-        fields |= {"policy": asked["policy"], "parameters": asked["parameters"]}
+        _weigh(Path(recording.tree), Path(fields["tree"]), changes["weights"])
+    if changes["policy"] is not None:
+        fields |= {"policy": changes["policy"], "parameters": changes["parameters"]}
     return RunSpec(**fields)
 
 
-def changed_hosts(inventory: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+def changed_hosts(inventory: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an inventory without the hosts that are taken away, and with those that are added.
 
     Raises
@@ -112,12 +114,12 @@ def changed_hosts(inventory: Mapping[str, Any], asked: Mapping[str, Any]) -> Map
         If no host would be left, or the one that added hosts are like is not there.
     """
     hosts = list(inventory["hosts"])
-    added = _added(hosts, asked["add_hosts"]) if asked["add_hosts"] is not None else []
+    added = _added(hosts, changes["add_hosts"]) if changes["add_hosts"] is not None else []
     gone = {
         host["name"]
         for host in hosts
-        for selector in asked["remove_hosts"]
-        if _is_meant(host, selector)
+        for selector in changes["remove_hosts"]
+        if _is_selected(host, selector)
     }
     left = [host for host in hosts if host["name"] not in gone] + added
     if not left:
@@ -126,7 +128,7 @@ def changed_hosts(inventory: Mapping[str, Any], asked: Mapping[str, Any]) -> Map
     return {"hosts": left, "events": events}
 
 
-def _is_meant(host: Mapping[str, Any], selector: str) -> bool:
+def _is_selected(host: Mapping[str, Any], selector: str) -> bool:
     if selector.startswith(_LABEL):
         return selector.removeprefix(_LABEL) in host["labels"]
     return bool(host["name"] == selector)

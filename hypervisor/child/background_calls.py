@@ -24,7 +24,7 @@ class SpareConnections:
         self._idle: list[libvirt.virConnect] = []
 
     def take(self) -> libvirt.virConnect:
-        """Return one that nobody else uses; it may never come back."""
+        """Return an unused connection; the call on it may never return."""
         while self._idle:
             conn = self._idle.pop()
             if conn.isAlive():
@@ -39,10 +39,10 @@ class SpareConnections:
 class BackgroundCall(threading.Thread, Generic[T]):
     """One question, begun at once. Its connection is lost with it, unless it is answered."""
 
-    def __init__(self, spares: SpareConnections, ask: Callable[[libvirt.virConnect], T]) -> None:
+    def __init__(self, spares: SpareConnections, call: Callable[[libvirt.virConnect], T]) -> None:
         super().__init__(name="aside", daemon=True)
         self._spares = spares
-        self._ask = ask
+        self._ask = call
         self._answer: list[T] = []
         self._error: Exception | None = None
         self.start()

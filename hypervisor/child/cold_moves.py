@@ -27,7 +27,7 @@ from hypervisor.xml import migration_target
 
 _OPERATION: Final = "cold_move"
 _PIECE_BYTES: Final = 1 << 18  #: what libvirt takes at once
-_TELL_EVERY_S: Final = 0.5
+_REPORT_EVERY_S: Final = 0.5
 #: libvirt writes in a thread of its own, and a busy host may take a moment.
 _READS: Final = 3
 _PAUSE_S: Final = 1.0
@@ -190,7 +190,7 @@ class _Copy:
 
     def _tell_of(self, size: int, done: int, *, now: bool = False) -> None:
         elapsed_s = time.monotonic() - self._started
-        if not now and elapsed_s < self._told_at + _TELL_EVERY_S:
+        if not now and elapsed_s < self._told_at + _REPORT_EVERY_S:
             return
         self._told_at = elapsed_s
         self._tell(

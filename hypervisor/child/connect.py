@@ -23,10 +23,10 @@ from hypervisor.errors import HostUnreachableError
 from hypervisor.xml import domain as domain_xml
 
 #: Whose private half nobody has: its 32 bytes are a hash.
-_NOBODYS_KEY: Final = (
+_UNUSED_KEY: Final = (
     b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + hashlib.sha256(b"no host has this key").digest()
 )
-_NOBODYS_LINE: Final = "ssh-ed25519 " + base64.b64encode(_NOBODYS_KEY).decode()
+_UNUSED_KEY_LINE: Final = "ssh-ed25519 " + base64.b64encode(_UNUSED_KEY).decode()
 _DIFFERS: Final = "HOST KEY VERIFICATION FAILED"
 _FINGERPRINT: Final = re.compile(r"\b[0-9a-f]{2}(?::[0-9a-f]{2}){31}\b")
 _LOGGED: Final = re.compile(r"Certificate check failed (.*)")
@@ -119,7 +119,7 @@ def _key_shown(uri: str) -> str:
 
     It must not be taken for a known one.
     """
-    with _in_memory(known_hosts(uri, (_NOBODYS_LINE,))) as path:
+    with _in_memory(known_hosts(uri, (_UNUSED_KEY_LINE,))) as path:
         try:
             libvirt.open(ssh_uri(uri, known_hosts=path, key_file=NO_FILE)).close()
         except libvirt.libvirtError as error:

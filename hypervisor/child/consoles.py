@@ -38,7 +38,7 @@ class Consoles:
         self._current: _Console | None = None
 
     def open(self, conn: libvirt.virConnect, *, vm_id: str, force: bool) -> None:
-        """Hold the console of a guest that runs; ``force``: take it from whoever holds it."""
+        """Hold the console of a guest that runs; ``force``: take it from its holder."""
         self.close()
         domain = conn.lookupByUUIDString(vm_id)
         stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
@@ -58,16 +58,16 @@ class Consoles:
             piece = stream.recv(_PIECE_BYTES)
             if piece == _NOT_NOW:
                 if pieces or time.monotonic() >= deadline:
-                    return _told(taken, pieces, ended=False)
+                    return _read_answer(taken, pieces, ended=False)
                 time.sleep(_LOOK_EVERY_S)
             elif not piece:
                 self.close()
-                return _told(taken, pieces, ended=True)
+                return _read_answer(taken, pieces, ended=True)
             else:
                 pieces.append(piece)
                 size += len(piece)
                 if size >= _MOST_BYTES:
-                    return _told(taken, pieces, ended=False)
+                    return _read_answer(taken, pieces, ended=False)
 
     def release(self, _: libvirt.virConnect) -> None:
         """Let go of it."""
@@ -89,6 +89,6 @@ class Consoles:
         return self._current
 
 
-def _told(taken: int, pieces: list[bytes], *, ended: bool) -> Mapping[str, Any]:
+def _read_answer(taken: int, pieces: list[bytes], *, ended: bool) -> Mapping[str, Any]:
     content = base64.b64encode(b"".join(pieces)).decode()
     return {"taken": taken, "content": content, "ended": ended}

@@ -192,7 +192,7 @@ class LibvirtHost:
 
     def _put_volume(self, conn: libvirt.virConnect, pool: str, name: str, content: str) -> None:
         store = conn.storagePoolLookupByName(pool)
-        # Whoever wrote it before may have been killed halfway.
+        # An earlier writer may have been killed halfway.
         disks.delete(store, name)
         data = base64.b64decode(content)
         volume = store.createXML(domain_xml.plain_volume(name, len(data)), 0)
@@ -244,7 +244,7 @@ class LibvirtHost:
             starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
             if not (state == libvirt.VIR_DOMAIN_PAUSED and starting):
                 break
-            # Whoever started it was killed in the call; the daemon is finishing it.
+            # The process that started it was killed in the call; the daemon still finishes it.
             time.sleep(_STARTING_POLL_S)
         seen = state_of(state)
         if seen is DomainState.STOPPED:

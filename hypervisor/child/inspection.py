@@ -47,13 +47,13 @@ def shares_are_kept(conn: libvirt.virConnect) -> bool | None:
 
 def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
     """Look at everything but the pool, which may hang."""
-    told = conn.getCapabilities()
-    capabilities = domain_xml.from_host(told)
+    answer = conn.getCapabilities()
+    capabilities = domain_xml.from_host(answer)
     processor = _host_model(conn, domain_type)
     return HostInspection(
         hostname=shortened(conn.getHostname(), MOST_NAME),
         driver=conn.getType(),
-        machine_uuid=domain_xml.machine_uuid(told),
+        machine_uuid=domain_xml.machine_uuid(answer),
         libvirt_version=conn.getLibVersion(),
         qemu_version=conn.getVersion(),
         domain_types=tuple(
@@ -70,7 +70,7 @@ def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostIns
             if processor is None
             else processor.findtext("model")
         ),
-        security_model=domain_xml.security_model(told),
+        security_model=domain_xml.security_model(answer),
         can_filter=filters.can_filter(conn),
         network_fault=_network_fault(conn, network),
         network_starts_by_itself=_starts_by_itself(conn, network),
@@ -137,12 +137,12 @@ def _incompatible(conn: libvirt.virConnect, domain_type: str, processor: str) ->
 def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None:
     """Return the processor that guests with the host's model have here, as libvirt compares it."""
     try:
-        told = conn.getDomainCapabilities(None, _ARCH, None, domain_type, 0)
+        answer = conn.getDomainCapabilities(None, _ARCH, None, domain_type, 0)
     except libvirt.libvirtError as error:
         if error.get_error_code() in _NO_MODEL:
             return None
         raise
-    mode = domain_xml.from_host(told).find("cpu/mode[@name='host-model']")
+    mode = domain_xml.from_host(answer).find("cpu/mode[@name='host-model']")
     if mode is None or mode.get("supported") != "yes" or mode.find("model") is None:
         return None
     processor = ET.Element("cpu", mode="custom", match="exact")

@@ -25,7 +25,7 @@ from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 
 _OPERATION: Final = "live_move"
-_TELL_EVERY_S: Final = 0.5
+_REPORT_EVERY_S: Final = 0.5
 #: Aborting is asked for again: what had not begun when it was first asked goes on otherwise.
 _ABORT_EVERY_S: Final = 0.5
 _NOTICED_S: Final = 0.05  #: until a move's end is noticed
@@ -125,13 +125,13 @@ class _LiveMove:
         if not self._spec.copy_disk:
             shared_pools.prove(self._ends, self._spec, domain)
         parameters = _parameters(self._ends, domain, self._spec, shares=shares)
-        beside = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
+        watched = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
         self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms
         self._attempts += 1
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off before it was begun")
         call = _Call(domain, self._ends.destination.moving, parameters, _flags(self._spec))
-        why = self._watch(call, beside)
+        why = self._watch(call, watched)
         if call.error is None:
             self._let_run()
             done = _done(self._ends, self._spec, self._last, self._started)
@@ -151,7 +151,7 @@ class _LiveMove:
         if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             there.resume()
 
-    def _watch(self, call: _Call, beside: libvirt.virDomain) -> str | None:
+    def _watch(self, call: _Call, watched: libvirt.virDomain) -> str | None:
         """Tell how far a move is until it is over; return why it was aborted, if it was."""
         why: str | None = None
         aborted_at = time.monotonic()
@@ -166,27 +166,27 @@ class _LiveMove:
                 why = "the destination does not answer any more"
             if why is None:
                 with contextlib.suppress(libvirt.libvirtError):  # over, or not begun
-                    self._look(beside)
-                pace.judge(self._last, beside)
+                    self._look(watched)
+                pace.judge(self._last, watched)
                 self._wait(call)
             else:
-                moved_domains.abort(beside, since=aborted_at)
+                moved_domains.abort(watched, since=aborted_at)
                 call.join(_ABORT_EVERY_S)
         return why
 
-    def _look(self, beside: libvirt.virDomain) -> None:
-        found = beside.jobStats()
+    def _look(self, watched: libvirt.virDomain) -> None:
+        found = watched.jobStats()
         if found.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
             return
         self._last = _progress(found)
         self._tell(self._last)
         if self._downtime_ms is not None:
-            beside.migrateSetMaxDowntime(self._downtime_ms, 0)
+            watched.migrateSetMaxDowntime(self._downtime_ms, 0)
             self._downtime_ms = None
 
     def _wait(self, call: _Call) -> None:
         """Wait until it is time to tell again, the move is over, or it is called off."""
-        until = time.monotonic() + _TELL_EVERY_S
+        until = time.monotonic() + _REPORT_EVERY_S
         while call.is_alive() and not self._stop.is_set() and time.monotonic() < until:
             call.join(_NOTICED_S)
 

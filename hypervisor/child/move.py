@@ -108,19 +108,19 @@ def main(source: HostEnd, destination: HostEnd) -> None:
     threading.Thread(target=_read, args=reading, daemon=True).start()
     start_event_loop()
     ends = Ends(source, destination)
-    hands = MigrationThreads(
-        ends, stop, lambda told: answers.write(wire.encode({"progress": told}))
+    threads = MigrationThreads(
+        ends, stop, lambda progress: answers.write(wire.encode({"progress": progress}))
     )
     while (line := requests.get()) is not None:
-        answers.write(wire.encode(_answer(hands, line)))
+        answers.write(wire.encode(_answer(threads, line)))
         stop.clear()
     ends.close()
 
 
-def _answer(hands: MigrationThreads, line: bytes) -> dict[str, Any]:
+def _answer(threads: MigrationThreads, line: bytes) -> dict[str, Any]:
     request = wire.decode(line)
     try:
-        return {"ok": hands.perform(request["op"], request["args"])}
+        return {"ok": threads.perform(request["op"], request["args"])}
     except MigrationRefusedError as error:
         return {"error": "refused", "obstacle": error.obstacle, "reason": error.detail}
     except HostUnreachableError as error:
@@ -134,7 +134,7 @@ def _answer(hands: MigrationThreads, line: bytes) -> dict[str, Any]:
 def _read(
     requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None], stop: threading.Event
 ) -> None:
-    """Feed the main thread, which is told apart from that to stop what it does.
+    """Feed the main thread, which gets the order to stop separately from its work.
 
     End the process when the parent has gone, also from a hung call.
     """

@@ -40,7 +40,7 @@ class End:
         return self._connection("beside")
 
     def is_alive(self) -> bool:
-        """Return whether no opened connection is known to be broken. Asks nobody."""
+        """Return whether no opened connection is known to be broken. Makes no call."""
         return all(_alive(conn) for conn in self._opened.values())
 
     def machine_uuid(self) -> str | None:

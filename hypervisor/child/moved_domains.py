@@ -92,7 +92,7 @@ def withdraw(ends: Ends, spec: MoveSpec) -> bool:
 def refuse(operation: str, domain: libvirt.virDomain) -> None:
     """Refuse what libvirt would have wait for the end of a move, and then lose.
 
-    Whoever asks in the moment before a move begins, waits.
+    A call in the moment before a move begins waits.
     """
     if domain.isActive() and _is_moved(domain):
         raise OperationFailedError(

@@ -50,8 +50,7 @@ class _Hosts:
         try:
             answer = self._answer(key, request)
         except MemoryError:
-            # Whoever else looks may be the next to run into it: those that did are found out
-            # one by one.
+            # Other polls may run out of memory too; retrying one by one finds the culprits.
             os._exit(_OUT_OF_MEMORY)
         finally:
             self._busy.discard(key)

@@ -49,7 +49,7 @@ class GuestStatistics:
         self._open = [question for question in self._open if question.is_alive()]
         if len(self._open) >= _BLOCKED_AT_MOST:
             return {}
-        question = BackgroundCall(self._spares, _ask)
+        question = BackgroundCall(self._spares, _read_host)
         if question.is_open_after(_PATIENCE_S):
             self._open.append(question)
             return {}
@@ -59,7 +59,7 @@ class GuestStatistics:
             return {}  # a dead host shows in the report itself
 
 
-def _ask(conn: libvirt.virConnect) -> Values:
+def _read_host(conn: libvirt.virConnect) -> Values:
     found = conn.getAllDomainStats(_GROUPS, _NOWAIT)
     return {domain.UUIDString(): values for domain, values in found}
 
@@ -122,7 +122,7 @@ class Surveyor:
         self._pool.ask(pool)
         domains = list(_domains(conn, statistics))
         memory_mib, memory_used_mib = _memory(conn)
-        told = self._capabilities(conn)
+        capabilities = self._capabilities(conn)
         shares_kept, can_filter = self._shares_kept(conn), filters.can_filter(conn)
         found = self._pool.answer(by=by)  # the longest may be last
         seen = found if isinstance(found, PoolSeen) else None
@@ -141,10 +141,10 @@ class Surveyor:
                 replace(domain, disk_gib=-(-sizes[domain.uuid] // _GIB)) for domain, _ in domains
             ),
             volumes=volumes,
-            machine_uuid=domain_xml.machine_uuid(told) if told else None,
+            machine_uuid=domain_xml.machine_uuid(capabilities) if capabilities else None,
             largest_console_bytes=serial_logs.largest(statistics),
             pool_silent_s=found.since_s if isinstance(found, PoolSilent) else None,
-            security_model=domain_xml.security_model(told) if told else None,
+            security_model=domain_xml.security_model(capabilities) if capabilities else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
             interfaces=self._interfaces.known(),
@@ -169,11 +169,11 @@ class Surveyor:
         sizes = {domain.uuid: 0 for domain in domains}
         elsewhere: list[tuple[str, Place]] = []
         for domain in domains:
-            told = _told_sizes(statistics.get(domain.uuid, {}))
+            reported = _reported_sizes(statistics.get(domain.uuid, {}))
             for disk in domain.disks:
                 place = _place(disk)
                 size = None if place is None else listed.get(place)
-                size = told.get(disk.target) if size is None else size
+                size = reported.get(disk.target) if size is None else size
                 if size is not None:
                     sizes[domain.uuid] += size
                 elif place is not None:
@@ -349,7 +349,7 @@ def _place(disk: domain_xml.Disk) -> Place | None:
     return None if disk.path is None else (None, disk.path)
 
 
-def _told_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
+def _reported_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
     """Return the sizes of a domain's disks by name, from its statistics."""
     return {
         values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])

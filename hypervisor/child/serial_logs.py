@@ -41,7 +41,7 @@ _NOW, _BEFORE = "vda", "vdb"
 
 
 def is_reader(domain: libvirt.virDomain) -> bool:
-    """Return whether this is a definition by which a log is read: no machine, and nobody's."""
+    """Return whether this is a definition of ours by which a log is read, and no VM."""
     named = _NAME.fullmatch(domain.name())
     return (
         named is not None and domain.ID() == -1 and domain.UUIDString() == str(_reader_id(named[1]))
@@ -107,7 +107,7 @@ def delete(conn: libvirt.virConnect, vm_id: str) -> None:
 def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
     """Delete a log, and tell whether there was one.
 
-    Whoever removes another VM meanwhile may forget our definition, and keeps its file.
+    A concurrent removal of another VM may drop our definition, but keeps its file.
     """
     for _ in range(_TRIES_TO_DELETE):
         definition = conn.defineXML(_definition(vm_id, "qemu", (log,), variables=log))
@@ -159,11 +159,11 @@ def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int
 
     Not by `virDomainGetBlockInfo`: libvirtd would log each that is not there as an error.
     """
-    told = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
-    if not told:
+    statistics = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
+    if not statistics:
         reader.info()  # says that it was forgotten meanwhile, by whoever removes another VM
         return {}
-    ((_, found),) = told
+    ((_, found),) = statistics
     return {
         found[f"block.{number}.name"]: found[f"block.{number}.physical"]
         for number in range(found.get("block.count", 0))

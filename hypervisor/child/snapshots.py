@@ -160,7 +160,7 @@ def delete(
     own: Collection[str],
     vm_id: str,
 ) -> None:
-    """Delete those of a VM's files that lie in pools of its host and are nobody else's.
+    """Delete those of a VM's files that lie in pools of its host and belong to no other VM.
 
     What other domains name or rest on, what files rest on that stay, and copies of images stay.
     """

@@ -112,7 +112,7 @@ def never_started(
 ) -> str:
     """Domain XML of a definition that names files of the host, and that nothing can start.
 
-    Whoever tries is told by the name of a pool that is nowhere.
+    An attempt fails with the name of a pool that does not exist.
     """
     domain = ET.Element("domain", type=domain_type)
     _text(domain, "name", name)

@@ -87,7 +87,7 @@ _ISOLATED: Final[Sequence[_Rule]] = (
 )
 
 
-def _asks_dhcp(source: str) -> _Rule:
+def _dhcp_request_rule(source: str) -> _Rule:
     ports = {"srcportstart": "68", "srcportend": "68", "dstportstart": "67", "dstportend": "67"}
     return _Rule(
         "accept",
@@ -98,7 +98,7 @@ def _asks_dhcp(source: str) -> _Rule:
     )
 
 
-_ASKS_DHCP: Final = (_asks_dhcp(_NO_ADDRESS), _asks_dhcp("$IP"))
+_DHCP_REQUEST_RULES: Final = (_dhcp_request_rule(_NO_ADDRESS), _dhcp_request_rule("$IP"))
 # A host takes what is sent to any of its addresses, whatever network it comes from. Rules of
 # the bridge's tables do not tell an answer from a call, so a host does not connect to its
 # guests by TCP from these addresses either.
@@ -194,9 +194,11 @@ def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
 #: For a guest whose address is known, the same where it is kept apart from its subnet, and for
 #: one that gets its address by DHCP, which the host watches; and each for isolated guests.
 FIXED: Final = _filter("fixed", (*_RULES, *_HOSTS))
-BY_DHCP: Final = _filter("dhcp", (*_RULES, *_HOSTS, *_ASKS_DHCP))
+BY_DHCP: Final = _filter("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
 ISOLATED: Final = _filter("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
-ISOLATED_BY_DHCP: Final = _filter("isolated-dhcp", (*_RULES, *_HOSTS, *_ISOLATED, *_ASKS_DHCP))
+ISOLATED_BY_DHCP: Final = _filter(
+    "isolated-dhcp", (*_RULES, *_HOSTS, *_ISOLATED, *_DHCP_REQUEST_RULES)
+)
 APART: Final = _filter("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
 _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLATED_BY_DHCP, APART))
 

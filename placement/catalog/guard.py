@@ -108,7 +108,7 @@ def _expect(value: object, wanted: type, what: str) -> None:
 
 
 def _where(trace: TracebackType | None, package: str) -> str:
-    """Tell the innermost line that is theirs, if any."""
+    """Return the innermost line of the policy's own file, if any."""
     place = ""
     while trace is not None:
         frame = trace.tb_frame

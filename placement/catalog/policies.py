@@ -69,7 +69,7 @@ def fair(
     return CatalogEntry(summary, frozenset(readers) | PATIENCE_READERS.keys(), made, **more)
 
 
-#: By name. Whoever adds a policy adds one entry here.
+#: By name. A new policy needs one entry here.
 POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
     {
         "fuga": fair(

@@ -88,7 +88,7 @@ class Deciding(NamedPolicy):
 def first_feasible(
     who: Deciding,
     snapshot: Snapshot,
-    ask: Callable[[Deciding], Allocation],
+    decide: Callable[[Deciding], Allocation],
     note: Callable[[Deciding, Exception], object],
     failures: tuple[type[Exception], ...] = (Exception,),
 ) -> Allocation | None:
@@ -96,7 +96,7 @@ def first_feasible(
 
     Parameters
     ----------
-    ask : callable
+    decide : callable
         Returns a decision.
     note : callable
         Learns of who failed, and why.
@@ -105,7 +105,7 @@ def first_feasible(
     """
     for each in (who, who.fallback()):
         try:
-            allocation = ask(each)
+            allocation = decide(each)
             each.check(snapshot, allocation)
         except failures as error:
             note(each, error)

@@ -49,16 +49,16 @@ class Rooms:
 
     def are_short(self, wanted: IntArray) -> set[int]:
         """Return the requests under allowances that do not cover all of ``wanted``, shape (Q,)."""
-        asked = [0] * len(self.left)
+        requested = [0] * len(self.left)
         under: list[list[int]] = [[] for _ in self.left]
         for request in np.flatnonzero(wanted).tolist():
             for each, need in self._needs(request, int(wanted[request])):
-                asked[each] += need
+                requested[each] += need
                 under[each].append(request)
         return {
             request
             for each, requests in enumerate(under)
-            if asked[each] > self.left[each]
+            if requested[each] > self.left[each]
             for request in requests
         }
 

@@ -23,7 +23,7 @@ from placement.model.details import Details, merged
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 #: What is kept, run by run: who cannot have all that it would rather have keeps its groups.
-_WISHES: Final = (
+_CONSTRAINT_FIELDS: Final = (
     frozenset(SoftConstraint),
     frozenset({SoftConstraint.GROUPS}),
     frozenset[SoftConstraint](),
@@ -94,13 +94,13 @@ class _Runs:
     def decide(self, rng: np.random.Generator, budget: Budget) -> None:
         """Run the policy for each batch of groups with fewer and fewer wishes."""
         for others in _batches(self._constraints.groups, self._rest.count):
-            for wishes in _WISHES:
-                if wishes == _WISHES[0] or self._would_give_up(wishes):
+            for wishes in _CONSTRAINT_FIELDS:
+                if wishes == _CONSTRAINT_FIELDS[0] or self._would_give_up(wishes):
                     self._run(wishes, others, rng, budget)
             again = 0
             while again < _MOST_AGAIN and self._could_move(others):
                 before = int(self._rest.count.sum()), self._times_refused()
-                self._run(_WISHES[-1], others, rng, budget)
+                self._run(_CONSTRAINT_FIELDS[-1], others, rng, budget)
                 now = int(self._rest.count.sum()), self._times_refused()
                 again = again + 1 if now != before else _MOST_AGAIN
 
@@ -178,7 +178,7 @@ class _Runs:
     def allocation(self, budget: Budget) -> Allocation:
         """Return what all runs together decided."""
         return Allocation(
-            placed=joined(_placed(*told) for told in self._told),
+            placed=joined(_placed(*part) for part in self._told),
             left_out=self._left_out(),
             work=budget.spent if len(self._told) > 1 else self._told[0][1].work,
             cut=any(allocation.cut for _, allocation in self._told),
@@ -195,10 +195,12 @@ class _Runs:
             count = int(self._snapshot.count[request] if closed else self._rest.count[request])
             if not count:
                 continue
-            told = Reason.GANG_NOT_WHOLE if closed else self._reasons.get(request, Reason.NO_ROOM)
+            given_reason = (
+                Reason.GANG_NOT_WHOLE if closed else self._reasons.get(request, Reason.NO_ROOM)
+            )
             # Of what was refused the last run no longer knows.
-            told = self._refusals.get(request, told)
-            parts_told = [LeftOut(request=request, count=count, reason=told)]
+            given_reason = self._refusals.get(request, given_reason)
+            parts_told = [LeftOut(request=request, count=count, reason=given_reason)]
             if request not in self._refusals:
                 parts_told = as_told.get(request, parts_told)
             why: dict[Reason, int] = {}
@@ -249,7 +251,7 @@ def _in_place(constraints: Constraints, placed: IntArray) -> Constraints:
 def _parts_left(
     expanded: Expanded, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
-    """Return what the last run told of the requests that it had whole before it."""
+    """Return the details of the last run about the requests that were whole before it."""
     parts: dict[int, list[LeftOut]] = {}
     for left in allocation.left_out:
         request = int(expanded.origin[left.request])
@@ -262,11 +264,11 @@ def _parts_left(
     }
 
 
-def _details(told: Sequence[tuple[Expanded, Allocation]]) -> dict[str, Any]:
+def _details(decided_parts: Sequence[tuple[Expanded, Allocation]]) -> dict[str, Any]:
     """Return details in which requests are those that were asked for."""
-    (expanded, first), *more = told
+    (expanded, first), *more = decided_parts
     origin = expanded.origin
     if not more and (origin == np.arange(len(origin))).all():
         return dict(first.details)
-    parts = [Details.of(allocation).renamed(run.origin) for run, allocation in told]
-    return {"runs": len(told), **merged(parts).document()}
+    parts = [Details.of(allocation).renamed(run.origin) for run, allocation in decided_parts]
+    return {"runs": len(decided_parts), **merged(parts).document()}

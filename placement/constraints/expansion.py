@@ -109,14 +109,14 @@ def with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> Snapshot:
         demanded[list(group.requests), column] = 1
     # What demands nothing else still gets nothing.
     demanded[~snapshot.demand.any(axis=1)] = 0
-    nobody = np.zeros((len(snapshot.weight), len(apart)), dtype=np.int64)
+    no_limits = np.zeros((len(snapshot.weight), len(apart)), dtype=np.int64)
     return dataclasses.replace(
         snapshot,
         resources=(*snapshot.resources, *(f"group:{number}" for number in range(len(apart)))),
         capacity=np.concatenate([snapshot.capacity, offered], axis=1),
         free=np.concatenate([snapshot.free, offered], axis=1),
         demand=np.concatenate([snapshot.demand, demanded], axis=1),
-        held=np.concatenate([snapshot.held, nobody], axis=1),
+        held=np.concatenate([snapshot.held, no_limits], axis=1),
         constraints=None,
         limits=len(apart),
     )

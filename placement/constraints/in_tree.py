@@ -62,13 +62,13 @@ def without_tree(snapshot: Snapshot) -> Snapshot:
     if snapshot.tree is None:
         return snapshot
     pool = snapshot.pool
-    asked = np.zeros(snapshot.held.shape)
+    requested = np.zeros(snapshot.held.shape)
     fractions = fractions_of_pool(snapshot.demand, pool)
-    np.add.at(asked, snapshot.tenant, fractions * snapshot.count[:, None])
+    np.add.at(requested, snapshot.tenant, fractions * snapshot.count[:, None])
     held = fractions_of_pool(snapshot.held, pool)
-    wanted = asked.max(axis=1, initial=0.0)
-    asks = wanted > 0
-    vector = np.where(asks[:, None], asked, held)
+    wanted = requested.max(axis=1, initial=0.0)
+    is_wanted = wanted > 0
+    vector = np.where(is_wanted[:, None], requested, held)
     size = vector.max(axis=1, initial=0.0)
     shape = np.divide(vector, size[:, None], out=np.zeros_like(vector), where=size[:, None] > 0)
     leaves = Leaves(
@@ -77,7 +77,7 @@ def without_tree(snapshot: Snapshot) -> Snapshot:
         unit=wanted,
         held=held,
         room=fractions_of_pool(snapshot.free.sum(axis=0), pool),
-        active=asks,
+        active=is_wanted,
     )
     filling = fill_in_stages(leaves, wanted, counted=size > 0, at_once=_AT_ONCE)
     return dataclasses.replace(snapshot, weight=_weights(filling.claims), tree=None)

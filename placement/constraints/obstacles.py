@@ -22,7 +22,9 @@ OF_HOSTS: Final = (
 )
 
 
-def reason_of(rest: Snapshot, asked: Snapshot, request: int, missing: int, told: Reason) -> Reason:
+def reason_of(
+    rest: Snapshot, asked: Snapshot, request: int, missing: int, reason: Reason
+) -> Reason:
     """Return why VMs of a request wait: a constraint, if it is one that leaves them no room.
 
     Parameters
@@ -33,32 +35,32 @@ def reason_of(rest: Snapshot, asked: Snapshot, request: int, missing: int, told:
         What was decided on.
     missing : int
         VMs of the request that wait.
-    told : Reason
+    reason : Reason
         What the policy said, to whom constraints were hosts like others.
     """
     constraints = rest.constraints
-    if constraints is None or told in (
+    if constraints is None or reason in (
         Reason.NOTHING_ASKED,
         Reason.HELD_BACK,
         Reason.QUOTA,
     ):
-        return told
+        return reason
     never = not (
         hosts_open_to(asked, request) & (asked.capacity >= asked.demand[request]).all(axis=1)
     ).any()
     if never:
-        return told
+        return reason
     needed = still_needed(asked, request, missing)
     fits = vms_that_fit(rest.free, rest.demand[request]) * hosts_open_to(rest, request)
     if int(fits.sum()) < needed:
         some = Reason.GANG_NOT_WHOLE if fits.any() else Reason.NO_ROOM
-        return some if told in OF_HOSTS else told
-    narrows: Reason = told
+        return some if reason in OF_HOSTS else reason
+    narrows: Reason = reason
     for narrows, possible in _narrowed(constraints, request, fits):
         if possible < needed:
             return narrows
     # There is room within each constraint, and what the policy saw was one of them closed.
-    return narrows if told in OF_HOSTS else told
+    return narrows if reason in OF_HOSTS else reason
 
 
 def _narrowed(

@@ -113,10 +113,10 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
     is due does not depend on who came first (derived).
     """
     pool = snapshot.pool
-    asked = np.zeros(snapshot.held.shape)
+    requested = np.zeros(snapshot.held.shape)
     amounts = fractions_of_pool(snapshot.demand, pool) * snapshot.count[:, None]
-    np.add.at(asked, snapshot.tenant, amounts)
-    wish = fractions_of_pool(snapshot.held, pool) + asked
+    np.add.at(requested, snapshot.tenant, amounts)
+    wish = fractions_of_pool(snapshot.held, pool) + requested
     most = wish.max(axis=1, initial=0.0)
     shape = np.divide(wish, most[:, None], out=np.zeros_like(wish), where=most[:, None] > 0)
     nothing = np.zeros_like(shape)

@@ -174,8 +174,8 @@ class _ReservedHosts:
 
     def __init__(self, hosts: IntArray, room: IntArray, empty: IntArray, demand: IntArray) -> None:
         holds = vms_that_fit(empty, demand)
-        asked = demand > 0
-        in_vms = room[:, asked] / demand[asked]
+        demanded = demand > 0
+        in_vms = room[:, demanded] / demand[demanded]
         missing = np.maximum(1 - in_vms, 0.0).sum(axis=1)
         order = np.lexsort((hosts, in_vms.sum(axis=1), missing))
         order = order[holds[order] > 0]
@@ -242,14 +242,14 @@ def _reasons(
 ) -> tuple[LeftOut, ...]:
     """Return what was left out with its reason, `HELD_BACK` where held hosts have the room."""
     missing = np.zeros(len(snapshot.count), dtype=np.int64)
-    told: dict[int, Reason] = {}
+    reasons: dict[int, Reason] = {}
     for left in allocation.left_out:
         missing[left.request] += left.count
-        told.setdefault(left.request, left.reason)
+        reasons.setdefault(left.request, left.reason)
     never = never_fit(snapshot, np.flatnonzero(missing).astype(np.int64))
     of_request, seen = vm_kinds(closed).of_request.tolist(), dict[int, _Fit]()
     parts: list[LeftOut] = []
-    for request, reason in told.items():
+    for request, reason in reasons.items():
         count = int(missing[request])
         if request in never:
             parts.append(LeftOut(request=request, count=count, reason=never[request]))

@@ -108,10 +108,10 @@ def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
 def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
     """Return what no pass placed: beyond an allowance, or for the reason that the policy gave."""
     rooms = Rooms(rest)
-    told: dict[int, list[LeftOut]] = {}
+    by_request: dict[int, list[LeftOut]] = {}
     for allocation in passes:
         for left in allocation.left_out:
-            told.setdefault(left.request, []).append(left)
+            by_request.setdefault(left.request, []).append(left)
     parts: list[LeftOut] = []
     untold = np.zeros_like(rest.count)
     for request in np.flatnonzero(rest.count).tolist():
@@ -122,7 +122,7 @@ def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ..
         if within < missing:
             beyond = missing - within
             parts.append(LeftOut(request=request, count=beyond, reason=Reason.QUOTA))
-        for left in told.get(request, ()):
+        for left in by_request.get(request, ()):
             if count := min(left.count, within):
                 parts.append(dataclasses.replace(left, count=count))
                 within -= count

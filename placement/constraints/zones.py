@@ -96,8 +96,10 @@ def _left_out(
 
 def _details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
     parts = [
-        dataclasses.replace(told, cuts=tuple(f"zone {zone.name!r}: {cut}" for cut in told.cuts))
-        for zone, told in ((zone, Details.of(allocation)) for zone, allocation in decided)
+        dataclasses.replace(
+            details, cuts=tuple(f"zone {zone.name!r}: {cut}" for cut in details.cuts)
+        )
+        for zone, details in ((zone, Details.of(allocation)) for zone, allocation in decided)
     ]
     of_each = {zone.name: dict(allocation.details) for zone, allocation in decided}
     return {"zones": of_each, **merged(parts).document()}

@@ -169,7 +169,7 @@ class _WaterFilling:
             self._level = level
 
     def _bring_up(self, tenant: int, tasks: float | None = None) -> None:
-        """Give a tenant what it took since, if not told how much; let it stand still."""
+        """Credit a tenant with what it accrued and freeze its level."""
         speed = self._speed.pop(tenant, None)
         if speed is None:
             return
@@ -228,13 +228,13 @@ class _WaterFilling:
 
     def _take_without_rising(self, tenant: int, request: int) -> None:
         demand, given = self._demand[request], self._given[tenant]
-        asked = [r for r in self._resources if demand[r] > 0]
+        demanded = [r for r in self._resources if demand[r] > 0]
         top = max(given)
-        catches_up = min((top - given[r]) / demand[r] for r in asked)
-        ends = min(self._room[r] / demand[r] for r in asked)
+        catches_up = min((top - given[r]) / demand[r] for r in demanded)
+        ends = min(self._room[r] / demand[r] for r in demanded)
         tasks = min(self._left[request], ends, catches_up)
         self._give(tenant, tasks)
-        for resource in asked:
+        for resource in demanded:
             self._room[resource] = max(self._room[resource] - tasks * demand[resource], 0.0)
             if self._room[resource] <= _NOTHING and not self._used_up[resource]:
                 self._use_up(resource)

@@ -42,13 +42,13 @@ def estimate_of(
     """Return what samples of one row's waiting times say, shape (S,); None: they are too few."""
     if len(waits_s) < LEAST_SAMPLES:
         return None
-    told = []
+    moments = []
     for part in QUANTILES:
         found = quantile(waits_s, part) * corrected[part]
         # The end of the next slot: nothing is decided between.
         found = max(slot_length_s, np.ceil(found / slot_length_s) * slot_length_s)
-        told.append(float(found) if found <= horizon_s else None)
-    low_s, half_s, nine_in_ten_s, high_s = told
+        moments.append(float(found) if found <= horizon_s else None)
+    low_s, half_s, nine_in_ten_s, high_s = moments
     return Estimate(
         low_s=low_s,
         half_s=half_s,

@@ -66,8 +66,8 @@ def narrowed(snapshot: Snapshot, *, whole: bool = False) -> Narrowed:
 
 def _hosts_with_room(snapshot: Snapshot) -> tuple[IntArray, IntArray]:
     """Return the hosts to show, and what they offer: the rest, class by class, on one host."""
-    asked = snapshot.count > 0
-    kinds = np.unique(snapshot.demand[asked], axis=0)
+    waiting = snapshot.count > 0
+    kinds = np.unique(snapshot.demand[waiting], axis=0)
     is_open = np.zeros(len(snapshot.capacity), dtype=np.bool_)
     for demand in kinds:
         wanted = np.flatnonzero(demand)

@@ -37,9 +37,9 @@ def lines_of(present: Present) -> Lines:
     far off as the first; the line ends with it.
     """
     snapshot = present.snapshot
-    rows, asked = len(snapshot.count), snapshot.count > 0
+    rows, waiting = len(snapshot.count), snapshot.count > 0
     if rows <= _FEW_ROWS:
-        return Lines(present, np.arange(rows), snapshot.count.copy(), asked)
+        return Lines(present, np.arange(rows), snapshot.count.copy(), waiting)
     alone = np.flatnonzero((snapshot.min_count > 1) | _named(present))
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
@@ -101,7 +101,7 @@ def lines_of(present: Present) -> Lines:
         ),
         line,
         place,
-        asked,
+        waiting,
     )
 
 

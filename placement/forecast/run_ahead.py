@@ -282,8 +282,8 @@ class _Sample:
         np.subtract.at(self._count, rows, counts)
         self._least[rows] = 1
         # VMs of one row that are placed at once end together, as those of a request do.
-        asked, of_row = np.unique(rows, return_inverse=True)
-        level = self._rng.random(len(asked))[of_row.ravel()]
+        distinct, of_row = np.unique(rows, return_inverse=True)
+        level = self._rng.random(len(distinct))[of_row.ravel()]
         left_s = self._lives.left_s(
             self._known.new_curve[rows], np.zeros(len(rows), dtype=np.float64), level
         )

@@ -118,7 +118,7 @@ def _turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, Int
         usable[scarce, 0] |= ~usable[scarce].any(axis=1)
         skew = np.repeat(skew, len(taken), axis=0)
         skew[scarce] = _skewness(game, player, takes[scarce])
-    reached, numbers = _told_apart((taken[:, None] + takes)[usable])
+    reached, numbers = _distinct_rows((taken[:, None] + takes)[usable])
     after = np.full(usable.shape, -1, dtype=np.int64)
     after[usable] = numbers
     return PlayerSubgames(player, taken, after, skew), reached
@@ -131,7 +131,7 @@ def _skewness(game: Game, player: int, takes: IntArray) -> FloatArray:
     return skewness(running + (takes @ game.demand)[..., game.ranking], capacity)
 
 
-def _told_apart(rows: IntArray) -> tuple[IntArray, IntArray]:
+def _distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
     """Return the different rows of some, (X, T), and for each row its place among them, (X,)."""
     number, below = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T:

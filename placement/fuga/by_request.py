@@ -40,8 +40,8 @@ def combinations_of(
     ]
     listed[move.chosen]["chosen"] = True
     if tell_others:
-        for told, row, others in zip(listed, strategies.rows, move.others, strict=True):
-            told["others"] = by_request.counts((0,) * len(row), others)
+        for described, row, others in zip(listed, strategies.rows, move.others, strict=True):
+            described["others"] = by_request.counts((0,) * len(row), others)
     return listed
 
 

@@ -1,4 +1,4 @@
-"""Does nobody gain by deviating? Asked of a solved game by other code than what solved it.
+"""Check that no player gains by deviating, by other code than what solved the game.
 
 What a player could take, where that leads and how skewed it leaves its host are found anew
 here, from the definitions; the solver's tables are what is checked. Only v(A) is shared.

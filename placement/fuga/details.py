@@ -143,12 +143,12 @@ def details_of(
 
 
 def _certified(certificate: GameCertificate | None) -> dict[str, Any]:
-    """Tell what the check found; None where the budget was spent and nobody looked."""
+    """Return what the check found; None if the budget was spent before it."""
     if certificate is None:
         return {"certified": None}
     gain = certificate.largest_gain
-    told = {} if certificate.holds or not math.isfinite(gain) else {"largest_gain": gain}
-    return {"certified": certificate.holds, **told}
+    gain_found = {} if certificate.holds or not math.isfinite(gain) else {"largest_gain": gain}
+    return {"certified": certificate.holds, **gain_found}
 
 
 def _phases(
@@ -164,11 +164,11 @@ def _phases(
 def _counts_at(snapshot: Snapshot, rows: IntArray, wanted: IntArray) -> IntArray:
     """Return the counts of sorted rows at other rows' requests and hosts, 0 where not there."""
     hosts = len(snapshot.free)
-    there, asked = (each[:, 0] * hosts + each[:, 1] for each in (rows, wanted))
-    place = np.searchsorted(there, asked)
+    there, wanted_at = (each[:, 0] * hosts + each[:, 1] for each in (rows, wanted))
+    place = np.searchsorted(there, wanted_at)
     inside = place < len(there)
     found = np.zeros(len(wanted), dtype=np.bool_)
-    found[inside] = there[place[inside]] == asked[inside]
+    found[inside] = there[place[inside]] == wanted_at[inside]
     counts = np.zeros(len(wanted), dtype=np.int64)
     counts[found] = rows[place[found], 2]
     return counts

@@ -34,7 +34,7 @@ Able: TypeAlias = tuple[int, int, float]
 #: So many pairs, weighed all at once, are about as much work as one combination.
 _PAIRS_A_UNIT: Final = 512
 #: So many of the poorest are looked at together at most.
-_MOST_TOGETHER: Final = 64
+_LARGEST_BATCH: Final = 64
 #: After the richest, so many different levels are weighed at a time.
 _RICHEST: Final = 32
 #: More VMs than anybody can give back; below `NEVER`.
@@ -137,10 +137,10 @@ class _Market:
         self._given: list[int] = draft.given.tolist()
         # A gang keeps as many as it asked for at once.
         self._at_once: list[int] = np.where(snapshot.min_count > 1, snapshot.min_count, 0).tolist()
-        asks = set(np.flatnonzero(snapshot.demand.any(axis=1)).tolist())
+        wanting = set(np.flatnonzero(snapshot.demand.any(axis=1)).tolist())
         #: of each party the first request that waits, -1 for none
         self._waits = [
-            next((each for each in alike if self._remaining[each] > 0 and each in asks), -1)
+            next((each for each in alike if self._remaining[each] > 0 and each in wanting), -1)
             for alike in parties.requests
         ]
         self._known_after: dict[int, float] = {}  #: see `_after`
@@ -181,7 +181,7 @@ class _Market:
                     return best
                 self._note_in_vain(party)
                 self._seemed_able.add(party)
-            together = min(2 * together, _MOST_TOGETHER)
+            together = min(2 * together, _LARGEST_BATCH)
         return None
 
     def make(self, exchange: Exchange) -> None:
@@ -251,11 +251,11 @@ class _Market:
         """Give another chance to whom the last exchange may have opened one; return them."""
         of_tenant = self._parties.of_tenant
         again = [party for party in of_tenant[now_poorer] if party in self._in_vain]
-        richer, nobody, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
+        richer, no_tenant, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
         # Nobody else became richer, or able with fewer VMs.
         for kind, parties in self._vain_of_kind.items():
             highest, left = self._levels[now_richer], self._left_at(kind, now_richer)
-            others = opened.get(kind, nobody)
+            others = opened.get(kind, no_tenant)
             for rich in others:
                 tenant = self._parties.tenant[rich]
                 highest = max(highest, self._levels[tenant])
@@ -339,20 +339,20 @@ class _Market:
         level, left = self._nobody.get(kind, _ANYBODY)
         if too_poor >= level and left_at_least >= left:
             return
-        nobody = True
+        none_able = True
         for steps, tenant in self._richest:
             if levels[tenant] < too_poor:
                 break  # as all that follow: in steps, they may be richer by a step at most
             left_at = known_left[tenant].get(kind)
             if (self._left_at(kind, tenant) if left_at is None else left_at) < left_at_least:
                 continue
-            nobody = False
+            none_able = False
             for rich in of_tenant[tenant]:
                 if rich in rows_of:
                     most = self._could_spare(poor, rich)
                     if min(rows_of[rich]) <= most:
                         yield -steps, rich, most
-        if nobody:
+        if none_able:
             self._nobody[kind] = too_poor, left_at_least
 
     def _able_by_level(self, poor: int) -> Iterator[list[Able]]:

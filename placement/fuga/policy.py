@@ -230,7 +230,7 @@ class _Round:
                 return exchanged
 
     def _telling(self, kind: str, placing: Callable[[], Placed]) -> Placed:
-        """Place, and note under what the rows that come of it are told."""
+        """Place, and note as which kind of step the resulting rows are reported."""
         if not self.steps:
             return placing()
         before = self.draft.rows

@@ -58,7 +58,7 @@ def resources_short(snapshot: Snapshot) -> IntArray:
     """
     counted = snapshot.counted
     used = (snapshot.capacity - snapshot.free).sum(axis=0)
-    asked = snapshot.count @ snapshot.demand
-    needed = fractions_of_pool((used + asked)[None], snapshot.pool)[0, :counted]
+    requested = snapshot.count @ snapshot.demand
+    needed = fractions_of_pool((used + requested)[None], snapshot.pool)[0, :counted]
     needed = np.minimum(needed, 1.0)
     return np.flatnonzero((needed > 0) & (needed >= _SHORT * needed.max()))

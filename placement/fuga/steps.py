@@ -63,7 +63,7 @@ class Steps:
         return self.most > 0
 
     def placed(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
-        """Tell of rows that were placed, if there are any and somebody wants to know."""
+        """Report placed rows, if there are any and steps are wanted."""
         if rows and self:
             self._tell(kind, rows)
 
@@ -74,7 +74,7 @@ class Steps:
         solution: Solution,
         came_of_it: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Tell of a solved game, move by move, and of the rows that came of it."""
+        """Report a solved game, move by move, and the resulting rows."""
         idle = game.idle_skewness()
         taken: dict[int, tuple[Counts, float]] = {}
         totals: Counts = (0,) * len(game.demand)
@@ -134,7 +134,7 @@ class Steps:
         self._tell("handed_out", _rows(changes), game=number)
 
     def exchanges(self, made: Sequence[Exchange]) -> None:
-        """Tell of exchanges in the order in which they were made."""
+        """Report exchanges in the order in which they were made."""
         for each in made[: max(0, self.most - self._exchanges)]:
             rows = [
                 (each.taken_from, each.host, -each.taken),

@@ -222,19 +222,19 @@ class TopCombinations:
 
     def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
-        hands = PlayerStrategies(
+        strategies = PlayerStrategies(
             [],
             np.full(len(players), -1, dtype=np.int64),
             np.full((len(players), self._eta), -1, dtype=np.int64),
         )
         if not len(players):
-            return hands
+            return strategies
         serving = self._serve_up_to(players.room.max(axis=0))
         # What does not fit anyway must not tell questions apart.
-        asked = np.concatenate(
+        requested = np.concatenate(
             [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
         )
-        questions = asked.view(f"V{asked.shape[1] * asked.itemsize}").ravel().tolist()
+        questions = requested.view(f"V{requested.shape[1] * requested.itemsize}").ravel().tolist()
         who_asks: dict[bytes, list[int]] = {}
         for place, question in enumerate(questions):
             who_asks.setdefault(question, []).append(place)
@@ -253,13 +253,13 @@ class TopCombinations:
                 found[question], score = (places[0], answer), answer.score
             if len(score):
                 drawn = self._draw(score, len(places))
-                hands.pool[places] = len(of_pool)
-                hands.places[places, : drawn.shape[1]] = drawn
+                strategies.pool[places] = len(of_pool)
+                strategies.places[places, : drawn.shape[1]] = drawn
                 of_pool.append(question)
         if found:
             self._remember(found, players)
-        hands.pools.extend(self._known[question] for question in of_pool)
-        return hands
+        strategies.pools.extend(self._known[question] for question in of_pool)
+        return strategies
 
     def _serve_up_to(self, largest: IntArray) -> Questions:
         """Return who asks about rooms up to the largest."""
@@ -352,18 +352,18 @@ class GivenStrategies:
             self.strategies(players[place], left) for place in np.flatnonzero(is_given).tolist()
         ]
         width = max([searched.places.shape[1], *(len(each) for each in found)])
-        hands = PlayerStrategies(
+        strategies = PlayerStrategies(
             [*searched.pools, *found],
             np.full(len(players), -1, dtype=np.int64),
             np.full((len(players), width), -1, dtype=np.int64),
         )
-        hands.pool[~is_given] = searched.pool
-        hands.places[~is_given, : searched.places.shape[1]] = searched.places
+        strategies.pool[~is_given] = searched.pool
+        strategies.places[~is_given, : searched.places.shape[1]] = searched.places
         for number, place in enumerate(np.flatnonzero(is_given).tolist()):
             if len(found[number]):
-                hands.pool[place] = len(searched.pools) + number
-                hands.places[place, : len(found[number])] = np.arange(len(found[number]))
-        return hands
+                strategies.pool[place] = len(searched.pools) + number
+                strategies.places[place, : len(found[number])] = np.arange(len(found[number]))
+        return strategies
 
 
 def given_by_kind(

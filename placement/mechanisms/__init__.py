@@ -22,7 +22,7 @@ from placement.mechanisms.psdsf.mechanism import Psdsf
 from placement.model.tenant_tree import TenantTree
 from placement.parameters import read
 
-#: By name. Whoever adds a mechanism adds one entry here; `make` checks the parameters that
+#: By name. A new mechanism needs one entry here; `make` checks the parameters that
 #: `parameters` names, and raises `ParameterError`.
 MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
     {

@@ -41,8 +41,10 @@ def check_division(problem: DivisibleProblem, division: Division) -> None:
     one_task = (problem.demand / scale).max(axis=1, initial=0.0)
     if (tasks * one_task[:, None] < -DIVISION_TOLERANCE).any():
         raise InfeasibleAllocationError("tasks below 0")
-    asked = problem.count * (1 + DIVISION_TOLERANCE)
-    if ((tasks.sum(axis=1) > asked) & (tasks.sum(axis=1) * one_task > DIVISION_TOLERANCE)).any():
+    requested = problem.count * (1 + DIVISION_TOLERANCE)
+    if (
+        (tasks.sum(axis=1) > requested) & (tasks.sum(axis=1) * one_task > DIVISION_TOLERANCE)
+    ).any():
         raise InfeasibleAllocationError("more tasks than asked for")
     may: BoolArray = problem.eligible
     if division.pooled:

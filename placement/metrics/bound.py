@@ -49,9 +49,9 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
     pairs: list[tuple[IntArray, IntArray, FloatArray]] = []
     for kind in np.flatnonzero((wanted > 0) & kinds.demand.any(axis=1)).tolist():
         demand = kinds.demand[kind]
-        asked = demand > 0
+        demanded = demand > 0
         holds = np.flatnonzero((free >= demand).all(axis=1) & kinds.eligible[kind, host_class])
-        most = (room[np.ix_(holds, asked)] / demand[asked]).min(axis=1)
+        most = (room[np.ix_(holds, demanded)] / demand[demanded]).min(axis=1)
         pairs.append((holds, np.full(len(holds), kind), np.minimum(most, wanted[kind])))
     if not any(len(holds) for holds, _, _ in pairs):
         return 0.0

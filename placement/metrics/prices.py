@@ -130,10 +130,10 @@ def _by_kind(kinds: VmKinds, vms: FloatArray) -> FloatArray:
     return of_kind
 
 
-def _classes(snapshot: Snapshot, kinds: VmKinds, asked: Any) -> _Classes | None:
+def _classes(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Classes | None:
     capacity, counted = snapshot.capacity, snapshot.counted
     merged = alike(snapshot.host_class, capacity)
-    takes = kinds.eligible[:, snapshot.host_class[merged.first]].T & asked
+    takes = kinds.eligible[:, snapshot.host_class[merged.first]].T & requested
     takes &= kinds.demand[:, :counted].any(axis=1)
     for kind in np.flatnonzero(takes.any(axis=0)).tolist():
         takes[:, kind] &= (capacity[merged.first] >= kinds.demand[kind]).all(axis=1)
@@ -198,8 +198,8 @@ class _PriceProgram:
         self._scale = fullest.ravel()[self._binds]
         self._room = classes.room.ravel()[self._binds] / self._scale
         # Rows of kinds, behind them.
-        asked, kind_row = np.unique(of_kind, return_inverse=True)
-        self._asked = asked
+        distinct, kind_row = np.unique(of_kind, return_inverse=True)
+        self._asked = distinct
         first = len(self._binds)
         self._matrix = sparse.csr_matrix(
             (
@@ -211,7 +211,7 @@ class _PriceProgram:
                     np.concatenate([column, np.arange(len(vms))]),
                 ),
             ),
-            shape=(first + len(asked), len(vms)),
+            shape=(first + len(distinct), len(vms)),
         )
 
     def solve(self, wanted: FloatArray) -> tuple[float, FloatArray]:

@@ -1,1 +1,1 @@
-"""What one round decides on and what it decides; everybody knows these, they know nobody."""
+"""A round's inputs and outcome. Every module may import these; they import no other package."""

@@ -25,9 +25,9 @@ def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
     InfeasibleAllocationError
         Naming the first rule that is broken.
     """
-    told = allocation.details.get("spot", {})
-    ends = [(vm, request) for vm, request in told.get("ends", ())]
-    lets_in = [(request, host, count) for request, host, count in told.get("lets_in", ())]
+    details = allocation.details.get("spot", {})
+    ends = [(vm, request) for vm, request in details.get("ends", ())]
+    lets_in = [(request, host, count) for request, host, count in details.get("lets_in", ())]
     _check_lets_in(snapshot, spot, allocation, lets_in)
     here = {(request, host) for request, host, _ in lets_in}
     ended: defaultdict[int, list[int]] = defaultdict(list)

@@ -43,7 +43,7 @@ def decide(
     seed: int,
     budget_units: int | None,
     after: Callable[[str], object] = lambda _: None,
-    beside: SpotPass | None = None,
+    spot_pass: SpotPass | None = None,
 ) -> Allocation:
     """Set aside what can never fit, run the policy, then let tenants' priorities count.
 
@@ -58,7 +58,7 @@ def decide(
     after : callable
         Called after each step by its name, "set_aside" and "policy": for whoever
         takes the time.
-    beside : Beside, optional
+    spot_pass : SpotPass, optional
         How spot VMs are decided; None: by the policy.
 
     Returns
@@ -82,7 +82,7 @@ def decide(
         allocation = decide_spot(
             possible,
             allocation,
-            beside or SpotPass(policy=policy),
+            spot_pass or SpotPass(policy=policy),
             seed=seed,
             budget_units=budget_units,
         )

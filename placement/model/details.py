@@ -35,15 +35,15 @@ class Details:
     @classmethod
     def of(cls, allocation: Allocation) -> Details:
         """Return what the details of an allocation tell."""
-        told = allocation.details
+        details = allocation.details
         return cls(
-            weighed=told.get("weighed", {}),
-            phase={(q, h): (game, rest) for q, h, game, rest in told.get("phase", ())},
-            gangs=tuple(tuple(row) for row in told.get("gangs", ())),
-            holding=tuple(tuple(row) for row in told.get("holding", ())),
-            cuts=tuple(told.get("cuts", ())),
-            games=tuple(told.get("games", ())),
-            steps=tuple(told.get("steps", ())),
+            weighed=details.get("weighed", {}),
+            phase={(q, h): (game, rest) for q, h, game, rest in details.get("phase", ())},
+            gangs=tuple(tuple(row) for row in details.get("gangs", ())),
+            holding=tuple(tuple(row) for row in details.get("holding", ())),
+            cuts=tuple(details.get("cuts", ())),
+            games=tuple(details.get("games", ())),
+            steps=tuple(details.get("steps", ())),
         )
 
     def renamed(self, origin: IntArray) -> Details:
@@ -66,8 +66,8 @@ class Details:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return what is told as `Allocation.details` have it."""
-        told: dict[str, Any] = {
+        """Return these details in the form of `Allocation.details`."""
+        document: dict[str, Any] = {
             "weighed": dict(self.weighed),
             "phase": [[*pair, *vms] for pair, vms in sorted(self.phase.items())],
             "gangs": [list(row) for row in self.gangs],
@@ -76,7 +76,7 @@ class Details:
             "games": [dict(game) for game in self.games],
             "steps": [dict(step) for step in self.steps],
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in document.items() if value}
 
 
 def merged(parts: Sequence[Details]) -> Details:
@@ -118,15 +118,15 @@ def _summed(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, in
 
 def _renamed(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
     """Rename the requests of a combination; what others would take is the game's own: left out."""
-    told = {key: value for key, value in combination.items() if key != "others"}
-    return told | {"counts": _by_origin(combination["counts"], origin)}
+    renamed = {key: value for key, value in combination.items() if key != "others"}
+    return renamed | {"counts": _by_origin(combination["counts"], origin)}
 
 
 def _renamed_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
-    told = {**step, "rows": [[origin[q], h, count] for q, h, count in step["rows"]]}
+    renamed = {**step, "rows": [[origin[q], h, count] for q, h, count in step["rows"]]}
     if "combinations" in step:
-        told["combinations"] = [_renamed(each, origin) for each in step["combinations"]]
-    return told
+        renamed["combinations"] = [_renamed(each, origin) for each in step["combinations"]]
+    return renamed
 
 
 def _by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:

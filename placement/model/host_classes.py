@@ -67,9 +67,9 @@ def host_classes(hosts: Sequence[HostTraits], requests: Iterable[HostPreferences
     Two hosts are of one class if they accept alike, carry the same labels, and
     no request names one of them, or avoids it, but not the other.
     """
-    asked = list(requests)
-    named = sorted({each.hosts for each in asked if each.hosts is not None})
-    avoided = sorted({each.avoid for each in asked if each.avoid}, key=repr)
+    wanted = list(requests)
+    named = sorted({each.hosts for each in wanted if each.hosts is not None})
+    avoided = sorted({each.avoid for each in wanted if each.avoid}, key=repr)
     named_sets = [frozenset(names) for names in named]
     avoided_sets = [frozenset(ids) for ids in avoided]
     class_of: dict[object, int] = {}

@@ -98,7 +98,7 @@ class _Tenant:
         self, snapshot: Snapshot, priority: IntArray, tenant: int, placed: IntArray, left: IntArray
     ) -> None:
         rows = placed[snapshot.tenant[placed[:, 0]] == tenant]
-        # Whoever has least to lose gives way first: the lowest priority, of equals the last.
+        # The lowest priority gives way first; among equals, the last request.
         rows = rows[np.lexsort((rows[:, 1], -rows[:, 0], priority[rows[:, 0]]))]
         self._snapshot, self._priority, self._left = snapshot, priority, left
         self._requests = np.flatnonzero((snapshot.tenant == tenant) & (snapshot.count > 0))

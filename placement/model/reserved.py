@@ -106,11 +106,11 @@ def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -
         VMs on each host. Hosts come in the order of how many fit, the fullest first, ties by
         index.
     """
-    asked = demand > 0
+    demanded = demand > 0
     fit: IntArray = np.zeros(len(free), dtype=np.int64)
-    if count <= 0 or not asked.any():
+    if count <= 0 or not demanded.any():
         return fit
-    fit = (free[:, asked] // demand[asked]).min(axis=1)
+    fit = (free[:, demanded] // demand[demanded]).min(axis=1)
     fit = np.where(allowed, np.clip(fit, 0, count), 0)
     some = np.flatnonzero(fit)
     order = some[np.argsort(fit[some], kind="stable")]
@@ -395,7 +395,7 @@ def _check_drawn(
 ) -> Counter[tuple[int, int]]:
     """Check who draws; return how much of each reservation on each host."""
     now: Counter[tuple[int, int]] = Counter()
-    asked: Counter[int] = Counter()
+    requested: Counter[int] = Counter()
     for request, host, count in drawn:
         number = int(reserved.draws[request])
         if number < 0 or not reserved.in_force[number] or count <= 0:
@@ -406,13 +406,13 @@ def _check_drawn(
             raise InfeasibleAllocationError(f"request {request} draws on another tenant's room")
         if not before.eligible[request, before.host_class[host]]:
             raise InfeasibleAllocationError(f"request {request} may not use host {host}")
-        asked[request] += count
+        requested[request] += count
         now[number, host] += count
         if now[number, host] > had[number, host] and (
             host in reserved.closed or not reserved.eligible[number, before.host_class[host]]
         ):
             raise InfeasibleAllocationError(f"more is drawn on host {host} than is kept there")
-    for request, count in asked.items():
+    for request, count in requested.items():
         if not before.min_count[request] <= count <= before.count[request]:
             raise InfeasibleAllocationError(f"request {request} draws {count} VMs")
     return now

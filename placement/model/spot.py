@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def without_spot(snapshot: Snapshot) -> Snapshot:
-    """Return the cluster as if nobody had or asked for spot VMs: what is fair is told by it."""
+    """Return the cluster without spot VMs, held or requested: fairness is computed on it."""
     spot = snapshot.spot
     if spot is None:
         return snapshot

@@ -42,12 +42,12 @@ class SpotPass:
 def decide_spot(
     snapshot: Snapshot,
     allocation: Allocation,
-    beside: SpotPass,
+    spot_pass: SpotPass,
     *,
     seed: int,
     budget_units: int | None,
 ) -> Allocation:
-    """Return the allocation with spot VMs placed beside it, and told who ends for whom.
+    """Return the allocation with spot VMs placed as well, and which of them end for which request.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def decide_spot(
         With ``spot``; what no round could place has a count of 0.
     allocation : Allocation
         Of the same, but for the requests for spot VMs: it places none of these.
-    beside : Beside
+    spot_pass : SpotPass
     seed, budget_units
         As for the policy itself, which is asked at most seven times more.
 
@@ -78,17 +78,17 @@ def decide_spot(
     assert spot is not None  # noqa: S101 - the caller looked
     rest = dataclasses.replace(snapshot.after(allocation.placed), spot=None)
     free = rest.free
-    if beside.kept is not None:
-        free = np.maximum(free - beside.kept(allocation.placed), 0)
+    if spot_pass.kept is not None:
+        free = np.maximum(free - spot_pass.kept(allocation.placed), 0)
     rest = dataclasses.replace(rest, free=free - _promised(rest, spot, free))
-    look = _TimedPass(beside.policy, seed, budget_units)
+    look = _TimedPass(spot_pass.policy, seed, budget_units)
     ends, lets_in = _ending(rest, spot, allocation, look)
     after = rest.after(_array(lets_in)) if lets_in else rest
     placed = _placed(rest, spot, after, _closed(spot, allocation, lets_in), look)
     return dataclasses.replace(
         allocation,
         placed=_sorted(np.concatenate([allocation.placed, placed.placed])),
-        left_out=(*_told(allocation.left_out, spot, lets_in), *placed.left_out),
+        left_out=(*_with_reasons(allocation.left_out, spot, lets_in), *placed.left_out),
         work=allocation.work + look.work,
         cut=allocation.cut or look.cut,
         details={
@@ -138,8 +138,8 @@ def _ending(
     wanted = _wanted(rest, spot, allocation)
     if not spot.may_end.any() or not wanted.any():
         return [], Counter()
-    asked = dataclasses.replace(rest, count=wanted)
-    first = look.at(_with_room(asked, spot, len(spot.host)))
+    wanted_snapshot = dataclasses.replace(rest, count=wanted)
+    first = look.at(_with_room(wanted_snapshot, spot, len(spot.host)))
     ruled = _ruled(rest)
     whole: _Rows = Counter()
     for request, host, count in first.placed.tolist():
@@ -295,7 +295,7 @@ def _closed(spot: Spot, allocation: Allocation, lets_in: _Rows) -> list[int]:
 def _placed(
     rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _TimedPass
 ) -> Allocation:
-    """Return where spot VMs go that are asked for: on what nobody else wants."""
+    """Return the hosts of requested spot VMs: they take what other requests leave."""
     free = rest.free.copy()
     free[closed] = 0
     free -= _margin(free, rest.pool, spot.margin)
@@ -322,7 +322,7 @@ def _margin(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
     return kept
 
 
-def _told(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Rows) -> Iterator[LeftOut]:
+def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Rows) -> Iterator[LeftOut]:
     """Yield what is left out, for another reason where spot VMs make room for it."""
     coming = Counter({request: 0 for request, _ in lets_in})
     for (request, _), count in lets_in.items():

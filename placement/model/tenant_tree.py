@@ -121,15 +121,15 @@ class TenantTree:
         has_tenant = np.zeros(len(self.parent), dtype=np.bool_)
         for leaf in self.leaf:
             has_tenant[[leaf, *self.path(leaf)]] = True
-        asking = np.where(has_tenant, self.weight, 0.0)
+        weights = np.where(has_tenant, self.weight, 0.0)
         siblings = np.zeros(len(self.parent))
-        np.add.at(siblings, list(self.parent[1:]), asking[1:])
+        np.add.at(siblings, list(self.parent[1:]), weights[1:])
         parts = np.zeros(len(self.parent))
         parts[0] = 1.0
         for node in range(1, len(self.parent)):
             parent = self.parent[node]
-            if asking[node]:
-                parts[node] = parts[parent] * asking[node] / siblings[parent]
+            if weights[node]:
+                parts[node] = parts[parent] * weights[node] / siblings[parent]
         return parts
 
     def path(self, node: int) -> tuple[int, ...]:

@@ -48,8 +48,8 @@ def vms_that_fit(free: IntArray, demand: IntArray) -> IntArray:
 
     A demand of nothing fits nowhere: who demands nothing gets nothing.
     """
-    asked = demand > 0
-    if not asked.any():
+    demanded = demand > 0
+    if not demanded.any():
         return np.zeros(len(free), dtype=np.int64)
-    fits: IntArray = (free[:, asked] // demand[asked]).min(axis=1)
+    fits: IntArray = (free[:, demanded] // demand[demanded]).min(axis=1)
     return fits

@@ -185,7 +185,7 @@ class FreeBuckets:
             heapq.heappop(heap)
 
     def _note(self, bucket: int, host: int) -> None:
-        """Tell all heaps that a bucket begins with this host, or with one before it."""
+        """Inform all heaps that a bucket begins with this host, or with one before it."""
         of_class = self._keys[bucket][-1]
         for shape, sizes, score in self._fits[bucket]:
             noted = self._noted[shape]
@@ -274,8 +274,10 @@ class Shapes:
         if len(self._few) > _FEW_SHAPES:
             return self._of_many(np.array(free, dtype=np.int64))
         found = []
-        for shape, (asked, reference, terms) in enumerate(self._few):
-            sizes = bisect_right(self.sizes[shape], min([free[r] // amount for r, amount in asked]))
+        for shape, (demanded, reference, terms) in enumerate(self._few):
+            sizes = bisect_right(
+                self.sizes[shape], min([free[r] // amount for r, amount in demanded])
+            )
             if sizes:
                 # What fits asks for some of its reference, so that there is some.
                 score, of_reference = 0.0, free[reference]

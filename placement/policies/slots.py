@@ -97,27 +97,27 @@ def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
     golden tests.
     """
     counted = snapshot.counted
-    capacity, asked = snapshot.capacity[:, :counted], snapshot.demand[:, :counted]
+    capacity, demanded = snapshot.capacity[:, :counted], snapshot.demand[:, :counted]
     largest = capacity.max(axis=0, initial=0).tolist()
     in_use = capacity - snapshot.free[:, :counted]
     offered = _whole_slots(capacity, largest, slots)
     below = _whole_slots(in_use + room[:, :counted], largest, slots)
     taken = _covering_slots(in_use, largest, slots)
-    demand = _covering_slots(asked, largest, slots)
+    demand = _covering_slots(demanded, largest, slots)
     missing = np.array(largest, dtype=np.int64) == 0
-    demand[(asked[:, missing] > 0).any(axis=1)] = _NEVER
+    demand[(demanded[:, missing] > 0).any(axis=1)] = _NEVER
     held = _covering_slots(snapshot.held[:, :counted], largest, slots)
 
-    def beside(in_slots: IntArray, amounts: IntArray) -> IntArray:
+    def paired(in_slots: IntArray, amounts: IntArray) -> IntArray:
         return np.concatenate([in_slots[:, None], amounts[:, counted:]], axis=1)
 
     return dataclasses.replace(
         snapshot,
         resources=("slots", *snapshot.resources[counted:]),
-        capacity=beside(offered, snapshot.capacity),
-        free=beside(np.maximum(below - taken, 0), snapshot.free),
-        demand=beside(demand, snapshot.demand),
-        held=beside(held, snapshot.held),
+        capacity=paired(offered, snapshot.capacity),
+        free=paired(np.maximum(below - taken, 0), snapshot.free),
+        demand=paired(demand, snapshot.demand),
+        held=paired(held, snapshot.held),
     )
 
 

@@ -38,10 +38,10 @@ def tasks_alone_on(capacity: IntArray, demand: IntArray) -> FloatArray:
     ``gamma = min over demanded r of capacity[r] / demand[r]``; 0 for a demand
     of nothing.
     """
-    asked = demand > 0
-    if not asked.any():
+    demanded = demand > 0
+    if not demanded.any():
         return np.zeros(len(capacity))
-    alone: FloatArray = (capacity[:, asked] / demand[asked]).min(axis=1)
+    alone: FloatArray = (capacity[:, demanded] / demand[demanded]).min(axis=1)
     return alone
 
 
@@ -63,7 +63,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     snapshot = draft.snapshot
     remaining = np.minimum(draft.remaining, most_that_fit(snapshot, draft.room, kinds)).tolist()
     held: list[list[int]] = draft.held.tolist()
-    asked = [[(r, n) for r, n in enumerate(row) if n > 0] for row in kinds.demand.tolist()]
+    demanded = [[(r, n) for r, n in enumerate(row) if n > 0] for row in kinds.demand.tolist()]
     scale = relative_weights(snapshot.weight).tolist()
     waiting: dict[tuple[int, int], deque[int]] = {}
     for request in np.flatnonzero(np.array(remaining, dtype=np.int64)).tolist():
@@ -75,7 +75,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     hosts: list[int] = []
     while line:
         level, request, tenant, kind = line[0]
-        tasks = _in_tasks(held[tenant], asked[kind])
+        tasks = _in_tasks(held[tenant], demanded[kind])
         alone = rule.alone(kind, first=tasks == 0)
         if alone is None:
             heapq.heappop(line)
@@ -91,7 +91,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
             continue
         served.append(request)
         hosts.append(host)
-        for resource, amount in asked[kind]:
+        for resource, amount in demanded[kind]:
             held[tenant][resource] += amount
         remaining[request] -= 1
         if remaining[request] == 0:
@@ -102,5 +102,5 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
         draft.put_all(np.stack([served, hosts, np.ones(len(served), np.int64)], axis=1))
 
 
-def _in_tasks(held: Sequence[int], asked: Sequence[tuple[int, int]]) -> float:
-    return max((held[resource] / amount for resource, amount in asked), default=0.0)
+def _in_tasks(held: Sequence[int], demanded: Sequence[tuple[int, int]]) -> float:
+    return max((held[resource] / amount for resource, amount in demanded), default=0.0)

@@ -62,8 +62,8 @@ class TwoChoices:
         self._pool = snapshot.pool.tolist()
         self._demand = kinds.demand
         self._demand_of = kinds.demand.tolist()
-        asks = (kinds.demand > 0).any(axis=1, keepdims=True)
-        self._open_to = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds) & asks]
+        demanded = (kinds.demand > 0).any(axis=1, keepdims=True)
+        self._open_to = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds) & demanded]
         self._may_hold = list(self._open_to)
         self._rooms = room.tolist()
         self._rng = rng

@@ -31,7 +31,7 @@ from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState,
 #: What balancing asks of a move where nothing is said. Between two hosts of 256 GiB, a VM of
 #: 1 GiB and as great a part of the CPUs moves where their loads differ by 2 points, one of
 #: 16 GiB where they differ by 7.
-BALANCE_WORTH: Final = Objective(price_per_gib=1e-4, least_gain=1e-4)
+BALANCE_OBJECTIVE: Final = Objective(price_per_gib=1e-4, least_gain=1e-4)
 
 #: A weight of skewness whose game leads another way, and until how much work it is followed too:
 #: of many hosts, both ways lead about as high.
@@ -46,7 +46,7 @@ _READERS: Final[Mapping[str, Reader]] = {
 
 def balance(
     running: RunningState,
-    worth: Objective = BALANCE_WORTH,
+    objective: Objective = BALANCE_OBJECTIVE,
     *,
     skewness: float = 0.01,
     reconsiderations: int = 2,
@@ -63,7 +63,7 @@ def balance(
     Parameters
     ----------
     running : Running
-    worth : Worth
+    objective : Objective
         Price, least gain, and the most moves and gibibytes of the plan.
     skewness : float
         Weight of FUGA's skewness beside the level of load, 0 or more.
@@ -90,15 +90,15 @@ def balance(
     """
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     read(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
-    term = Level.of_pool(running, worth.ranking_of(running.snapshot), skewness=skewness)
-    responses, cut_by = _responses(running, term, worth, reconsiderations, budget)
+    term = Level.of_pool(running, objective.ranking_of(running.snapshot), skewness=skewness)
+    responses, cut_by = _responses(running, term, objective, reconsiderations, budget)
     return plan_of(
         running,
         term,
         responses,
         why=Why.BALANCES,
         parameters={
-            **worth.document(),
+            **objective.document(),
             "skewness": skewness,
             "reconsiderations": reconsiderations,
             "budget_units": budget_units,
@@ -111,7 +111,7 @@ def balance(
 
 
 def _responses(
-    running: RunningState, term: Level, worth: Objective, reconsiderations: int, budget: Budget
+    running: RunningState, term: Level, objective: Objective, reconsiderations: int, budget: Budget
 ) -> tuple[list[Response], str | None]:
     """Return the responses and what kept them from going on.
 
@@ -126,7 +126,13 @@ def _responses(
     def begun(of: Level) -> BetterResponses:
         weighing = Weighing(running, of, kinds, running.receives)
         return BetterResponses(
-            running, weighing, GroupConstraints(running), kinds, vms, worth=worth, budget=budget
+            running,
+            weighing,
+            GroupConstraints(running),
+            kinds,
+            vms,
+            objective=objective,
+            budget=budget,
         )
 
     if not budget.spend(units):

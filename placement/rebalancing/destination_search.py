@@ -131,12 +131,12 @@ class _Finding:
         return [key[-1] for key in sorted(keys)]
 
     def _fits_anywhere(self, unit: Unit) -> bool:
-        asked = unit.demand > 0
+        demanded = unit.demand > 0
         open_to = self._where.open_to(unit.eligible)
         if unit.hosts is not None:
             open_to = open_to & np.isin(np.arange(len(open_to)), unit.hosts)
-        room = self._where.room[open_to][:, asked]
-        return bool((room >= unit.demand[asked]).all(axis=1).any())
+        room = self._where.room[open_to][:, demanded]
+        return bool((room >= unit.demand[demanded]).all(axis=1).any())
 
     def _try(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
         """Place units one after the other, and take them all back; return their places."""

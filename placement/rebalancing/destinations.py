@@ -111,7 +111,7 @@ class Destinations:
     def _first(self, ranked: _Ranked, takes: Callable[[int], bool]) -> _Row | None:
         """Return the best row of a host that takes the unit."""
         rows, changed, version = ranked.rows, ranked.changed, self._version
-        aside: list[tuple[float, float, int, int]] = []
+        deferred: list[tuple[float, float, int, int]] = []
         place, found = ranked.at, None
         while found is None:
             while place < len(rows) and version[rows[place][2]] > ranked.sorted_at:
@@ -125,13 +125,13 @@ class Destinations:
             if place == len(rows) or (changed and changed[0][:3] < rows[place]):
                 found = changed[0][:3]
                 if not takes(found[2]):
-                    aside.append(heapq.heappop(changed))
+                    deferred.append(heapq.heappop(changed))
                     found = None
             elif takes(rows[place][2]):
                 found = rows[place]
             else:
                 place += 1
-        for each in aside:
+        for each in deferred:
             heapq.heappush(changed, each)
         return found
 

@@ -41,8 +41,8 @@ def pairs_of(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, in
     for number, unit in enumerate(units):
         open_to = where.open_to(unit.eligible).copy()
         open_to[where.host[unit.vms[0]]] = False
-        asked = unit.demand > 0
-        open_to &= (where.room[:, asked] >= unit.demand[asked]).all(axis=1)
+        demanded = unit.demand > 0
+        open_to &= (where.room[:, demanded] >= unit.demand[demanded]).all(axis=1)
         hosts = set(np.flatnonzero(open_to).tolist())
         if unit.hosts is not None:
             hosts &= set(unit.hosts)

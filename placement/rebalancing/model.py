@@ -62,7 +62,7 @@ class RunningSpread:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RunningState:
-    """A snapshot and the VMs that run on its hosts. Whoever plans owns these arrays.
+    """A snapshot and the VMs that run on its hosts. The planner owns these arrays.
 
     Axes: V VMs, K kinds of VM (alike in demand and eligibility), and those of the
     snapshot: H hosts, C host classes, N tenants, R resources, Q requests that wait.

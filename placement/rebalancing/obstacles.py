@@ -43,12 +43,12 @@ class Explaining:
             if not open_to.any():
                 return WhyStays.AFFINITY, None
         capacity = where.running.snapshot.capacity
-        asked = unit.demand > 0
-        large = open_to & (capacity[:, asked] >= unit.demand[asked]).all(axis=1)
+        demanded = unit.demand > 0
+        large = open_to & (capacity[:, demanded] >= unit.demand[demanded]).all(axis=1)
         together = len(unit.vms) > 1 or unit.hosts is not None
         if not large.any():
             return (WhyStays.AFFINITY if together else WhyStays.NO_HOST_LARGE_ENOUGH), None
-        room = large & (where.room[:, asked] >= unit.demand[asked]).all(axis=1)
+        room = large & (where.room[:, demanded] >= unit.demand[demanded]).all(axis=1)
         allowed = self._allowed(unit, large)
         missing = self._missing(unit, allowed) if allowed.any() else None
         if room.any():

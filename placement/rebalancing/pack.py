@@ -24,12 +24,12 @@ from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
 
 #: What packing asks of a step where nothing is said: a host in use costs about 1, so 1 TiB.
-PACK_WORTH: Final = Objective(price_per_gib=1e-3, least_gain=1e-3)
+PACK_OBJECTIVE: Final = Objective(price_per_gib=1e-3, least_gain=1e-3)
 
 
 def pack(
     running: RunningState,
-    worth: Objective = PACK_WORTH,
+    objective: Objective = PACK_OBJECTIVE,
     *,
     limits: RebalanceLimits | None = None,
     seed: int = 0,
@@ -49,12 +49,12 @@ def pack(
     without skewness and reconsiderations.
     """
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
-    term = Emptiness(ranking=worth.ranking_of(running.snapshot))
+    term = Emptiness(ranking=objective.ranking_of(running.snapshot))
     kinds: IntArray = np.unique(running.kind[movable_for_gain(running)])
     made: list[Response] = []
     cut_by: str | None = "work"
     if budget.spend(len(kinds) * len(running.receives)):
-        emptying = _Emptying(running, term, kinds, worth, budget)
+        emptying = _Emptying(running, term, kinds, objective, budget)
         while emptying.one_turn():
             pass
         made, cut_by = emptying.made, emptying.cut_by
@@ -63,7 +63,7 @@ def pack(
         term,
         made,
         why=Why.PACKS,
-        parameters={**worth.document(), "budget_units": budget_units},
+        parameters={**objective.document(), "budget_units": budget_units},
         seed=seed,
         limits=limits,
         work=budget.spent,
@@ -79,10 +79,10 @@ class _Emptying:
         running: RunningState,
         term: Emptiness,
         kinds: IntArray,
-        worth: Objective,
+        objective: Objective,
         budget: Budget,
     ) -> None:
-        self._running, self._worth, self._budget = running, worth, budget
+        self._running, self._worth, self._budget = running, objective, budget
         self._in_use: BoolArray = np.any(running.snapshot.capacity > running.room, axis=1)
         self._weighing = Weighing(running, term, kinds, running.receives & self._in_use)
         self._company = GroupConstraints(running)

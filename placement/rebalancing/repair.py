@@ -209,8 +209,8 @@ class _Repair:
             waiting.remove(unit)
             (gone if self._go(unit, Why.MENDS_CAPACITY) else missed).append(unit)
         for unit in sorted(gone, key=lambda each: -each.carried_mib):
-            asked = unit.demand > 0
-            if (room[host][asked] >= unit.demand[asked]).all():
+            demanded = unit.demand > 0
+            if (room[host][demanded] >= unit.demand[demanded]).all():
                 self._where.move(unit.vms, host)
                 del self._units[unit.vms], self._why[unit.vms]
         if (room[host] < 0).any():

@@ -216,7 +216,7 @@ class _Room:
         return done
 
     def _why_none(self) -> Reason:
-        """Return why no host could hold a VM whoever moved, as a round would say it."""
+        """Return, in a round's words, why no host could hold a VM after any moves."""
         if self._large.any():  # but not beside the VMs of its group
             return Reason.AFFINITY
         if self._open_to.any():

@@ -34,7 +34,7 @@ _EMPTIEST: Final = 64
 #: Hosts in whose room places are looked for before all others.
 _FIRST: Final = 1_000
 #: Domains of which is told who lacks room, and how much.
-_MOST_TOLD: Final = 50
+_MOST_SHOWN: Final = 50
 #: A failure is no move: no limit of moves holds.
 _NO_LIMITS: Final = RebalanceLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
 
@@ -60,7 +60,7 @@ def spare(
     search: Search | None = None,
     budget_units: int | None = None,
     only: Sequence[int] | None = None,
-    told: int = _MOST_TOLD,
+    max_rows: int = _MOST_SHOWN,
 ) -> Spare:
     """Return which failure domains could fail without their movable VMs lacking room.
 
@@ -71,7 +71,7 @@ def spare(
         by one, else zones or labels, numbered from 0.
     only : sequence of int, optional
         The domains asked about; the others are told to hold.
-    told : int
+    max_rows : int
         Of how many domains that do not hold ``lacking`` tells.
 
     Notes
@@ -80,18 +80,18 @@ def spare(
     for one is kept for all: ``kept`` is the largest amount that any of them needs on
     each host.
     """
-    asking = _SpareDemand(
-        running, domain, search or Search(tries=5, pairs=2_000), budget_units, told
+    spare_demand = _SpareDemand(
+        running, domain, search or Search(tries=5, pairs=2_000), budget_units, max_rows
     )
-    domains = range(asking.number) if only is None else only
-    asking.ask(np.array(sorted(domains), dtype=np.int64))
+    domains = range(spare_demand.number) if only is None else only
+    spare_demand.ask(np.array(sorted(domains), dtype=np.int64))
     return Spare(
-        holds=asking.holds,
-        known=asking.known,
-        lacking=asking.lacking,
-        kept=asking.kept,
-        work=asking.budget.spent,
-        cut=asking.cut,
+        holds=spare_demand.holds,
+        known=spare_demand.known,
+        lacking=spare_demand.lacking,
+        kept=spare_demand.kept,
+        work=spare_demand.budget.spent,
+        cut=spare_demand.cut,
     )
 
 
@@ -111,7 +111,7 @@ class _SpareDemand:
         domain: IntArray,
         search: Search,
         budget_units: int | None,
-        told: int,
+        max_rows: int,
     ) -> None:
         self.number = int(domain.max(initial=-1)) + 1
         self.holds = np.ones(self.number, dtype=np.bool_)
@@ -123,11 +123,11 @@ class _SpareDemand:
         self._running = running
         self._domain = domain
         self._search = search
-        self._told = told
+        self._told = max_rows
         kinds = len(running.demand)
         self._of_vm = domain[running.host]
-        asked = (self._of_vm >= 0) & running.movable
-        pairs = self._of_vm[asked] * kinds + running.kind[asked]
+        displaced = (self._of_vm >= 0) & running.movable
+        pairs = self._of_vm[displaced] * kinds + running.kind[displaced]
         #: (D, K) VMs of each kind in each domain
         self._vms = np.bincount(pairs, minlength=self.number * kinds).reshape(self.number, kinds)
         self._room = running.room
@@ -276,13 +276,13 @@ class _SpareDemand:
         if stays or any(unit.hosts is not None for unit in units):
             return False
         left: dict[int, dict[int, int]] = {}
-        beside: dict[int, IntArray] = {}
+        reserved_on: dict[int, IntArray] = {}
         done: list[Unit] = []
         for unit in units:
             if len(unit.vms) > 1:
-                host = self._host_beside(unit, domain, slots, beside)
+                host = self._host_beside(unit, domain, slots, reserved_on)
                 if host is not None:
-                    beside[host] = beside.get(host, 0) + unit.demand
+                    reserved_on[host] = reserved_on.get(host, 0) + unit.demand
             else:
                 kind = int(running.kind[unit.vms[0]])
                 if kind not in left:
@@ -301,7 +301,7 @@ class _SpareDemand:
             where.move(unit.vms, int(running.host[unit.vms[0]]))
         if len(done) < len(units):
             return False
-        for host, amounts in beside.items():
+        for host, amounts in reserved_on.items():
             self.kept[host] = np.maximum(self.kept[host], slots.taken[host] + amounts)
         return True
 
@@ -317,20 +317,20 @@ class _SpareDemand:
         return None
 
     def _host_beside(
-        self, unit: Unit, domain: int, slots: _SpareRoom, beside: Mapping[int, IntArray]
+        self, unit: Unit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
     ) -> int | None:
         """Return one of the emptiest hosts that takes a unit beside all slots; None: none does."""
         open_to = self._shared().open_to(unit.eligible)
-        asked = unit.demand > 0
+        demanded = unit.demand > 0
         for host in self._emptiest:
             if not self.budget.spend(1):
                 self.cut = True
                 return None
-            room = self._room[host] - slots.taken[host] - beside.get(host, 0)
+            room = self._room[host] - slots.taken[host] - reserved_on.get(host, 0)
             if (
                 open_to[host]
                 and self._domain[host] != domain
-                and (room[asked] >= unit.demand[asked]).all()
+                and (room[demanded] >= unit.demand[demanded]).all()
                 and self._shared().allows(unit.vms, host)
             ):
                 return host
@@ -358,7 +358,7 @@ class _SpareDemand:
         self.kept = np.maximum(self.kept, taken)
 
     def _tell(self, domain: int) -> None:
-        """Tell which VMs of a domain lack room, and how much."""
+        """Record which VMs of a domain lack room, and how much."""
         where, units, stays, places = self._places(domain, self._search)
         self.cut |= places.cut
         lacking = [*stays, *why_not(where, units, places)]

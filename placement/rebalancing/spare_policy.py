@@ -68,14 +68,16 @@ class SpareCapacityPolicy:
         ``details`` tell under ``spare`` of how many domains it held before, of how many
         that is not known as the budget was spent, and how many VMs it keeps waiting.
         """
-        before = spare(self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0)
+        before = spare(
+            self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0
+        )
         free = np.maximum(snapshot.free - before.kept, 0)
         within = dataclasses.replace(snapshot, free=free)
         allocation = self._policy.place(within, rng, budget)
         placed = self._kept_to(snapshot, allocation.placed, before)
         left_out = left_out_but_for(Reason.KEPT_SPARE, snapshot, allocation, placed)
         waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
-        told = {
+        details = {
             "domains": len(before.holds),
             "held": int(before.holds.sum()),
             "unknown": int((~before.known).sum()),
@@ -85,7 +87,7 @@ class SpareCapacityPolicy:
             allocation,
             placed=placed,
             left_out=left_out,
-            details={**allocation.details, "spare": told},
+            details={**allocation.details, "spare": details},
         )
 
     def _kept_to(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
@@ -106,7 +108,7 @@ class SpareCapacityPolicy:
                 search=_IN_A_ROUND,
                 budget_units=_UNITS,
                 only=touched.tolist(),
-                told=0,
+                max_rows=0,
             )
             failed = touched[~now.holds[touched]]
             if not len(failed):
@@ -151,7 +153,7 @@ class SpareCapacityPolicy:
 
 def kept_spare(running: RunningState, domain: IntArray) -> IntArray:
     """Return what rounds keep free on each host, (H, R), for VMs of domains, (H,), that fail."""
-    return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, told=0).kept
+    return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0).kept
 
 
 def without_spare(running: RunningState, domain: IntArray) -> RunningState:
@@ -238,13 +240,13 @@ def left_out_but_for(
     for request in np.flatnonzero(first > given).tolist():
         why[request, kept] = int(first[request] - given[request])
     rest = snapshot.after(placed)
-    asked = np.array(
+    requested = np.array(
         [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
     )
-    fit = how_many_fit_of_each(snapshot, asked, rest.free)
-    needed = still_needed_of_each(snapshot, asked, (snapshot.count - given)[asked])
-    fit = np.where(fit >= needed, fit, 0) - (first - given)[asked]
-    room = dict(zip(asked.tolist(), np.maximum(fit, 0).tolist(), strict=True))
+    fit = how_many_fit_of_each(snapshot, requested, rest.free)
+    needed = still_needed_of_each(snapshot, requested, (snapshot.count - given)[requested])
+    fit = np.where(fit >= needed, fit, 0) - (first - given)[requested]
+    room = dict(zip(requested.tolist(), np.maximum(fit, 0).tolist(), strict=True))
     for left in allocation.left_out:
         back = min(left.count, room.get(left.request, 0)) if left.reason in _FOR_ROOM else 0
         for reason, count in ((kept, back), (left.reason, left.count - back)):

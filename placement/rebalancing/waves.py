@@ -141,7 +141,7 @@ class _Ordering:
         )
 
     def _detour(self) -> bool:
-        """Send one VM out of the way, to a third host; False: nobody can go."""
+        """Send one VM out of the way, to a third host; False if none can move."""
         pending = [number for numbers in self._from.values() for number in numbers]
         asked_for = {self._wanted[number].destination for number in pending}
         able = [

@@ -116,7 +116,7 @@ _PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gan
 class Naming(Protocol):
     """Knows which details speak of hosts, tenants and demands by index."""
 
-    def tells_of_hosts(self, key: str, value: Any) -> bool:
+    def names_hosts(self, key: str, value: Any) -> bool:
         """Return whether a detail tells of single hosts."""
         ...
 
@@ -134,7 +134,7 @@ def named_details(
     and ``omitted`` lists what is left out.
     """
     few = every_host or hosts <= FEW_HOSTS
-    omitted = sorted(key for key in details if not few and naming.tells_of_hosts(key, details[key]))
+    omitted = sorted(key for key in details if not few and naming.names_hosts(key, details[key]))
     named = {
         key: finite(naming.named(key, value))
         for key, value in details.items()
@@ -175,7 +175,7 @@ class _OfAllocation:
             "tenant_weights": self._by_tenant,
         }
 
-    def tells_of_hosts(self, key: str, value: Any) -> bool:
+    def names_hosts(self, key: str, value: Any) -> bool:
         return key in _PER_HOST
 
     def named(self, key: str, value: Any) -> Any:

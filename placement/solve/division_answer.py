@@ -123,13 +123,13 @@ def _left_out(divided: DividedProblem, totals: FloatArray) -> list[dict[str, Any
 
 
 def _reason(divisible: DivisibleProblem, tenant: int) -> Reason:
-    asked = divisible.demand[tenant] > 0
-    if not asked.any():
+    demanded = divisible.demand[tenant] > 0
+    if not demanded.any():
         return Reason.NOTHING_ASKED
     open_to = divisible.eligible[tenant]
     if not open_to.any():
         return Reason.NO_ELIGIBLE_HOST
-    if not (divisible.capacity[open_to][:, asked] > 0).all(axis=1).any():
+    if not (divisible.capacity[open_to][:, demanded] > 0).all(axis=1).any():
         return Reason.NO_HOST_LARGE_ENOUGH
     return Reason.NO_ROOM
 
@@ -157,7 +157,7 @@ class _OfDivision:
             case _:
                 return value
 
-    def tells_of_hosts(self, key: str, value: Any) -> bool:
+    def names_hosts(self, key: str, value: Any) -> bool:
         """Say whether a value is a row for each tenant, with one entry for each host."""
         match value:
             case [list() as row, *_]:

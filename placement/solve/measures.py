@@ -59,18 +59,18 @@ def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> 
 
 
 def _bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
-    told: dict[str, float | None] = dict.fromkeys(snapshot.resources)
+    bounds: dict[str, float | None] = dict.fromkeys(snapshot.resources)
     vectors = len(np.unique(snapshot.free, axis=0))
     if not always and vectors * len(vm_kinds(snapshot)) > _MOST_PAIRS:
-        return told
+        return bounds
     in_use = (snapshot.capacity - snapshot.free).sum(axis=0)
     for r, name in enumerate(snapshot.resources):
         pool = int(snapshot.pool[r])
         if pool == 0:
-            told[name] = 0.0
+            bounds[name] = 0.0
             continue
         try:
-            told[name] = min((int(in_use[r]) + allocation_bound(snapshot, r)) / pool, 1.0)
+            bounds[name] = min((int(in_use[r]) + allocation_bound(snapshot, r)) / pool, 1.0)
         except SolverError:  # amounts too far apart for a bound: nothing is decided by it
             continue
-    return told
+    return bounds

@@ -63,13 +63,15 @@ def backup(database_url: str, file: Path) -> None:
         If the file is there already, or cannot be written, or the database not be read.
     """
     url = database_at(database_url)
-    with _made_whole(file, f"{file} is there already: name another file") as beside:
+    with _made_whole(file, f"{file} is there already: name another file") as temporary:
         if url.get_backend_name() == "sqlite":
-            _copy_sqlite(_sqlite_file(url, "no database is there"), beside, file)
+            _copy_sqlite(_sqlite_file(url, "no database is there"), temporary, file)
         else:
             try:
                 options = ("--format=custom", "--no-owner", "--no-acl")
-                _run("pg_dump", url, *options, f"--exclude-table-data={_LEFT_OUT}", f"-f{beside}")
+                _run(
+                    "pg_dump", url, *options, f"--exclude-table-data={_LEFT_OUT}", f"-f{temporary}"
+                )
             except BackupError as error:
                 raise BackupError(f"{file} is not made: {error}") from error
 
@@ -125,9 +127,9 @@ def _restore_sqlite(url: URL, file: Path) -> None:
             private_folder(target.parent)
     except OSError as error:
         raise BackupError(_unwritable(target, error.strerror)) from error
-    with _made_whole(target, otherwise) as beside:
-        _copy_sqlite(file, beside, target)
-        with closing(sqlite3.connect(beside)) as copy:
+    with _made_whole(target, otherwise) as temporary:
+        _copy_sqlite(file, temporary, target)
+        with closing(sqlite3.connect(temporary)) as copy:
             if differences := differences_in(copy):
                 raise StrangersInSchemaError(differences, str(file))
         for ending in ("-wal", "-shm"):  # of a database that was here and died
@@ -143,13 +145,13 @@ def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
     """
     if target.exists() or target.is_symlink():
         raise BackupError(otherwise)
-    beside = target.with_name(f".{target.name}.{os.getpid()}{_PART}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}{_PART}")
     try:
         _remove_parts(target)
-        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        yield beside
-        _sync(beside)
-        _put_in_place(beside, target)
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield temporary
+        _sync(temporary)
+        _put_in_place(temporary, target)
         _sync(target.absolute().parent)
     except FileExistsError:
         raise BackupError(otherwise) from None
@@ -158,17 +160,17 @@ def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
     finally:
         for ending in _SQLITE_ENDINGS:
             with suppress(OSError):
-                beside.with_name(beside.name + ending).unlink(missing_ok=True)
+                temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
 
 
-def _put_in_place(beside: Path, target: Path) -> None:
+def _put_in_place(temporary: Path, target: Path) -> None:
     """Give a file its name, unless another file has it by now."""
     try:
-        os.link(beside, target)
+        os.link(temporary, target)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP):
             raise
-        beside.rename(target)  # a file system without links
+        temporary.rename(target)  # a file system without links
 
 
 def _remove_parts(target: Path) -> None:
@@ -192,8 +194,8 @@ def parts_left(folder: Path, target: str | None = None) -> list[Path]:
     return found
 
 
-def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:
-    """Copy what is committed, whoever writes meanwhile, and look whether it is whole.
+def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
+    """Copy what is committed while others write, and check that the copy is whole.
 
     SQLite does not say which of two files an error is about: the target is written to and the
     source read before anything is copied, and of a copy the code of the error tells.
@@ -201,7 +203,7 @@ def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:
     with _errors_of(source), closing(sqlite3.connect(_read_only(source), uri=True)) as given:
         given.execute("PRAGMA trusted_schema = OFF")
         given.execute("SELECT version_num FROM alembic_version").fetchall()
-        with closing(_opened_to_fill(beside, target)) as taken:
+        with closing(_opened_to_fill(temporary, target)) as taken:
             try:
                 given.backup(taken)
                 if taken.execute(_HAS_TABLE, (_LEFT_OUT,)).fetchone():
@@ -218,9 +220,9 @@ def _copy_sqlite(source: Path, beside: Path, target: Path) -> None:
         raise BackupError(f"{source} is damaged: {found}")
 
 
-def _opened_to_fill(beside: Path, target: Path) -> sqlite3.Connection:
+def _opened_to_fill(temporary: Path, target: Path) -> sqlite3.Connection:
     try:
-        taken = sqlite3.connect(beside)
+        taken = sqlite3.connect(temporary)
         # Its journal is of no use: a copy that fails is removed.
         taken.execute("PRAGMA journal_mode = OFF")
     except sqlite3.Error as error:

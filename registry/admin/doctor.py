@@ -419,10 +419,10 @@ def _reservations(connection: Connection) -> Iterator[str]:
     """Check reservations that are not over, and where room is kept for them."""
     now = db_now(connection)
     late = now - OVERDUE
-    asked = reservations.c.state == ReservationState.PENDING.value
+    is_pending = reservations.c.state == ReservationState.PENDING.value
     begins = reservations.c.state == ReservationState.ACCEPTED.value
     for which, what in (
-        (and_(asked, reservations.c.created_at < late), "is not decided"),
+        (and_(is_pending, reservations.c.created_at < late), "is not decided"),
         (and_(begins, reservations.c.starts_at < late), "did not begin"),
         (and_(IS_STANDING, reservations.c.ends_at < late), "did not end"),
     ):

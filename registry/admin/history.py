@@ -127,8 +127,8 @@ class History:
     def between(self, since: datetime, until: datetime) -> Iterator[Past]:
         """Read what was asked for and there in a time; the transaction ends with the context.
 
-        Whoever reads a large site works through it between two readings, on a busy machine for
-        longer than a transaction may be idle that others may wait for. Nobody waits for this one.
+        The reader of a large site works between two reads, on a busy machine for longer than the
+        idle limit of transactions that others may wait for. No other transaction waits for this.
         """
         with self._database.read() as connection:
             let_go_when_idle(connection, _IDLE_S)
@@ -188,7 +188,7 @@ def _hosts(
     changes = _changes(connection, [row.id for row in rows], since)
     found = []
     for row in rows:
-        was_open, was_there, told = _told(row, changes[row.id], since, until)
+        was_open, was_there, transitions = _transitions_of(row, changes[row.id], since, until)
         if was_there:
             found.append(
                 PastHost(
@@ -198,7 +198,7 @@ def _hosts(
                     capacity={name: capacity[row.id].get(name, 0) for name in axis},
                     created_at=row.created_at,
                     was_open=was_open,
-                    changes=told,
+                    changes=transitions,
                 )
             )
     return tuple(found)
@@ -229,7 +229,7 @@ def _changes(
     return found
 
 
-def _told(
+def _transitions_of(
     host: Any, changes: Sequence[Any], since: datetime, until: datetime
 ) -> tuple[bool, bool, tuple[tuple[datetime, HostTransition], ...]]:
     """Return whether a host took VMs and was there at the beginning, and what became of it.
@@ -246,22 +246,24 @@ def _told(
     }
     is_open = was_open = _takes_vms(state)
     was_there = state["host_admin"] != HostAdmin.RETIRED.value
-    told: list[tuple[datetime, HostTransition]] = []
+    transitions: list[tuple[datetime, HostTransition]] = []
     for each in changes:
         if each.at > until:
             break
         if each.kind == "host_fence":
             if each.to_state == FenceState.FENCED.value and each.from_state != each.to_state:
-                told.append((each.at, HostTransition.FENCED))
+                transitions.append((each.at, HostTransition.FENCED))
             continue
         state[each.kind] = each.to_state
         if state["host_admin"] == HostAdmin.RETIRED.value:
-            told.append((each.at, HostTransition.RETIRED))
+            transitions.append((each.at, HostTransition.RETIRED))
             break
         if is_open != _takes_vms(state):
             is_open = not is_open
-            told.append((each.at, HostTransition.OPENED if is_open else HostTransition.CLOSED))
-    return was_open, was_there, tuple(told)
+            transitions.append(
+                (each.at, HostTransition.OPENED if is_open else HostTransition.CLOSED)
+            )
+    return was_open, was_there, tuple(transitions)
 
 
 def _takes_vms(state: Mapping[str, str]) -> bool:

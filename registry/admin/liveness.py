@@ -1,4 +1,4 @@
-"""What tells whether anybody decides, builds and looks at hosts: a few rows, read at once."""
+"""What says whether anybody decides, builds and looks at hosts: a few rows, read at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_liveness(connection: Connection) -> Liveness:
 
 
 def control_lease(connection: Connection) -> Lease | None:
-    """Return the lease of the control centre, live or not; None: nobody ever held it."""
+    """Return the lease of the control centre, live or not; None if it was never held."""
     row = connection.execute(select(leases).where(leases.c.name == CONTROL_LEASE)).one_or_none()
     return Lease(**row._mapping) if row is not None else None
 

@@ -86,9 +86,9 @@ def _changes(
     A group that was left and removed has no row any more: its members' events name it.
     """
     changes: defaultdict[str, list[Any]] = defaultdict(list)
-    asked: set[str] = set()
-    while layer := sorted({*names} - asked):
-        asked |= {*layer}
+    needed: set[str] = set()
+    while layer := sorted({*names} - needed):
+        needed |= {*layer}
         above: set[str] = set()
         for some in chunks(layer):
             query = (
@@ -106,7 +106,7 @@ def _changes(
 
 
 def _now(connection: Connection) -> tuple[Mapping[str, _TenantState], set[str]]:
-    """Return whoever has a row, in order of creation, and the names of those not removed."""
+    """Return all tenants with a row, in order of creation, and the names of those not removed."""
     rows = connection.execute(select(tenants).order_by(tenants.c.created_at, tenants.c.id)).all()
     name_of = {row.id: row.name for row in rows}
     states = {

@@ -21,7 +21,7 @@ from registry.records.operating import HeardProcess, ProcessSettings
 BEAT_S: Final = 5.0
 #: Six beats: a machine under load is not a dead one.
 LATE_S: Final = 30.0
-#: Whoever is silent for longer is gone for good, with its machine.
+#: A process that is silent for longer is gone for good, with its machine.
 _KEPT: Final = timedelta(days=1)
 
 
@@ -127,5 +127,5 @@ def heard_processes(connection: Connection) -> tuple[HeardProcess, ...]:
 
 
 def is_late(process: HeardProcess, now: datetime) -> bool:
-    """Tell whether a process is silent for too long."""
+    """Return whether a process is silent for too long."""
     return (now - process.heartbeat_at).total_seconds() > LATE_S

@@ -47,7 +47,7 @@ class WhatIfs:
         self._database = database
 
     @retried
-    def ask(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:
+    def create(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:
         """Ask for one that a process carries. The oldest beyond `MOST_KEPT` go.
 
         Raises
@@ -179,7 +179,7 @@ class WhatIfs:
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise NotFoundError("what-if", id)
-            return _told(row, db_now(connection), WhatIfDone)
+            return _what_if_of(row, db_now(connection), WhatIfDone)
 
     def list(
         self,
@@ -195,7 +195,7 @@ class WhatIfs:
         with self._database.read() as connection:
             now = db_now(connection)
             # There are few: one that is silent is interrupted, whatever its row still says.
-            found = [_told(row, now, WhatIf) for row in connection.execute(query)]
+            found = [_what_if_of(row, now, WhatIf) for row in connection.execute(query)]
         if state is not None:
             found = [each for each in found if each.state == state]
         return page_of(found[: check_limit(limit) + 1], limit, lambda each: (each.id.hex,))
@@ -227,7 +227,7 @@ def _settled(
     return there, now
 
 
-def _told(row: Row[Any], now: datetime, kind: type[W]) -> W:
+def _what_if_of(row: Row[Any], now: datetime, kind: type[W]) -> W:
     values = {name: getattr(row, name) for name in kind.__dataclass_fields__}
     values["state"] = WhatIfState(row.state)
     if row.state in _OPEN and row.lease_until <= now:
@@ -241,7 +241,7 @@ def _told(row: Row[Any], now: datetime, kind: type[W]) -> W:
 
 def _get(connection: Connection, key: UUID) -> WhatIf:
     row = connection.execute(select(*_SHORT).where(what_ifs.c.id == key)).one()
-    return _told(row, db_now(connection), WhatIf)
+    return _what_if_of(row, db_now(connection), WhatIf)
 
 
 def _locked(connection: Connection, key: UUID) -> Row[Any]:

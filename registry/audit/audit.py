@@ -55,12 +55,12 @@ class Audit:
             How long ago the last of them was.
         """
         with self._database.write() as connection:
-            told = {
+            intent = {
                 "refusals": dict(refusals),
                 "suppressed": sum(refusals.values()) - 1,
                 "last_at": db_now(connection) - timedelta(seconds=last_ago_s),
             }
-            connection.execute(update(audit).where(audit.c.id == row).values(told))
+            connection.execute(update(audit).where(audit.c.id == row).values(intent))
 
     def list(
         self,

@@ -1,4 +1,4 @@
-"""One record of a step of a state machine: what is written and what is told follow from it."""
+"""One record of a step of a state machine, from which its row and its event follow."""
 
 from __future__ import annotations
 
@@ -89,9 +89,15 @@ class Change(Generic[S]):
         return self.after != self.before
 
     def row(
-        self, now: datetime, actor: str, subject_id: object, *, kind: str | None = None, **told: Any
+        self,
+        now: datetime,
+        actor: str,
+        subject_id: object,
+        *,
+        kind: str | None = None,
+        **details: Any,
     ) -> dict[str, Any]:
-        """Return the row of its event; ``told`` is what `event_row` takes besides.
+        """Return the row of its event; ``details`` is what `event_row` takes besides.
 
         ``kind`` is another one than that of the machine.
         """
@@ -104,18 +110,18 @@ class Change(Generic[S]):
             subject_id,
             change=change,
             event=self.event,
-            **told,
+            **details,
         )
 
     def note(
-        self, connection: Connection, now: datetime, actor: str, subject_id: object, **told: Any
+        self, connection: Connection, now: datetime, actor: str, subject_id: object, **details: Any
     ) -> None:
         """Append its event."""
-        record(connection, [self.row(now, actor, subject_id, **told)])
+        record(connection, [self.row(now, actor, subject_id, **details)])
 
 
 class StateMachine(Generic[S, E]):
-    """A state machine of `registry.lifecycle`, and how its steps are told."""
+    """A state machine of `registry.lifecycle`, and the events of its steps."""
 
     def __init__(
         self, kind: str, subject_type: str, states: type[S], table: Mapping[tuple[S, E], S]

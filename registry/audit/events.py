@@ -76,10 +76,10 @@ def note(  # noqa: PLR0917 - those of `event_row`, and where
     kind: str,
     subject_type: str,
     subject_id: object,
-    **told: Any,
+    **details: Any,
 ) -> None:
-    """Append one event; ``told`` is what `event_row` takes besides."""
-    record(connection, [event_row(now, actor, kind, subject_type, subject_id, **told)])
+    """Append one event; ``details`` is what `event_row` takes besides."""
+    record(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
 
 
 def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:

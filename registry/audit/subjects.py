@@ -103,7 +103,7 @@ def _named(connection: Connection, name: str, tenant: str | None) -> str | None:
             whose = f" of tenant {row.tenant}" if kind != "host" else ""
             (there if row.is_there else gone).append((row.id, f"{kind} {row.id}{whose}"))
     if len(there) > 1:
-        some = ", ".join(told for _, told in there[:_MOST_NAMED])
+        some = ", ".join(label for _, label in there[:_MOST_NAMED])
         more = " and more" if len(there) > _MOST_NAMED else ""
         raise InvalidError("subject", name, f"the id of one of those called so: {some}{more}")
     found = there or sorted(gone)[-1:]

@@ -57,7 +57,7 @@ class ConsoleHolds:
 
     @retried
     def claim(self, id: UUID, owner: str, lease_s: float) -> ConsoleWork | None:  # noqa: A002
-        """Claim a session; None: it is over, its VM on no host, or somebody is at it."""
+        """Claim a session; None if it is over, its VM is on no host, or it is claimed."""
         with self._database.write() as connection:
             row = locked(connection, console_sessions.c.id == id)
             now = db_now(connection)
@@ -83,7 +83,7 @@ class ConsoleHolds:
             return ConsoleWork(
                 claim=ConsoleClaim(session_id=id, epoch=epoch),
                 vm_id=row.vm_id,
-                # Whoever held it for this session before may not know yet that it is over.
+                # An earlier holder of this session may not know yet that it lost it.
                 force=row.forced or epoch > 1,
                 host=to_access(place),
             )
@@ -153,7 +153,7 @@ class ConsoleHolds:
 
     @retried
     def told(self, claim: ConsoleClaim, content: bytes) -> None:
-        """Write what the guest wrote; of what nobody reads the oldest is dropped."""
+        """Store what the guest wrote; the oldest unread output is dropped."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
             output_end = row.output_end + len(content)

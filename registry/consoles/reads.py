@@ -53,7 +53,7 @@ class ConsoleReads:
         self._database = database
 
     @retried
-    def ask(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
+    def request(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
         """Ask for the last bytes of a VM's console; `ConflictError` if it is on no host."""
         check_int("max_bytes", max_bytes, 1, MAX_CONSOLE_BYTES)
         check_int("after", after, 0, 2**63 - 1)
@@ -72,7 +72,7 @@ class ConsoleReads:
         return key
 
     def question(self, id: UUID) -> ConsoleQuestion | None:  # noqa: A002 - the contract's name
-        """Return what is to be read; None if nobody waits for it any more."""
+        """Return what is to be read; None if its caller has gone."""
         query = (
             select(console_reads, *HOST_COLUMNS)
             .select_from(console_reads)

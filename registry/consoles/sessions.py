@@ -65,7 +65,7 @@ class ConsoleSessions:
     def open(
         self, vm_id: UUID, *, actor: str, force: bool, at_most: int | None = None
     ) -> ConsoleSession:
-        """Take hold of a VM's console; ``force``: from whoever has it.
+        """Attach to a VM's console; ``force``: take it from its holder.
 
         Raises
         ------

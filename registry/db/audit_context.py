@@ -60,7 +60,7 @@ class AuditedCall:
         """Return what is known at the end."""
         return status, self.route, self.subject
 
-    def is_told(self, status: int | None) -> bool:
+    def is_noted(self, status: int | None) -> bool:
         """Whether the row says already that the call ended like this."""
         return self.row is not None and self.ending_written == self.ending(status)
 
@@ -129,9 +129,9 @@ def write_intents(
     ]
 
 
-def note_committed(told: Sequence[AuditIntent]) -> None:
+def note_committed(intents: Sequence[AuditIntent]) -> None:
     """Remember that the rows of these calls are there to stay."""
-    for each in told:
+    for each in intents:
         each.call.subject = each.subject
         if each.row is not None:
             each.call.row, each.call.status = each.row, each.status

@@ -33,12 +33,12 @@ _COLUMNS: Final = ("lease_token", "lease_owner", "lease_until")
 
 
 def is_claimed(row: Any, now: datetime) -> bool:
-    """Tell whether somebody has a row in hand, by a row of any of these tables."""
+    """Return the condition that a row of any of these tables is claimed."""
     return row.lease_until is not None and bool(row.lease_until > now)
 
 
 class RowLease:
-    """The claims on the rows of one table; whoever changes one holds the row's lock."""
+    """The claims on the rows of one table; changing one needs the row's lock."""
 
     def __init__(self, table: Any, subject: str) -> None:
         self.table = table
@@ -50,11 +50,11 @@ class RowLease:
         )
 
     def free(self, now: datetime) -> ColumnElement[bool]:
-        """Return the condition: nobody has a row in hand."""
+        """Return the condition that a row is unclaimed."""
         return or_(self.table.c.lease_until.is_(None), self.table.c.lease_until <= now)
 
     def idle(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
-        """Return the condition: nobody has a row in hand, nor was sent it since ``stale``.
+        """Return the condition that a row is unclaimed and was not sent since ``stale``.
 
         One that was sent ahead of now was sent before the clock stepped back: it is sent again.
         """
@@ -62,14 +62,14 @@ class RowLease:
         return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
 
     def in_hand(self, connection: Connection, which: ColumnElement[bool], now: datetime) -> int:
-        """Return how many rows, of those for which a condition holds, somebody has in hand."""
+        """Return how many rows that meet a condition are claimed."""
         held = select(func.count()).where(self.table.c.lease_until > now, which)
         return connection.execute(held).scalar_one()
 
     def send(
         self, connection: Connection, query: Select[Any], limit: int, *, now: datetime
     ) -> Sequence[UUID]:
-        """Return the keys of rows, and mark these as sent; those in another's hands are left out.
+        """Return the keys of rows and mark them as sent, except those claimed by others.
 
         In the query's order; then what was never sent first, then what was sent longest ago.
         """
@@ -85,7 +85,7 @@ class RowLease:
         return keys
 
     def taken(self, owner: str, lease_s: float, token: UUID, *, now: datetime) -> dict[str, Any]:
-        """Return what a row says that somebody has."""
+        """Return the claim that a row records."""
         said = dict(zip(_COLUMNS, (token, owner, now + timedelta(seconds=lease_s)), strict=True))
         return {name: said[name] for name in self.none}
 
@@ -99,13 +99,13 @@ class RowLease:
         now: datetime,
         **values: Any,
     ) -> UUID:
-        """Take a row that nobody has, and return the token that proves it."""
+        """Claim an unclaimed row, and return the token that proves it."""
         token = uuid4()
         self.write(connection, key, **self.taken(owner, lease_s, token, now=now), **values)
         return token
 
     def ours(self, row: Row[Any] | None, key: UUID, token: UUID) -> Row[Any]:
-        """Return a locked row; `ClaimLostError` if it is gone or in another's hands."""
+        """Return a locked row; raise `ClaimLostError` if it is gone or claimed by another."""
         subject = f"{self.subject} {key}"
         if row is None:
             raise ClaimLostError(subject, "it does not exist")
@@ -115,7 +115,7 @@ class RowLease:
         return row
 
     def extend(self, connection: Connection, key: UUID, lease_s: float, **values: Any) -> None:
-        """Keep a row for longer, also one whose time ran out and that nobody took."""
+        """Extend a claim, also one that expired and was not taken over."""
         until = db_now(connection) + timedelta(seconds=lease_s)
         self.write(connection, key, lease_until=until, **values)
 

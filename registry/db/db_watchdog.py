@@ -41,7 +41,7 @@ class DbWatchdog:
     Parameters
     ----------
     answers : callable
-        Connects anew, and tells whether that came to anything within `PATIENCE_S`.
+        Connects anew, and says whether that came to anything within `PATIENCE_S`.
     now : callable
         A monotonic clock.
     """
@@ -111,7 +111,7 @@ class DbWatchdog:
             self._end_look(answered=answered)
 
     def _end_look(self, *, answered: bool) -> None:
-        """Refuse nobody on the word of a look that nobody takes any more."""
+        """Ignore the result of a superseded health check."""
         with self._lock:
             hung, self._hangs, self._looking = self._hangs, False, False
             if answered:

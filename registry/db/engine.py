@@ -146,7 +146,7 @@ def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: DbWatchdog |
     )
     # A thousand rows to a statement, not one: the ledger's triggers run once for each.
     engine.dialect.use_insertmanyvalues_wo_returning = True
-    _ping_only_when_told(engine)
+    _ping_only_when_stale(engine)
     watch(engine, pulse, most_s=float("inf") if patient else ANSWER_TIMEOUT_S)
     return engine
 
@@ -160,18 +160,18 @@ def _pulse_of(database_url: str) -> DbWatchdog | None:
     return pulse_of(url)
 
 
-def _ping_only_when_told(engine: Engine) -> None:
+def _ping_only_when_stale(engine: Engine) -> None:
     """Ask a connection from the pool whether it lives only if the server said or closed something.
 
     A server that ends says so or closes its end: either lies in our socket and is
     found without a round trip. Of a server that is cut off we learn no sooner by asking.
     """
-    ask = engine.dialect.do_ping
+    do_ping = engine.dialect.do_ping
 
     def ping(dbapi_connection: Any) -> bool:
         waiting = select.poll()
         waiting.register(dbapi_connection.pgconn.socket, select.POLLIN)
-        return ask(dbapi_connection) if waiting.poll(0) else True
+        return do_ping(dbapi_connection) if waiting.poll(0) else True
 
     engine.dialect.do_ping = ping  # type: ignore[method-assign]  # there is no setting for it
 
@@ -262,7 +262,7 @@ class Database:
         return found
 
     def inside(self, connection: Connection) -> Database:
-        """Return it for somebody who reads in a transaction that is under way."""
+        """Return it for a read within a transaction under way."""
         found = self.on_behalf_of(None)
         found._inside = connection
         return found

@@ -30,7 +30,7 @@ _KEYS: Final[Mapping[str, Column[Any]]] = {
 
 @dataclass(slots=True)
 class Condition:
-    """What the next transaction of somebody's rests on; later ones rest on that one."""
+    """The precondition of a caller's next transaction; later ones build on that one."""
 
     kind: str
     key: Any
@@ -53,8 +53,8 @@ def _keep_request(connection: Connection, key: Any) -> None:
     """Keep others from changing a request, and its VMs from changing.
 
     Its own row comes last in the order of `registry.db.locks`, after what its change has yet
-    to lock. Whoever changes what was asked for holds one of these; a round that writes
-    why it waits does not, and takes nothing back.
+    to lock. A change of the request's own fields holds one of these locks; a round that writes
+    why the request waits does not, and takes nothing back.
     """
     owner = connection.scalar(select(requests.c.tenant_id).where(requests.c.id == key))
     if owner is not None:

@@ -8,14 +8,14 @@ rows that it rests on, look in a statement of its own, write. A query that
 locks and joins at once would see the locked rows as they are and the joined
 ones as they were.
 
-Whoever asks for VMs holds the lock of the tenant; whoever asks for or places
-VMs those of the tenant and of the groups above it that have quotas; whoever
-changes an assignment's state that of its VM, or that of its host while nobody
-has claimed it; whoever changes a host's inventory that of the host.
-Inventories are locked by the ledger's triggers, requests by
-`progress.recompute`. Rows of one table are locked in the order of their keys.
-What breaks the order all the same (a person with a prompt) ends in a deadlock
-that the database resolves, and `engine.retried` tries again.
+- Requesting VMs locks the tenant.
+- Requesting or placing VMs locks the tenant and the groups above it that have quotas.
+- Changing an assignment's state locks its VM, or its host while the assignment is unclaimed.
+- Changing a host's inventory locks the host.
+
+The ledger's triggers lock inventories, `progress.recompute` locks requests. Rows of one table are
+locked in the order of their keys. A writer that breaks the order all the same (a person at a SQL
+prompt) causes a deadlock that the database resolves, and `engine.retried` tries again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from registry.db.schema import assignments, hosts, tenants, unreleased, vm_group
 
 
 def lock_tenants(connection: Connection, *keys: UUID) -> None:
-    """Wait until nobody else asks for VMs in their names, and keep others from it.
+    """Lock tenants: no other transaction requests VMs in their names until this one ends.
 
     Of tenants and the groups above them the deepest are locked first.
     """
@@ -47,7 +47,7 @@ def lock_tenants(connection: Connection, *keys: UUID) -> None:
 
 
 def lock_hosts(connection: Connection, *keys: UUID) -> None:
-    """Wait until nobody else writes to these hosts, and keep others from it."""
+    """Lock hosts: no other transaction writes to them until this one ends."""
     for some in chunks(sorted(keys)):
         _lock(
             connection,

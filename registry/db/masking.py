@@ -1,4 +1,4 @@
-"""What looks like a secret does not get into logs, whoever logs it."""
+"""Mask what looks like a secret in every log line."""
 
 from __future__ import annotations
 

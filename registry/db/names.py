@@ -63,7 +63,7 @@ def new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether it can be a name."""
+    """Return whether it can be a name."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Folders and files for their owner alone, whoever makes them first and whatever the umask."""
+"""Folders and files that only their owner can access, whatever the umask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.errors import RegistryError
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 #: What SQLite keeps beside a database; it makes them with the database's mode.
-_BESIDE: Final = ("-wal", "-shm", "-journal")
+_SUFFIXES: Final = ("-wal", "-shm", "-journal")
 
 
 class ForeignOwnerError(RegistryError):
@@ -54,7 +54,7 @@ def private_database(file: Path) -> None:
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        for each in (file, *(file.with_name(file.name + ending) for ending in _BESIDE)):
+        for each in (file, *(file.with_name(file.name + ending) for ending in _SUFFIXES)):
             _tighten(each)
 
 

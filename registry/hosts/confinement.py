@@ -18,7 +18,7 @@ UNCONFINED: Final = "none"
 def keep_confinement(
     connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
 ) -> None:
-    """Write what a look told of it, and an event where a host confines its guests no more."""
+    """Store what a poll reported, and an event when a host stops confining its guests."""
     model = report.security_model or host.security_model
     kept = host.shares_kept if report.shares_kept is None else report.shares_kept
     if (model, kept) == (host.security_model, host.shares_kept):

@@ -123,7 +123,7 @@ class HostCredentials:
         return self.check(name, opening)
 
     def check(self, name: str, opening: Opening) -> CredentialFiles:
-        """Return the credential if its files are there and nobody else may read or change them."""
+        """Return the credential if its files exist and only their owner can read or change them."""
         folder = self.folder / name
         for each in (self.folder, folder):
             _check_folder(name, each)

@@ -288,16 +288,16 @@ def _difference(
     rebuilt: bool = False,
 ) -> HostDifference:
     decided = DECIDED[difference]
-    asks = not rebuilt
+    needs_answer = not rebuilt
     return HostDifference(
         host=host.name,
         difference=difference,
         subject=subject,
         what=what,
-        remedy=decided.remedy if asks else Remedy.REPAIR,
-        action=decided.action if asks else decided.on_confirmation or decided.action,
+        remedy=decided.remedy if needs_answer else Remedy.REPAIR,
+        action=decided.action if needs_answer else decided.on_confirmation or decided.action,
         why=decided.why,
-        on_confirmation=decided.on_confirmation if asks else None,
+        on_confirmation=decided.on_confirmation if needs_answer else None,
         assignment_id=assignment_id,
         vm_uuid=vm_uuid,
     )

@@ -31,7 +31,7 @@ class HostIdentities:
         self._database = database
 
     def secret(self) -> bytes:
-        """Return what tenants' names of hosts are made with. It is never told."""
+        """Return the secret key of tenants' host aliases. No caller ever sees it."""
         query = select(installation_secrets.c.value).where(installation_secrets.c.name == _NAMES)
         with self._database.read() as connection:
             value: str = connection.scalars(query).one()

@@ -41,8 +41,8 @@ class Machine:
     polled_at: datetime | None
 
 
-def are_told_apart(one: Machine, other: Machine) -> bool:
-    """Tell whether operators say of machines with one UUID that they are two.
+def are_distinguishable(one: Machine, other: Machine) -> bool:
+    """Return whether operators say of machines with one UUID that they are two.
 
     Some vendors give one number to many boards. Labels alone prove nothing: machines that share
     their host name as well are one, whatever their labels are.
@@ -53,12 +53,12 @@ def are_told_apart(one: Machine, other: Machine) -> bool:
 
 
 def are_different(one: Machine, other: Machine) -> bool:
-    """Tell whether it is proven that two hosts are two machines."""
+    """Return whether it is proven that two hosts are two machines."""
     if one.id == other.double_of or other.id == one.double_of:
         return False
     if one.uuid is None or other.uuid is None:
         return False
-    return one.uuid != other.uuid or are_told_apart(one, other)
+    return one.uuid != other.uuid or are_distinguishable(one, other)
 
 
 def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
@@ -83,14 +83,16 @@ def doubles_of(
     The hosts are locked. Hosts whose machines are new take turns, so that of two that come to
     one machine at the same moment one is the second.
     """
-    told = [(host, report) for host, report in looks if _can_tell(host, report)]
-    if any(host.machine_uuid != report.machine_uuid or _is_double(host) for host, report in told):
+    comparable = [(host, report) for host, report in looks if _is_comparable(host, report)]
+    if any(
+        host.machine_uuid != report.machine_uuid or _is_double(host) for host, report in comparable
+    ):
         take_turns(connection, _TURN)
-    known = _known(connection, told)
-    for host, _ in told:
+    known = _known(connection, comparable)
+    for host, _ in comparable:
         known[host.id] = replace(known[host.id], uuid=host.machine_uuid)
     found: dict[UUID, Machine] = {}
-    for host, report in sorted(told, key=lambda each: each[0].id):
+    for host, report in sorted(comparable, key=lambda each: each[0].id):
         mine = replace(
             known[host.id],
             uuid=report.machine_uuid or host.machine_uuid,
@@ -149,7 +151,7 @@ def is_same_machine(
     now: datetime,
     actor: str,
 ) -> bool:
-    """Tell whether to believe a look; what answers is the host if it has something of the host's.
+    """Return whether to believe a look; what answers is the host if it has something of the host's.
 
     Some machines have no number of their own, and libvirt makes up another at each start.
     So another number alone proves nothing; but with nothing of ours on it, the host may
@@ -181,7 +183,7 @@ def is_same_machine(
 def _has_a_disk_of(
     connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
 ) -> bool:
-    """Tell whether a look shows a disk of the host's VMs in a pool that only the host sees.
+    """Return whether a look shows a disk of the host's VMs in a pool that only the host sees.
 
     A pool with a disk of another host's VM is shared, even if no label says so.
     """
@@ -208,7 +210,7 @@ _QUERY: Final[Select[Any]] = select(
 ).outerjoin(host_reports, host_reports.c.host_id == hosts.c.id)
 
 
-def _can_tell(host: Host, report: HostReport) -> bool:
+def _is_comparable(host: Host, report: HostReport) -> bool:
     return report.machine_uuid is not None or _is_double(host)
 
 
@@ -238,7 +240,7 @@ def _first(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Mac
         if each.id != mine.id
         and each.double_of is None
         and each.uuid == mine.uuid
-        and not are_told_apart(mine, each)
+        and not are_distinguishable(mine, each)
     ]
     if mine.double_of is None and not is_new:
         rivals = [each for each in rivals if each.id < mine.id]
@@ -255,7 +257,7 @@ def _first(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Mac
         and first.polled_at is not None
         and first.polled_at > mine.polled_at
     )
-    return None if looked_between or are_told_apart(mine, first) else first
+    return None if looked_between or are_distinguishable(mine, first) else first
 
 
 def _machine(row: Row[Any]) -> Machine:

@@ -33,15 +33,15 @@ class Monitors:
         """Write that a monitor lives, and take or extend its lease."""
         with self._database.write() as connection:
             now = db_now(connection)
-            told = {
+            values = {
                 "name": name,
                 "heartbeat_at": now,
                 "lease_until": now + timedelta(seconds=lease_s),
                 "watched": watched,
                 "late": late,
             }
-            if not insert_if_absent(connection, monitors, id=key, started_at=now, **told):
-                connection.execute(update(monitors).where(monitors.c.id == key).values(**told))
+            if not insert_if_absent(connection, monitors, id=key, started_at=now, **values):
+                connection.execute(update(monitors).where(monitors.c.id == key).values(**values))
             over = monitors.c.lease_until < now - _REMEMBERED
             connection.execute(delete(monitors).where(over, monitors.c.id != key))
 

@@ -244,7 +244,7 @@ def _take_back(
 
 
 def speaks_for(pools: Mapping[str, Sharing], host: Host) -> bool:
-    """Return whether a host tells what is nobody's in its pool: its own, or one that is shared."""
+    """Return whether a host reports stray files of its pool, its own or a shared one."""
     found = pools.get(host.shared_pool) if host.shared_pool is not None else None
     return found is None or found.speaker == host.id
 
@@ -292,14 +292,14 @@ def _foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
 
 
 def settled_before(row: Row[Any], report: HostReport) -> bool:
-    """Tell whether a look shows what became of an active VM: nobody switched it since it began."""
+    """Return whether a poll shows an active VM's state: no power action since the poll began."""
     if row.switched_at is not None and row.switched_at >= report.started_at:
         return False
     return row.activated_at is not None and bool(row.activated_at < report.started_at)
 
 
 def is_rebuilt(host: Host, row: Row[Any]) -> bool:
-    """Tell whether a missing VM is built anew without asking."""
+    """Return whether a missing VM is built anew without asking."""
     return REBUILD_LABEL in host.labels and row.desired == VmDesired.RUNNING.value
 
 

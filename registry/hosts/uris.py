@@ -59,7 +59,7 @@ def opening_of(uri: str) -> Opening | None:
 
 
 def is_open(uri: str) -> bool:
-    """Tell whether a host at that URI lets in whoever reaches its port, as by TCP without TLS."""
+    """Return whether a host admits everyone who reaches its port, as by TCP without TLS."""
     return uri.partition(":")[0].endswith("+tcp")
 
 

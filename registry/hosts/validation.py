@@ -107,7 +107,7 @@ def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
 
 
 def checked_target(target: str | None) -> str | None:
-    """Return what a fencing command is told; it must not be taken for an option."""
+    """Return the argument of a fencing command; it must not look like an option."""
     if target is not None and not (
         target.isprintable() and 1 <= len(target) <= 255 and not target.startswith("-")
     ):

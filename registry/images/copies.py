@@ -83,7 +83,7 @@ def change_copy(
     reason: str | None = None,
     **values: Any,
 ) -> None:
-    """Take a copy to its next state and its claim from whoever had it."""
+    """Take a copy to its next state, and end its claim."""
     step = COPY.step(row.state, event)
     COPIES.give_back(connection, row.id, state=step.after.value, **values)
     data = {"host": row.host_name}

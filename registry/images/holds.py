@@ -36,7 +36,7 @@ IMAGE_HELD: Final = "image_held"
 #: So many hosts get an image at a time that none has whole yet, and so many may be lost with it.
 HOSTS_AT_STAKE: Final = 2
 #: Hosts lost with it weigh as long as this, ...
-_TOGETHER: Final = timedelta(hours=1)
+_BATCH_WINDOW: Final = timedelta(hours=1)
 #: ... and those lost without it, at the same time, as long as that.
 _AT_ONCE: Final = timedelta(minutes=10)
 #: So many hosts that bear it, for each that is lost, say that it is not to blame.
@@ -53,7 +53,7 @@ _SILENT: Final = or_(hosts.c.missed_polls > 0, hosts.c.pool_silent_since.is_not(
 
 
 def may_try(connection: Connection, image: Image, host_id: UUID, now: datetime) -> bool:
-    """Tell whether an image may be brought to one more host now."""
+    """Return whether an image may be brought to one more host now."""
     if image.held_at is not None:
         return False
     there = select(image_copies.c.id).where(
@@ -144,7 +144,7 @@ def held_for(connection: Connection) -> dict[UUID, str]:
 
 def _weighs(now: datetime) -> ColumnElement[bool]:
     lost_at = image_copies.c.host_lost_at
-    return or_(lost_at.is_(None), lost_at >= now - _TOGETHER)
+    return or_(lost_at.is_(None), lost_at >= now - _BATCH_WINDOW)
 
 
 def _at_stake(connection: Connection, host_id: UUID, answered_at: datetime | None) -> set[UUID]:
@@ -205,7 +205,9 @@ def _lost_with_it(connection: Connection, image_id: UUID, now: datetime) -> dict
     query = (
         select(hosts.c.id, hosts.c.name)
         .join(image_copies, image_copies.c.host_id == hosts.c.id)
-        .where(image_copies.c.image_id == image_id, image_copies.c.host_lost_at >= now - _TOGETHER)
+        .where(
+            image_copies.c.image_id == image_id, image_copies.c.host_lost_at >= now - _BATCH_WINDOW
+        )
         .order_by(hosts.c.name)
     )
     return {row.id: row.name for row in connection.execute(query)}

@@ -119,7 +119,7 @@ class Images:
             return _get(connection, image_id)
 
     def is_removed(self, image_id: UUID) -> bool:
-        """Tell whether an image is off offer."""
+        """Return whether an image is off offer."""
         with self._database.read() as connection:
             return _get(connection, image_id).state == ImageState.REMOVED
 
@@ -175,7 +175,7 @@ class Images:
         """
         with self._database.write() as connection:
             image = find_image(connection, reference, removed=True)
-            # Whoever asks for VMs of it holds this row as well: one of us sees the other.
+            # A request for VMs of it locks this row too: one of the two sees the other.
             connection.execute(
                 select(images.c.id).where(images.c.id == image.id).with_for_update(key_share=True)
             )
@@ -377,11 +377,11 @@ def _check_unused(connection: Connection, image: Image) -> None:
         vms.c.deleted_at.is_(None)
     )
     resting = connection.execute(standing).scalar_one()
-    asking = connection.execute(of_it.where(requests.c.state.not_in(finished))).scalar_one()
-    if resting or asking:
+    unfinished = connection.execute(of_it.where(requests.c.state.not_in(finished))).scalar_one()
+    if resting or unfinished:
         raise ConflictError(
             f"image {image.reference} cannot be removed: VMs that rest on it: {resting}, unfinished"
-            f" requests for it: {asking}; delete them first"
+            f" requests for it: {unfinished}; delete them first"
         )
 
 

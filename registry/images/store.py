@@ -2,8 +2,8 @@
 
 A file becomes an image by a rename, when all of it is here and was checked. What a
 process that was killed left half received is cleared away by the next who receives.
-Whoever receives a file holds it (flock) until its row is written: a file of no image
-that nobody holds is one that a killed process left.
+The receiver of a file locks it (flock) until its row is written: an unlocked file without
+an image was left by a killed process.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ImageStore:
             part.unlink(missing_ok=True)
 
     def examine(self, image_id: UUID, image_format: ImageFormat, sha256: str) -> Stored | None:
-        """Look at a file that is in its place, where nobody could before; None: it is not there.
+        """Return a file that was not accessible when it was written; None if it does not exist.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class ImageStore:
             raise ImageStoreError(self.folder, what_failed(error)) from error
 
     def discard(self, image_id: UUID, image_format: ImageFormat) -> None:
-        """Delete an image's file; it may be gone. Whoever reads it reads it to its end."""
+        """Delete an image's file; it may be gone. Open readers can still read it to its end."""
         with suppress(OSError):
             self.path(image_id, image_format).unlink(missing_ok=True)
 
@@ -174,7 +174,7 @@ class ImageStore:
 
     @contextmanager
     def held(self, path: Path) -> Iterator[bool]:
-        """Hold a file that nobody adds; False: somebody may be adding it, or it is gone."""
+        """Lock a file; return False if another process may be adding it, or it is gone."""
         with ExitStack() as stack:
             try:
                 # To write: over a shared file system nobody else may hold it alone.

@@ -1,7 +1,7 @@
 """From where images may be fetched: what the operator lists, and nothing that leads out of it.
 
-Whoever may add images names a URL, and a machine inside opens it. Without a list that
-would be a way to any service that this machine can reach.
+A user who may add images names a URL, and a machine inside the site opens it. Without a list,
+that user could reach any service that this machine reaches.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def fences_of(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, 
 
 
 def is_being_fenced(row: Row[Any] | None, now: datetime) -> bool:
-    """Tell whether a worker may be running the command at this moment."""
+    """Return whether a worker may be running the command at this moment."""
     return row is not None and row.state == FenceState.RUNNING.value and is_claimed(row, now)
 
 
@@ -68,8 +68,8 @@ def change_fence(
     if after == FenceState.IDLE:
         connection.execute(delete(host_fences).where(here))
     elif row is None:
-        asked = {"requested_by": actor, "requested_at": now, "epoch": epoch}
-        new = {"host_id": host_id, "state": after.value} | asked | values
+        new_values = {"requested_by": actor, "requested_at": now, "epoch": epoch}
+        new = {"host_id": host_id, "state": after.value} | new_values | values
         connection.execute(insert(host_fences).values(**new))
     else:
         FENCES.write(connection, host_id, state=after.value, **values)

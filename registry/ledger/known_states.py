@@ -20,7 +20,7 @@ IS_UNKNOWN: Final = and_(vms.c.observed.in_(SEEN), hosts.c.health.in_(OUT_OF_REA
 
 
 def is_unknown(health: str | None, observed: str) -> bool:
-    """Tell whether what was observed of a VM is old: its host does not answer any more."""
+    """Return whether what was observed of a VM is old: its host does not answer any more."""
     return health in OUT_OF_REACH and observed in SEEN
 
 

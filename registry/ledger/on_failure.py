@@ -31,7 +31,7 @@ def wanted_of(labels: Iterable[str], *, by_default: OnFailure = OnFailure.WAIT) 
 
 
 def is_replaced(wanted: OnFailure, shared_pool: str | None) -> bool:
-    """Tell whether VMs are placed elsewhere when their host fails: no disk is lost unsaid."""
+    """Return whether VMs are placed elsewhere when their host fails: no disk is lost unsaid."""
     return wanted is OnFailure.REBUILD or (wanted is OnFailure.REPLACE and shared_pool is not None)
 
 

@@ -103,12 +103,14 @@ def _oldest(
             of_one = which.where(vms.c.request_id == key).limit(numbers[key])
             yield from connection.execute(of_one).all()
         return
-    asked = func.unnest(
+    demanded = func.unnest(
         bindparam("keys", type_=ARRAY(Uuid)), bindparam("numbers", type_=ARRAY(Integer))
     ).table_valued(column("request_id", Uuid), column("number", Integer), name="asked")
-    asked = asked.render_derived()
-    first = which.where(vms.c.request_id == asked.c.request_id).limit(asked.c.number).lateral()
-    query: Any = select(first.c.id, first.c.request_id).select_from(asked.join(first, true()))
+    demanded = demanded.render_derived()
+    first = (
+        which.where(vms.c.request_id == demanded.c.request_id).limit(demanded.c.number).lateral()
+    )
+    query: Any = select(first.c.id, first.c.request_id).select_from(demanded.join(first, true()))
     for some in chunks(keys):
         given = {"keys": list(some), "numbers": [numbers[key] for key in some]}
         yield from connection.execute(query, given).all()

@@ -1,7 +1,7 @@
 """Stop, start and reboot: what a tenant asks of VMs, kept until a worker has done it.
 
-What is asked and not done is a row of `power_actions`, the workers' message. Whoever
-changes such a row, or whether it is there, holds the lock of its VM.
+A pending action is a row of `power_actions`, the workers' message. Inserting, changing or
+deleting such a row needs the lock of its VM.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from registry.lifecycle import (
 SHUTDOWN_TIMEOUT_S: Final = 60
 MAX_TIMEOUT_S: Final = 3600
 
-_ASKED: Final[Mapping[VmDesiredEvent, PowerEvent]] = MappingProxyType(
+_POWER_EVENT_OF: Final[Mapping[VmDesiredEvent, PowerEvent]] = MappingProxyType(
     {
         VmDesiredEvent.STOP: PowerEvent.STOP,
         VmDesiredEvent.START: PowerEvent.START,
@@ -71,7 +71,7 @@ def power_rows(which: ColumnElement[bool]) -> Any:
     )
 
 
-def ask_one(
+def request_one(
     connection: Connection,
     vm_id: UUID,
     event: VmDesiredEvent,
@@ -92,10 +92,10 @@ def ask_one(
             else "it does not run yet"
         )
         raise ConflictError(f"VM {row.name} cannot be rebooted: {why}")
-    _ask(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
+    _request(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
 
 
-def ask_all(
+def request_all(
     connection: Connection,
     request_id: UUID,
     event: VmDesiredEvent,
@@ -115,7 +115,7 @@ def ask_all(
             why = "those that were built are stopped: start it" if stopped else "none runs yet"
             raise ConflictError(f"no VM of this request can be rebooted: {why}")
         rows = running
-    _ask(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
+    _request(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
 
 
 def _can_reboot(row: Row[Any]) -> bool:
@@ -126,7 +126,7 @@ def _can_reboot(row: Row[Any]) -> bool:
     )
 
 
-def _ask(
+def _request(
     connection: Connection,
     rows: Collection[Row[Any]],
     event: VmDesiredEvent,
@@ -144,9 +144,9 @@ def _ask(
             changed.setdefault(step.after, []).append(row.id)
             history.append(step.row(now, actor, row.id, tenant=row.tenant))
         if _is_for_a_worker(row, event):
-            asked = _ASKED[event]
+            action = _POWER_EVENT_OF[event]
             history.append(
-                _write(connection, row, asked, timeout_s=timeout_s, now=now, actor=actor)
+                _write(connection, row, action, timeout_s=timeout_s, now=now, actor=actor)
             )
     for desired, keys in changed.items():
         for some in chunks(keys):

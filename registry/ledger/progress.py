@@ -45,10 +45,10 @@ from registry.lifecycle import (
 )
 
 _WANTED = vms.c.desired != VmDesired.DELETED.value
-_BESIDE = assignments.alias("beside")
-_OTHERS = select(_BESIDE.c.id).where(_BESIDE.c.vm_id == vms.c.id)
-_ARRIVES = _OTHERS.where(_BESIDE.c.state == literal_column("'arriving'")).exists()
-_LEAVES = _OTHERS.where(_BESIDE.c.state == literal_column("'leaving'")).exists()
+_OTHER_ASSIGNMENTS = assignments.alias("beside")
+_OTHERS = select(_OTHER_ASSIGNMENTS.c.id).where(_OTHER_ASSIGNMENTS.c.vm_id == vms.c.id)
+_ARRIVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'arriving'")).exists()
+_LEAVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'leaving'")).exists()
 #: Its place is gone, and it may have arrived at another: that counts as placed.
 _PLACED = or_(assignments.c.id.is_not(None), _ARRIVES)
 _HELD = or_(_PLACED, _LEAVES)
@@ -84,7 +84,7 @@ def tally(which: ColumnElement[bool] | None = None) -> Select[Any]:
     return query
 
 
-def counts_told(which: ColumnElement[bool]) -> Select[Any]:
+def reported_counts(which: ColumnElement[bool]) -> Select[Any]:
     """Return a query: what requests say of their VMs, a row each; ``which`` VMs."""
     return (
         select(

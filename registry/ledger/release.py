@@ -56,7 +56,7 @@ _OTHERS: Final = select(_OTHER.c.id).where(
     _OTHER.c.state != literal_column("'released'"),
 )
 #: What endings have to know of the VM's other assignments, while it moves or after it did.
-BESIDE: Final = (
+OTHER_ASSIGNMENTS: Final = (
     _OTHERS.correlate(vms, assignments).exists().label("held_elsewhere"),
     _OTHERS.where(_OTHER.c.state == literal_column("'arriving'"))
     .correlate(vms, assignments)
@@ -76,7 +76,7 @@ HELD: Final[Select[Any]] = (
         vms.c.desired,
         tenants.c.name.label("tenant"),
         hosts.c.name.label("host_name"),
-        *BESIDE,
+        *OTHER_ASSIGNMENTS,
     )
     .select_from(assignments)
     .join(vms, vms.c.id == assignments.c.vm_id)
@@ -85,7 +85,7 @@ HELD: Final[Select[Any]] = (
     .where(unreleased)
     .order_by(assignments.c.id)
 )
-#: Whoever works on the VM still has it: they learn of this with their next step.
+#: A worker may still be at the VM: it learns of the event with its next step.
 _LEFT_TO_OWNER: Final = (AssignmentEvent.DELETE_REQUESTED, AssignmentEvent.MISSING)
 _RESERVED: Final = assignments.c.state == AssignmentState.RESERVED.value
 _NAMED: Final = 3  #: causes in the reason of a request
@@ -238,8 +238,8 @@ def withdraw_reserved(
             connection, and_(among(connection, assignments.c.host_id, some), _RESERVED)
         )
     ]
-    told = sorted({why[row.host_id] for row in rows})
-    more = [f"and {len(told) - _NAMED} more"] if len(told) > _NAMED else []
+    reasons = sorted({why[row.host_id] for row in rows})
+    more = [f"and {len(reasons) - _NAMED} more"] if len(reasons) > _NAMED else []
     event = AssignmentEvent.WITHDRAWN
     end(
         connection,
@@ -249,7 +249,7 @@ def withdraw_reserved(
         ],
         now=now,
         actor=actor,
-        reason=", ".join(told[:_NAMED] + more),
+        reason=", ".join(reasons[:_NAMED] + more),
     )
 
 

@@ -317,8 +317,8 @@ POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
             END IF;
             RETURN NULL;
         END""",
-    # Ids are given before transactions commit, in another order. Whoever adds
-    # events holds, until its end, a lock whose key says from where on: a reader
+    # Ids are given before transactions commit, in another order. A transaction that adds
+    # events holds, until its end, a lock whose key is its first id: a reader
     # that tails stops below the lowest (`registry.audit.events`).
     "events_hold_readers_back": """
         BEGIN

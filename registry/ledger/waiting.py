@@ -11,8 +11,8 @@ from sqlalchemy import case, select
 from registry.db.schema import requests, slot_loop
 from registry.records.requests import WaitingStatus
 
-#: Slots that a request waited in: `rounds_waited`, and those that left no round since. Whoever
-#: waited in no round came after those, or a round would have been.
+#: Slots that a request waited in: `rounds_waited`, and those that left no round since. A request
+#: that waited in no round came after those slots, or there would have been a round.
 SLOTS_WAITED: Final = case(
     (
         requests.c.rounds_waited > 0,

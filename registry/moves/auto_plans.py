@@ -13,7 +13,7 @@ from registry.db.engine import Database, retried
 from registry.db.locks import take_turns
 from registry.db.schema import plans, rolls, slot_loop
 from registry.lifecycle import RollState, SlotLoopState
-from registry.moves.plans import ask
+from registry.moves.plans import create_plan
 from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import STANDING_RULE, Plan, PlanKind
 from registry.records.rounds import Lease
@@ -53,7 +53,7 @@ class AutoPlans:
                 return None
             if _hindered(connection, now):
                 return None
-            key = ask(connection, kind, arguments, approve=True, actor=STANDING_RULE)
+            key = create_plan(connection, kind, arguments, approve=True, actor=STANDING_RULE)
             return get_plan(connection, key)
 
 

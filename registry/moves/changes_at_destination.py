@@ -19,7 +19,7 @@ from registry.moves.stored_plans import following_in
 
 
 def refused_there(connection: Connection, move: Row[Any]) -> str | None:
-    """Return why the destination of a move that nobody began would refuse it by now.
+    """Return why the destination of a move that has not begun would now refuse it.
 
     Its hosts and its VM's groups are locked: what this finds holds until the move has begun.
     """

@@ -86,7 +86,7 @@ HERE: Final[Select[Any]] = (
 )
 
 
-def ask(
+def create_move(
     connection: Connection,
     vm_id: UUID,
     host: str,
@@ -173,10 +173,10 @@ def against_any(connection: Connection, vm: Row[Any], *, only_cold: bool) -> Ite
         yield MoveObstacle.LABEL, f"its tenant says {MOVES_LABEL}={wanted}"
     if only_cold and runs:
         yield MoveObstacle.RUNS, "it runs: stop it first, or move it live"
-    beside = select(assignments.c.state).where(
+    other_states = select(assignments.c.state).where(
         assignments.c.vm_id == vm.id, unreleased, assignments.c.id != vm.assignment_id
     )
-    for state in connection.scalars(beside):
+    for state in connection.scalars(other_states):
         if state == AssignmentState.ARRIVING.value:
             yield MoveObstacle.MOVES_ALREADY, "it is moving already"
         else:
@@ -324,7 +324,7 @@ def _hold(
             requested_at=now,
         )
     )
-    told = {"vm": str(vm.id), "from": here, "to": host, "move": str(move_id)}
+    detail = {"vm": str(vm.id), "from": here, "to": host, "move": str(move_id)}
     assignment_told = {"vm": str(vm.id), "host": host, "round": vm.round}
     history = [
         event_row(
@@ -346,7 +346,7 @@ def _hold(
             tenant=vm.tenant,
             change=(None, MoveState.PENDING),
             reason=reason,
-            data=told,
+            data=detail,
         ),
     ]
     record(connection, history)

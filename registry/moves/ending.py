@@ -1,6 +1,6 @@
 """How a move ends, for the move and for both assignments: in one transaction.
 
-Whoever ends one holds the locks of both hosts and of the VM.
+Ending a move needs the locks of both hosts and of the VM.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def close(
     MOVES.write(connection, move.id, **values)
     if event == MoveEvent.FAILED:
         avoid(connection, move.request_id, move.to_host_id, now)
-    told = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
+    detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
     if "downtime_ms" in values:
-        told["downtime_ms"] = values["downtime_ms"]
+        detail["downtime_ms"] = values["downtime_ms"]
     record(
         connection,
-        [step.row(now, actor, move.id, tenant=move.tenant, reason=reason, data=told)],
+        [step.row(now, actor, move.id, tenant=move.tenant, reason=reason, data=detail)],
     )
 
 

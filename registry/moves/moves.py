@@ -16,7 +16,7 @@ from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids
 from registry.db.schema import hosts, moves, plan_moves, plans, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
-from registry.moves.create import ask
+from registry.moves.create import create_move
 from registry.moves.destinations import as_one_more
 from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
 from registry.moves.stored_plans import following_in
@@ -35,7 +35,7 @@ class Moves:
         self._database = database
 
     @retried
-    def ask(
+    def create(
         self,
         vm_id: UUID,
         host: str,
@@ -56,9 +56,9 @@ class Moves:
         following: Sequence[UUID] = ()
         with self._database.write() as connection:
             if of_plan is not None:
-                from_host = _check_asks(connection, *of_plan)
+                from_host = _check_requested(connection, *of_plan)
                 following = following_in(connection, vm_id, *of_plan)
-            move_id = ask(
+            move_id = create_move(
                 connection,
                 vm_id,
                 host,
@@ -182,11 +182,11 @@ class Moves:
         return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))
 
 
-def _check_asks(connection: Connection, plan_id: UUID, position: int) -> UUID:
+def _check_requested(connection: Connection, plan_id: UUID, position: int) -> UUID:
     """Lock a plan, see that it still asks for a move, and return the host which that is from.
 
-    Whoever carries it out read it before: it may have been cancelled since, or another control
-    centre may lead and carry it out.
+    The executor read the plan earlier: it may have been cancelled since, or another control
+    centre may lead now and carry it out.
     """
     plan = select(plans.c.state).where(plans.c.id == plan_id).with_for_update()
     state = connection.scalars(plan).one_or_none()

@@ -61,7 +61,7 @@ class Plans:
     # ---- operators ---------------------------------------------------------------
 
     @retried
-    def ask(
+    def create(
         self, kind: PlanKind, arguments: Mapping[str, Any], *, approve: bool, actor: str
     ) -> Plan:
         """Have the control centre decide a plan; with ``approve`` it is carried out at once.
@@ -77,7 +77,7 @@ class Plans:
             If no VM of the request waits, or another plan makes room for it already.
         """
         with self._database.write() as connection:
-            key = ask(connection, kind, arguments, approve=approve, actor=actor)
+            key = create_plan(connection, kind, arguments, approve=approve, actor=actor)
             return made(connection, get_plan(connection, key))
 
     @retried
@@ -268,8 +268,8 @@ class Plans:
         """Write that a plan could not be decided."""
         with self._database.write() as connection:
             row, now = _locked(connection, id), db_now(connection)
-            told = {"last_error": error, "ended_at": now}
-            _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **told)
+            values = {"last_error": error, "ended_at": now}
+            _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values)
 
     @retried
     def refuse(self, id: UUID, position: int, reason: str) -> None:  # noqa: A002
@@ -305,8 +305,8 @@ class Plans:
         with self._database.write() as connection:
             row, now = _locked(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
-                told = {"ended_at": now, **gained(connection, id, ended=True)}
-                _step(connection, row, PlanEvent.DONE, now=now, actor=actor, **told)
+                values = {"ended_at": now, **gained(connection, id, ended=True)}
+                _step(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
 
 
 def cancel(
@@ -331,7 +331,7 @@ def cancel(
     )
 
 
-def ask(
+def create_plan(
     connection: Connection,
     kind: PlanKind,
     arguments: Mapping[str, Any],
@@ -339,7 +339,7 @@ def ask(
     approve: bool,
     actor: str,
 ) -> UUID:
-    """Ask for a plan in a caller's transaction, and return its id; see `Plans.ask`."""
+    """Ask for a plan in a caller's transaction, and return its id; see `Plans.create`."""
     for name in arguments.get("hosts", ()):
         _check_host(connection, name)
     if "request" in arguments:

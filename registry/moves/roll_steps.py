@@ -38,7 +38,7 @@ from registry.lifecycle import (
     RollEvent,
     RollPhase,
 )
-from registry.moves.plans import ask
+from registry.moves.plans import create_plan
 from registry.records.moves import PlanKind
 from registry.records.rolls import RollHost, StepReport
 
@@ -62,17 +62,17 @@ _ROWS: Final[Select[Any]] = (
 )
 
 
-def drive(
-    connection: Connection, roll: Row[Any], told: StepReport, *, now: datetime, actor: str
+def record_step(
+    connection: Connection, roll: Row[Any], report: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
     """Take a step of a roll, which is locked; the event that it ends with, and why."""
     turn = present_turn(connection, roll.id)
-    if told.begun:  # whoever wants something else of these hosts did so before, or waits
-        lock_hosts(connection, *(each.host_id for each in turn if each.name in told.begun))
+    if report.begun:  # other changes of these hosts came before, or wait for these locks
+        lock_hosts(connection, *(each.host_id for each in turn if each.name in report.begun))
         turn = present_turn(connection, roll.id)
-    _note(connection, turn, told, now)
+    _note(connection, turn, report, now)
     turn = present_turn(connection, roll.id)
-    halts = told.stop or roll.cancelled_by or any(each.error for each in turn)
+    halts = report.stop or roll.cancelled_by or any(each.error for each in turn)
     if not halts and all(each.phase in _OVER for each in turn):
         return _begin_next(connection, roll, now=now, actor=actor)
     if not halts:
@@ -83,10 +83,10 @@ def drive(
     turn = present_turn(connection, roll.id)
     failed = [f"host {each.name}: {each.error}" for each in turn if each.error]
     going = (RollPhase.RUNNING.value, RollPhase.RETURNING.value)
-    waits = not told.leave and any(each.phase in going and not each.error for each in turn)
+    waits = not report.leave and any(each.phase in going and not each.error for each in turn)
     if not (halts or failed) or waits:
         return None, None
-    why = "; ".join([*failed, told.stop] if told.stop else failed)
+    why = "; ".join([*failed, report.stop] if report.stop else failed)
     return (RollEvent.CANCELLED if roll.cancelled_by else RollEvent.STOPPED), why or None
 
 
@@ -127,16 +127,16 @@ def to_roll_host(row: Row[Any]) -> RollHost:
 
 
 def _note(
-    connection: Connection, turn: Sequence[Row[Any]], told: StepReport, now: datetime
+    connection: Connection, turn: Sequence[Row[Any]], report: StepReport, now: datetime
 ) -> None:
     """Write what the driver did. What it tells twice is written once.
 
     A host may have got VMs since the driver heard that it is empty: somebody let it take them,
     and the API may not have answered for hours. Then it is emptied anew before the command runs.
     """
-    ended = {each.host: each for each in told.ended}
+    ended = {each.host: each for each in report.ended}
     begins = [each for each in turn if each.phase == RollPhase.EMPTY.value]
-    begins = [each for each in begins if each.name in told.begun]
+    begins = [each for each in begins if each.name in report.begun]
     held = _held(connection, [each.host_id for each in begins]) if begins else {}
     for row in turn:
         if row in begins:
@@ -192,13 +192,13 @@ def _empty(
         if not on_host:
             write_host(connection, row, phase=RollPhase.EMPTY.value, since=now)
         elif now - row.since > timedelta(seconds=roll.empty_within_s):
-            told = f"{len(on_host)} VMs are still there after {roll.empty_within_s} s"
-            write_host(connection, row, error=told)
+            problem = f"{len(on_host)} VMs are still there after {roll.empty_within_s} s"
+            write_host(connection, row, error=problem)
         elif stay and _may_plan(connection, row, stay, now):
             to_plan.append(row)
     if to_plan:
         names = {"hosts": sorted(row.name for row in to_plan)}
-        plan = ask(connection, PlanKind.EVACUATE, names, approve=True, actor=actor)
+        plan = create_plan(connection, PlanKind.EVACUATE, names, approve=True, actor=actor)
         for row in to_plan:
             write_host(connection, row, plan_id=plan, plans=row.plans + 1)
 
@@ -209,8 +209,8 @@ def _may_plan(
     """Whether another plan is to move what stays; where none will, that is the host's error."""
     if row.plan_id is None:
         return True
-    told = (plans.c.state, plans.c.stays, plans.c.ended_at, plans.c.last_error)
-    query: Select[Any] = select(*told).where(plans.c.id == row.plan_id)
+    columns = (plans.c.state, plans.c.stays, plans.c.ended_at, plans.c.last_error)
+    query: Select[Any] = select(*columns).where(plans.c.id == row.plan_id)
     plan = connection.execute(query).one_or_none()
     if plan is None:
         return True
@@ -260,9 +260,9 @@ def _why(connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[R
             reasons[vm_id] = error
         elif error not in reason:
             reasons[vm_id] = f"{reason}; its last move failed: {error}"
-    told = [f"{each.name} ({reasons.get(each.id, 'came later')})" for each in stay[:_NAMED]]
+    named = [f"{each.name} ({reasons.get(each.id, 'came later')})" for each in stay[:_NAMED]]
     more = f" and {len(stay) - _NAMED} more" if len(stay) > _NAMED else ""
-    return f"VMs stay there: {', '.join(told)}{more}"
+    return f"VMs stay there: {', '.join(named)}{more}"
 
 
 def _last_failures(
@@ -298,5 +298,7 @@ def _return(
             change_admin(connection, row.host_id, event, actor=actor, reason=reason)
         write_host(connection, row, phase=RollPhase.DONE.value, since=now)
     elif now - row.since > timedelta(seconds=roll.up_within_s):
-        told = f"it is {row.health} {roll.up_within_s} s after the command, and not seen up since"
-        write_host(connection, row, error=told)
+        problem = (
+            f"it is {row.health} {roll.up_within_s} s after the command, and not seen up since"
+        )
+        write_host(connection, row, error=problem)

@@ -40,7 +40,7 @@ from registry.lifecycle import (
     RollState,
 )
 from registry.moves.plans import cancel
-from registry.moves.roll_steps import drive, present_turn, rows_of, to_roll_host, write_host
+from registry.moves.roll_steps import present_turn, record_step, rows_of, to_roll_host, write_host
 from registry.moves.stored_plans import GOES_ON
 from registry.records.rolls import (
     NewRoll,
@@ -206,7 +206,7 @@ class Rolls:
             return made(connection, RollLease(roll=_get(connection, id), token=token))
 
     @retried
-    def drive(self, id: UUID, token: UUID, told: StepReport, *, actor: str) -> RollStep:  # noqa: A002
+    def drive(self, id: UUID, token: UUID, report: StepReport, *, actor: str) -> RollStep:  # noqa: A002
         """Take one step: write what the driver did, and do what follows from it.
 
         Raises
@@ -220,7 +220,7 @@ class Rolls:
                 raise ConflictError(f"another fuga drives the roll by now: {row.driver}")
             if row.state == RollState.RUNNING.value:
                 until = now + timedelta(seconds=LEASE_S)
-                event, error = drive(connection, row, told, now=now, actor=actor)
+                event, error = record_step(connection, row, report, now=now, actor=actor)
                 if event is None:
                     connection.execute(
                         update(rolls).where(rolls.c.id == id).values(driver_lease_until=until)

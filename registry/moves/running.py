@@ -69,10 +69,10 @@ def _vms(
     connection: Connection, axis: Sequence[str], now: datetime, rest_s: float
 ) -> list[RunningVm]:
     held = _held(connection, axis)
-    beside = (AssignmentState.ARRIVING.value, AssignmentState.LEAVING.value)
+    moving_states = (AssignmentState.ARRIVING.value, AssignmentState.LEAVING.value)
     moving = set(
         connection.scalars(
-            select(assignments.c.vm_id).where(unreleased, assignments.c.state.in_(beside))
+            select(assignments.c.vm_id).where(unreleased, assignments.c.state.in_(moving_states))
         )
     )
     switched = set(connection.scalars(select(power_actions.c.vm_id)))

@@ -117,15 +117,15 @@ def limits(
     waits: ColumnElement[bool],
 ) -> dict[UUID, NetworkLimit]:
     """Return what the networks of these requests allow; ``waits`` is true of VMs that wait."""
-    asked: dict[UUID, Row[Any]] = {}
+    names: dict[UUID, Row[Any]] = {}
     for some in chunks(sorted(request_ids)):
         query = (
             select(request_networks.c.request_id, networks)
             .join(networks, networks.c.id == request_networks.c.network_id)
             .where(among(connection, request_networks.c.request_id, some))
         )
-        asked |= {row.request_id: row for row in connection.execute(query)}
-    keys = sorted({row.id for row in asked.values()})
+        names |= {row.request_id: row for row in connection.execute(query)}
+    keys = sorted({row.id for row in names.values()})
     mapped: defaultdict[UUID, set[UUID]] = defaultdict(set)
     for row in connection.execute(
         select(network_hosts.c.network_id, network_hosts.c.host_id).where(
@@ -145,7 +145,7 @@ def limits(
             )
         }
     )
-    held = _held(connection, asked, waits)
+    held = _held(connection, names, waits)
     everywhere = frozenset(all_hosts)
     return {
         request_id: NetworkLimit(
@@ -153,7 +153,7 @@ def limits(
             without=frozenset() if row.source is not None else everywhere - mapped[row.id],
             left=None if row.cidr is None else free[row.id] + held[request_id],
         )
-        for request_id, row in asked.items()
+        for request_id, row in names.items()
     }
 
 

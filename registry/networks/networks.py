@@ -272,10 +272,10 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
     ConflictError
         If it was offered to others meanwhile, or its tenant moved.
     """
-    asked = select(networks.c.id, networks.c.name).join(
+    requested = select(networks.c.id, networks.c.name).join(
         request_networks, request_networks.c.network_id == networks.c.id
     )
-    found = connection.execute(asked.where(request_networks.c.request_id == request_id)).first()
+    found = connection.execute(requested.where(request_networks.c.request_id == request_id)).first()
     if found is None:
         return
     take_turns(connection, f"network {found.id}")
@@ -355,7 +355,7 @@ def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource |
 
 def _users(connection: Connection, key: UUID) -> int:
     finished = [state.value for state in FINISHED]
-    asked = (
+    requested = (
         select(func.count())
         .select_from(request_networks)
         .join(requests, requests.c.id == request_networks.c.request_id)
@@ -367,7 +367,7 @@ def _users(connection: Connection, key: UUID) -> int:
         .join(vms, vms.c.id == interfaces.c.vm_id)
         .where(interfaces.c.network_id == key, vms.c.deleted_at.is_(None))
     )
-    return connection.execute(asked).scalar_one() + connection.execute(present).scalar_one()
+    return connection.execute(requested).scalar_one() + connection.execute(present).scalar_one()
 
 
 def _set(

@@ -26,7 +26,7 @@ def check_addresses(connection: Connection) -> Iterator[str]:
     # Of an empty table SQLite knows no statistics, and would begin with all VMs that ever were.
     strays = connection.execute(_STRAY) if connection.scalar(given) is not None else ()
     for stray in strays:
-        yield f"{_told(stray)}; `fuga doctor --repair` frees it"
+        yield f"{_label_of(stray)}; `fuga doctor --repair` frees it"
     lacking = (
         select(vms.c.name, vms.c.id, networks.c.name.label("network"))
         .join(interfaces, interfaces.c.vm_id == vms.c.id)
@@ -42,7 +42,7 @@ def check_addresses(connection: Connection) -> Iterator[str]:
 
 def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
     """Free what `check_addresses` calls stray; return a sentence on each."""
-    # The rows of addresses alone: whoever places VMs takes free ones only.
+    # Locking the addresses alone is enough: placing VMs takes free ones only.
     rows = connection.execute(_STRAY.with_for_update(of=network_addresses)).all()
     for row in rows:
         connection.execute(
@@ -53,14 +53,14 @@ def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
             )
             .values(vm_id=None)
         )
-    told = [_told(row) for row in rows]
+    rendered = [_label_of(row) for row in rows]
     now = db_now(connection)
     history = [
         event_row(now, actor, "stray_address_freed", "vm", row.vm_id, reason=sentence)
-        for row, sentence in zip(rows, told, strict=True)
+        for row, sentence in zip(rows, rendered, strict=True)
     ]
     record(connection, history)
-    return told
+    return rendered
 
 
 _STRAY: Final[Select[Any]] = (
@@ -88,7 +88,7 @@ _STRAY: Final[Select[Any]] = (
 )
 
 
-def _told(row: Row[Any]) -> str:
+def _label_of(row: Row[Any]) -> str:
     why = "is of another network"
     if row.deleted_at is not None:
         why = "is gone"

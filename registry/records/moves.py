@@ -166,7 +166,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveClaim:
-    """A lease on a move. Whoever takes it over gets another token."""
+    """A lease on a move. A takeover sets another token."""
 
     move_id: UUID
     token: UUID

@@ -53,7 +53,7 @@ class CardRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestNetwork:
-    """How a VM is attached on its host, and what its guest is told of its network."""
+    """How a VM is attached on its host, and the network settings that its guest gets."""
 
     mac: str | None  #: None: of a VM from before MACs were kept; libvirt makes one up
     kind: SourceKind

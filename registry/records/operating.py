@@ -50,7 +50,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """What tells whether anybody decides, builds and looks at hosts, read at one time."""
+    """What says whether anybody decides, builds and looks at hosts, read at one time."""
 
     now: datetime
     lease: Lease | None

@@ -22,7 +22,7 @@ from registry.records.fields import Observed, Settable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserData:
-    """What is told of a request's user-data, which may hold secrets."""
+    """The visible part of a request's user data, which may hold secrets."""
 
     bytes: int
     sha256: str

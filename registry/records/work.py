@@ -19,7 +19,7 @@ from registry.records.requests import GuestAccess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A lease on an assignment. Whoever takes it over gets another token."""
+    """A lease on an assignment. A takeover sets another token."""
 
     assignment_id: UUID
     token: UUID
@@ -71,7 +71,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportClaim:
-    """A lease on an image that is fetched. Whoever takes it over gets another token."""
+    """A lease on an image that is fetched. A takeover sets another token."""
 
     image_id: UUID
     token: UUID
@@ -89,7 +89,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyClaim:
-    """A lease on an image's copy. Whoever takes it over gets another token."""
+    """A lease on an image's copy. A takeover sets another token."""
 
     copy_id: UUID
     token: UUID
@@ -140,7 +140,7 @@ class PowerStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A task that nobody works on: its name and the id that it carries."""
+    """A due task without a worker: its name and the id that it carries."""
 
     task: str
     id: UUID

@@ -13,7 +13,7 @@ from registry.records.requests import (
     VmGroup,
     WaitingStatus,
 )
-from registry.requests.batch import goes_together
+from registry.requests.batch import can_batch
 from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, RequestSpec, check_asked
 from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
 
@@ -35,8 +35,8 @@ __all__ = [
     "VmGroup",
     "WaitingStatus",
     "allows",
+    "can_batch",
     "check_asked",
     "check_rules",
-    "goes_together",
     "zone_of",
 ]

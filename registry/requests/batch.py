@@ -90,9 +90,9 @@ class _Draft:
     image: Image | None
 
 
-def goes_together(asking: CreateRequestCommand) -> bool:
-    """Tell whether a call takes no locks but what is locked for all together."""
-    wanted = asking.asked
+def can_batch(command: CreateRequestCommand) -> bool:
+    """Return whether a call takes no locks but what is locked for all together."""
+    wanted = command.asked
     return (
         wanted.count <= MOST_VMS
         and wanted.hosts is None
@@ -102,7 +102,7 @@ def goes_together(asking: CreateRequestCommand) -> bool:
     )
 
 
-def make_together(connection: Connection, askings: Sequence[CreateRequestCommand]) -> CallBatch:
+def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) -> CallBatch:
     """Write all of these requests that can be accepted.
 
     Left to come alone are those that take other locks, and whose keys were used before.
@@ -117,13 +117,13 @@ def make_together(connection: Connection, askings: Sequence[CreateRequestCommand
             if each.idempotency not in unused:  # answered before, or by one before it here
                 continue
             unused.remove(each.idempotency)
-        if goes_together(each):
+        if can_batch(each):
             wanted[at] = each
-    made, told = make(connection, list(wanted.values()), now)
+    made, intents = make(connection, list(wanted.values()), now)
     of_places = dict(zip(wanted, made, strict=True))
     kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
     give_back(connection, [key for key in claimed if key not in kept])
-    return CallBatch([of_places.get(at) for at in range(len(askings))], told)
+    return CallBatch([of_places.get(at) for at in range(len(askings))], intents)
 
 
 def make(
@@ -131,8 +131,8 @@ def make(
 ) -> tuple[Sequence[Request | RegistryError], Sequence[AuditIntent]]:
     """Write those of some requests that can be made, whose keys are this transaction's."""
     judged = _judged(connection, askings, now)
-    told = _write(connection, [each for each in judged if isinstance(each, _Draft)], now)
-    return [each.made if isinstance(each, _Draft) else each for each in judged], told
+    intents = _write(connection, [each for each in judged if isinstance(each, _Draft)], now)
+    return [each.made if isinstance(each, _Draft) else each for each in judged], intents
 
 
 def _begin(connection: Connection) -> datetime:
@@ -159,25 +159,25 @@ def _judged(
     any_draws = any(each.asked.reservation is not None for each in askings)
     draws = Draws(connection, now) if any_draws else None
 
-    def judge(asking: CreateRequestCommand) -> _Draft:
-        asked = asking.asked
-        # Whoever was not found is looked for again, to be told what is the matter.
-        owner = owners.get(asked.tenant) or asker_id(connection, asked.tenant)
-        type_id = types.get(asked.vm_type) or vm_type_id(connection, asked.vm_type)
-        if draws is None or asked.reservation is None:
-            allowance.check(owner, type_id, asked.count, over_quota=asking.over_quota)
+    def judge(command: CreateRequestCommand) -> _Draft:
+        spec = command.asked
+        # Look up missing names again so that the error says why.
+        owner = owners.get(spec.tenant) or asker_id(connection, spec.tenant)
+        type_id = types.get(spec.vm_type) or vm_type_id(connection, spec.vm_type)
+        if draws is None or spec.reservation is None:
+            allowance.check(owner, type_id, spec.count, over_quota=command.over_quota)
         else:  # its quota was looked at when it was accepted, and counts it since it began
-            draws.check(asked.reservation, owner, asked.vm_type, asked.count)
-        image = images.of(asking)
-        made = new_request(asked, image, check_hosts(connection, asked.hosts), now=now)
+            draws.check(spec.reservation, owner, spec.vm_type, spec.count)
+        image = images.of(command)
+        made = new_request(spec, image, check_hosts(connection, spec.hosts), now=now)
         if names is not None:
             of_vms = numbered_names(made.name, 1, made.count)
-            if asked.name is not None:
+            if spec.name is not None:
                 names.check(owner, of_vms, made.name)
             names.give(owner, of_vms, made.name)
-        if asked.reservation is None:
-            allowance.take(owner, type_id, asked.count)
-        return _Draft(asking, made, owner, type_id, image)
+        if spec.reservation is None:
+            allowance.take(owner, type_id, spec.count)
+        return _Draft(command, made, owner, type_id, image)
 
     found: list[_Draft | RegistryError] = []
     for each in askings:
@@ -257,17 +257,17 @@ def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Ma
     """Make requests members of groups, and return the networks of those that want one."""
     networks: dict[UUID, UUID] = {}
     for draft in drafts:
-        asked, made, owner = draft.asking.asked, draft.made, draft.owner
-        if asked.rules != NO_RULES:
-            join_groups(connection, owner, made.id, asked.rules, now)
-        if asked.network is not None:
-            networks[made.id] = put_on_network(connection, made.id, asked.network, owner)
+        spec, made, owner = draft.asking.asked, draft.made, draft.owner
+        if spec.rules != NO_RULES:
+            join_groups(connection, owner, made.id, spec.rules, now)
+        if spec.network is not None:
+            networks[made.id] = put_on_network(connection, made.id, spec.network, owner)
     return networks
 
 
-def _status_kept(asking: CreateRequestCommand) -> int | None:
+def _status_kept(command: CreateRequestCommand) -> int | None:
     """Return how a call ends, where that is kept."""
-    return asking.idempotency.status if asking.idempotency is not None else None
+    return command.idempotency.status if command.idempotency is not None else None
 
 
 def _names_of(name: str, count: int) -> Sequence[str]:
@@ -281,14 +281,14 @@ class _Images:
         self._connection = connection
         self._found: dict[tuple[str, str], Image] = {}
 
-    def of(self, asking: CreateRequestCommand) -> Image | None:
-        """Return the image of a call, or raise what it would be told alone."""
-        reference = asking.asked.image
+    def of(self, command: CreateRequestCommand) -> Image | None:
+        """Return the image of a call, or raise the error that the call alone would get."""
+        reference = command.asked.image
         if reference is None:
             return None
-        wanted = reference, asking.asked.vm_type
+        wanted = reference, command.asked.vm_type
         if wanted not in self._found:
-            vm_type = get_vm_type(self._connection, asking.asked.vm_type)
+            vm_type = get_vm_type(self._connection, command.asked.vm_type)
             self._found[wanted] = image_for(self._connection, reference, vm_type)
         return self._found[wanted]
 

@@ -44,7 +44,7 @@ def extend(
     tenant fewer VMs than were asked for, without a word.
     """
     ends = expires_at(ttl_s, now)
-    # Whoever ends it holds these, so its end has either begun by now, or sees the new time.
+    # Ending a request locks its VMs too, so its end has either begun by now or sees the new time.
     lock_vms(connection, vms.c.request_id == request.id)
     since = connection.scalars(
         select(requests.c.ending_since).where(requests.c.id == request.id)
@@ -76,7 +76,7 @@ def extend(
 
 
 def expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
-    """Return some VMs that nobody deleted, of requests whose time is over."""
+    """Return some VMs not yet deleted, of requests whose time is over."""
     left = vms.c.desired != VmDesired.DELETED.value
     wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
     query = select(requests.c.id).where(_over(now), wanted).order_by(requests.c.id)
@@ -110,10 +110,10 @@ def expire(
 
     ``by`` is the time by which they end, ``now`` what is written down.
     """
-    asked = {*piece.whole, *piece.parts.values()}
+    wanted = {*piece.whole, *piece.parts.values()}
     lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))
     still = connection.scalars(
-        select(requests.c.id).where(_over(by), requests.c.id.in_(asked)).order_by(requests.c.id)
+        select(requests.c.id).where(_over(by), requests.c.id.in_(wanted)).order_by(requests.c.id)
     ).all()
     reason = "its time is over"
     parts = [key for key, request_id in piece.parts.items() if request_id in still]

@@ -1,7 +1,7 @@
 """What lets a tenant into its guests: keys and user-data, from the request to the build.
 
-User-data may hold passwords. It is read for a build and by nothing else; whoever asks
-learns its size and its hash. When its request is over, it is deleted.
+User data may hold passwords. Only a build reads it; callers see its size and its hash. It is
+deleted when its request ends.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def access_row(request_id: UUID, access: GuestAccess) -> dict[str, Any]:
     }
 
 
-def told(access: GuestAccess) -> Told:
-    """Return what may be told of what came with a request."""
+def access_summary(access: GuestAccess) -> Told:
+    """Return the visible part of a request's SSH keys and user data."""
     keys = tuple(fingerprint(key) for key in access.ssh_keys)
     if access.user_data is None:
         return keys, None
@@ -59,8 +59,8 @@ def told(access: GuestAccess) -> Told:
     return keys, UserData(bytes=len(access.user_data), sha256=sha256)
 
 
-def told_access(connection: Connection, request_ids: Iterable[UUID]) -> Mapping[UUID, Told]:
-    """Return what may be told, for those requests that came with something."""
+def read_access(connection: Connection, request_ids: Iterable[UUID]) -> Mapping[UUID, Told]:
+    """Return the visible part, for those requests that have keys or user data."""
     columns = [column for column in request_access.c if column.key != "user_data"]
     found: dict[UUID, Told] = {}
     for some in chunks(sorted(request_ids)):

@@ -22,9 +22,9 @@ from registry.records.images import Image
 from registry.records.journal import IdempotencyKey
 from registry.records.requests import GuestAccess, Request, Rules
 from registry.records.tenancy import OverQuota
-from registry.requests.guest_access import NO_ACCESS, NOTHING, check_access, told
+from registry.requests.guest_access import NO_ACCESS, NOTHING, access_summary, check_access
 from registry.requests.own_labels import check_own_labels
-from registry.requests.rules import NO_RULES, check_hosts_suffice, check_rules, check_together
+from registry.requests.rules import NO_RULES, check_combination, check_hosts_suffice, check_rules
 
 #: Of what is asked for, so that numbers fit into the 253 that there may be.
 MAX_LENGTH: Final = 240
@@ -141,7 +141,7 @@ def check_asked(asked: RequestSpec) -> RequestSpec:
     if rules != NO_RULES:
         check_hosts_suffice(rules, asked.hosts, asked.count)
     if rules != NO_RULES or asked.requires:
-        check_together(rules, asked.requires)
+        check_combination(rules, asked.requires)
     access = asked.access
     if access != NO_ACCESS:
         access = check_access(asked.ssh_keys, asked.user_data)
@@ -165,7 +165,7 @@ def new_request(
 ) -> Request:
     """Return a request as it is before anything happens to it."""
     key = uuid7()
-    keys, user_data = told(asked.access) if asked.access != NO_ACCESS else NOTHING
+    keys, user_data = access_summary(asked.access) if asked.access != NO_ACCESS else NOTHING
     return Request(
         id=key,
         name=asked.name if asked.name is not None else f"req-{key.hex[-10:]}",

@@ -27,17 +27,17 @@ from registry.errors import (
 )
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import waiting_vms
-from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_all
-from registry.ledger.progress import counts_told
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_all
+from registry.ledger.progress import reported_counts
 from registry.ledger.waiting import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
 from registry.records.journal import IdempotencyKey
 from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
-from registry.requests.batch import make, make_together
+from registry.requests.batch import make, make_batch
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
-from registry.requests.guest_access import NOTHING, told_access
+from registry.requests.guest_access import NOTHING, read_access
 from registry.requests.new import MAX_COUNT, CreateRequestCommand, RequestSpec, check_asked
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
@@ -76,12 +76,12 @@ class Requests:
         actor: str,
         idempotency: IdempotencyKey | None = None,
         over_quota: OverQuota = "refuse",
-        **asked: Any,
+        **values: Any,
     ) -> Request:
         """Do what `accept` does, for the fields of a `RequestSpec`."""
         return self.accept(
             CreateRequestCommand(
-                asked=check_asked(RequestSpec(**asked)),
+                asked=check_asked(RequestSpec(**values)),
                 actor=actor,
                 over_quota=over_quota,
                 idempotency=idempotency,
@@ -89,7 +89,7 @@ class Requests:
         )
 
     @retried
-    def accept(self, asking: CreateRequestCommand) -> Request:
+    def accept(self, command: CreateRequestCommand) -> Request:
         """Insert a request and its VMs in one transaction, with its key.
 
         The first round that places it places at least ``min_count`` VMs at once.
@@ -100,11 +100,11 @@ class Requests:
             If a call with this key did its work: with the record of that.
         """
         with self._database.write() as connection:
-            accepted, told = _accept(connection, asking)
-        note_committed(told)
+            accepted, intents = _accept(connection, command)
+        note_committed(intents)
         return accepted
 
-    def accept_together(
+    def accept_batch(
         self, askings: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         """Accept what of this can be accepted in one transaction; else return why it cannot be.
@@ -125,7 +125,7 @@ class Requests:
         self, askings: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
-            group = make_together(connection, askings)
+            group = make_batch(connection, askings)
         note_committed(group.told)
         return group.made
 
@@ -135,7 +135,7 @@ class Requests:
             return _get(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
-        """Return whose one is, read and told alike for any id; None: there is none."""
+        """Return a request's tenant or None, in the same time for known and unknown ids."""
         query = select(tenants.c.name).join(requests, requests.c.tenant_id == tenants.c.id)
         with self._database.read() as connection:
             return connection.execute(query.where(requests.c.id == id)).scalar_one_or_none()
@@ -301,7 +301,7 @@ class Requests:
 
     @retried
     def end_spot(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
-        """End spot VMs that were told that they end by now; return which ended."""
+        """End spot VMs whose notice has run out; return which ended."""
         with self._database.read() as connection:
             now = db_now(connection)
             found = to_settle(connection, now, at_once)
@@ -331,20 +331,20 @@ class Requests:
             if request.state in FINISHED:
                 raise ConflictError(f"request {request.name} is {request.state}")
             now = db_now(connection)
-            ask_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            request_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
             return made(connection, _get(connection, id))
 
 
 def _accept(
-    connection: Connection, asking: CreateRequestCommand
+    connection: Connection, command: CreateRequestCommand
 ) -> tuple[Request, Sequence[AuditIntent]]:
     """Accept a request by itself: a group of one, which waits for its key and for every lock."""
-    key = asking.idempotency
+    key = command.idempotency
     now = claim_key(connection, key) if key is not None else db_now(connection)
-    [found], told = make(connection, [asking], now)
+    [found], intents = make(connection, [command], now)
     if isinstance(found, RegistryError):
         raise found
-    return found, told
+    return found, intents
 
 
 def _get(connection: Connection, key: UUID) -> Request:
@@ -356,8 +356,8 @@ def _get(connection: Connection, key: UUID) -> Request:
 
 def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
     of_these = among(connection, vms.c.request_id, [row.id for row in rows])
-    tallies = {found.request_id: found for found in connection.execute(counts_told(of_these))}
-    access = told_access(connection, tallies)
+    tallies = {found.request_id: found for found in connection.execute(reported_counts(of_these))}
+    access = read_access(connection, tallies)
     on_network = networks_of(connection, tallies)
     groups = memberships(connection, (row.id for row in rows))
     return tuple(

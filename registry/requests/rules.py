@@ -85,7 +85,7 @@ def check_rules(rules: Rules, count: int) -> Rules:
     )
 
 
-def check_together(rules: Rules, requires: Sequence[str]) -> None:
+def check_combination(rules: Rules, requires: Sequence[str]) -> None:
     """Raise `InvalidError` where no host can ever satisfy two rules of one request."""
     if both := set(requires) & set(rules.forbids):
         label = min(both)

@@ -104,7 +104,7 @@ def forget_rooms(connection: Connection, now: datetime) -> None:
 
 
 def any_room_is_over(connection: Connection, now: datetime) -> bool:
-    """Tell whether `forget_rooms` has something to do."""
+    """Return whether `forget_rooms` has something to do."""
     over = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until <= now)
     return bool(connection.scalar(select(over.exists())))
 
@@ -126,7 +126,7 @@ def _events(
 
 
 def _needed(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
-    """Return who tells whether a request still needs the room that is kept for it on a host.
+    """Return who says whether a request still needs the room that is kept for it on a host.
 
     It has as many VMs to wait for as there are; of its rooms those that come first are used.
     """

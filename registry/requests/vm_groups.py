@@ -85,13 +85,13 @@ def _members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, 
     found: defaultdict[UUID, _Members] = defaultdict(_Members)
     for some in chunks(sorted(keys)):
         of_some = request_groups.c.group_id.in_(some)
-        asking = (
+        open_requests = (
             select(request_groups.c.group_id, requests.c.name)
             .join(requests, requests.c.id == request_groups.c.request_id)
             .where(of_some, _LIVE)
             .order_by(requests.c.id)
         )
-        for row in connection.execute(asking):
+        for row in connection.execute(open_requests):
             found[row.group_id].requests.append(row.name)
         counted = (
             select(request_groups.c.group_id, hosts.c.name, func.count(vms.c.id).label("vms"))

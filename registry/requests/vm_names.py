@@ -1,7 +1,7 @@
 """Names of requests and VMs are unique among what lives of a tenant.
 
-Whoever makes VMs holds the lock of their tenant, so what is looked up here stays true
-until the transaction is over; the database's own index refuses what goes around it.
+Creating VMs needs the lock of their tenant, so a name that is free here stays free until the
+transaction ends. A unique index of the database refuses writes that bypass the lock.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from registry.db.schema import (
 from registry.errors import InvalidError, NotFoundError
 from registry.ledger.deletion import delete_vms
 from registry.ledger.known_states import in_state, is_unknown
-from registry.ledger.power import SHUTDOWN_TIMEOUT_S, ask_one
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_one
 from registry.lifecycle import (
     AssignmentState,
     CopyState,
@@ -221,7 +221,7 @@ class Vms:
             return _get(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
-        """Return whose one is, read and told alike for any id; None: there is none."""
+        """Return a VM's tenant or None, in the same time for known and unknown ids."""
         query = select(tenants.c.name).join(vms, vms.c.tenant_id == tenants.c.id)
         with self._database.read() as connection:
             return connection.execute(query.where(vms.c.id == id)).scalar_one_or_none()
@@ -267,7 +267,7 @@ class Vms:
         with self._database.write() as connection:
             _get(connection, id)
             now = db_now(connection)
-            ask_one(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            request_one(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
             return made(connection, _get(connection, id))
 
 

@@ -24,7 +24,7 @@ from registry.errors import (
 )
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
 from registry.requests.new import MAX_COUNT
-from registry.requests.rules import NO_RULES, check_together
+from registry.requests.rules import NO_RULES, check_combination
 from registry.tenancy.tree import asker_id
 
 #: From now until it begins, and from then until it ends.
@@ -37,7 +37,7 @@ MOST_OF_A_TENANT: Final = 32
 MOST_OF_ALL: Final = 1_000
 
 
-def ask(
+def create_reservation(
     connection: Connection,
     now: datetime,
     *,
@@ -63,7 +63,7 @@ def ask(
     key = uuid7()
     wanted = new_name("name", name) if name is not None else f"rsv-{key.hex[-10:]}"
     labels = check_labels("requires", requires)
-    check_together(NO_RULES, labels)
+    check_combination(NO_RULES, labels)
     owner = asker_id(connection, tenant)
     take_turns(connection, "reservations")
     try:
@@ -100,12 +100,14 @@ def ask(
         "created_at": now,
     }
     connection.execute(insert(reservations).values(**row))
-    told = {
+    detail = {
         "name": wanted,
         "vm_type": vm_type,
         "count": count,
         "starts_at": row["starts_at"].isoformat(),
         "ends_at": row["ends_at"].isoformat(),
     }
-    note(connection, now, actor, "reservation_asked", "reservation", key, tenant=tenant, data=told)
+    note(
+        connection, now, actor, "reservation_asked", "reservation", key, tenant=tenant, data=detail
+    )
     return key

@@ -22,7 +22,7 @@ from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
 from registry.records.reservations import Reservation, ReservationDecision
 from registry.records.rounds import Lease
-from registry.reservations.asking import ask
+from registry.reservations.asking import create_reservation
 from registry.rounds.leases import check_epoch
 from registry.tenancy.quota_use import over_quotas
 from registry.tenancy.reserved_use import IS_STANDING, waiting_of
@@ -43,7 +43,7 @@ class Reservations:
         self._database = database
 
     @retried
-    def ask(
+    def create(
         self,
         *,
         tenant: str,
@@ -63,7 +63,7 @@ class Reservations:
             If there are too many that are not over.
         """
         with self._database.write() as connection:
-            key = ask(
+            key = create_reservation(
                 connection,
                 db_now(connection),
                 tenant=tenant,
@@ -112,7 +112,7 @@ class Reservations:
         if cursor is not None:
             query = query.where(reservations.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
-            found = _told(connection, connection.execute(query).all())
+            found = _reservations_of(connection, connection.execute(query).all())
         return page_of(found, limit, lambda each: (each.id.hex,))
 
     @retried
@@ -131,24 +131,24 @@ class Reservations:
 
         Each takes seconds on a large cluster, so who asks for many holds up nobody else for long.
         """
-        asked = reservations.c.state == ReservationState.PENDING.value
+        is_pending = reservations.c.state == ReservationState.PENDING.value
         turn = func.row_number().over(
             partition_by=reservations.c.tenant_id, order_by=reservations.c.id
         )
-        turns = select(reservations.c.id, turn.label("turn")).where(asked).subquery()
+        turns = select(reservations.c.id, turn.label("turn")).where(is_pending).subquery()
         query = (
             _SELECT.join(turns, turns.c.id == reservations.c.id)
             .order_by(turns.c.turn, reservations.c.id)
             .limit(most)
         )
         with self._database.read() as connection:
-            return _told(connection, connection.execute(query).all())
+            return _reservations_of(connection, connection.execute(query).all())
 
     def standing(self) -> Sequence[Reservation]:
         """Return those that are accepted and not over, by their beginning."""
         query = _SELECT.where(IS_STANDING).order_by(reservations.c.starts_at, reservations.c.id)
         with self._database.read() as connection:
-            return _told(connection, connection.execute(query).all())
+            return _reservations_of(connection, connection.execute(query).all())
 
     @retried
     def decide(
@@ -159,7 +159,7 @@ class Reservations:
         *,
         actor: str,
     ) -> Reservation:
-        """Write what was decided; quotas are looked at here, where nobody else asks within them.
+        """Write what was decided; check quotas here, under their locks.
 
         Nothing is written of one that was cancelled meanwhile, or decided.
         """
@@ -293,18 +293,18 @@ def _step(
         .where(reservations.c.id == row.id)
         .values(state=step.after.value, **values)
     )
-    told = {"name": row.name, "count": row._mapping["count"], "used": row.used}
-    step.note(connection, now, actor, row.id, tenant=row.tenant, reason=reason, data=told)
+    detail = {"name": row.name, "count": row._mapping["count"], "used": row.used}
+    step.note(connection, now, actor, row.id, tenant=row.tenant, reason=reason, data=detail)
 
 
 def _get(connection: Connection, key: UUID) -> Reservation:
     rows = connection.execute(_SELECT.where(reservations.c.id == key)).all()
     if not rows:
         raise NotFoundError("reservation", key)
-    return _told(connection, rows)[0]
+    return _reservations_of(connection, rows)[0]
 
 
-def _told(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
+def _reservations_of(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
     keys = [row.id for row in rows]
     waits = waiting_of(connection, keys) if keys else {}
     kept = {}

@@ -102,7 +102,7 @@ def _check_not_paused(connection: Connection) -> None:
 def view_cluster(
     connection: Connection, epoch: int = 0, known: KnownHosts | None = None
 ) -> ClusterView:
-    """Return the cluster as a round would see it, for whoever decides nothing."""
+    """Return the cluster as a round would see it, for callers that decide nothing."""
     now = db_now(connection)
     axis = resource_names(connection)
     known = known or KnownHosts()
@@ -192,7 +192,7 @@ def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
 
 
 def _spot(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView | None:
-    """Return what is to know of spot VMs; None where nobody has, asks for or waits for any."""
+    """Return the state of spot VMs; None if no tenant has, requests or waits for any."""
     any_vm = select(vms.c.id).where(vms.c.spot, vms.c.deleted_at.is_(None)).exists()
     any_room = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until > now).exists()
     if not connection.scalar(select(or_(any_vm, any_room))):
@@ -217,12 +217,12 @@ def _tenants(
     spot: SpotView | None,
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
     nothing = (0,) * (1 + len(axis))
-    beside = {} if spot is None else held_by_spot(spot.vms)
+    spot_held = {} if spot is None else held_by_spot(spot.vms)
 
     def shared(tenant: UUID) -> tuple[int, ...]:
         """Return what it holds, less what its spot VMs do."""
         of_all = held.get(tenant, nothing)[1:]
-        return tuple(map(int.__sub__, of_all, beside[tenant])) if tenant in beside else of_all
+        return tuple(map(int.__sub__, of_all, spot_held[tenant])) if tenant in spot_held else of_all
 
     rows = connection.execute(
         select(tenants)
@@ -238,7 +238,7 @@ def _tenants(
                 held=shared(row.id),
                 parent_id=row.parent_id,
                 vms=held.get(row.id, nothing)[0],
-                beside=beside.get(row.id, ()),
+                beside=spot_held.get(row.id, ()),
             )
             for row in rows
             if not row.is_group

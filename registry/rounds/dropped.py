@@ -33,7 +33,7 @@ QUOTA: Final = "quota"
 NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
 GROUP_MOVED: Final = "group_moved"
 #: Of several reasons why parts of a request were dropped the last of these is told.
-_TOLD_LAST: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
+_LAST_REASONS: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
 
 
 def as_parts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
@@ -120,7 +120,9 @@ def write_waiting(
     more are told than are asked for. To count them would cost each commit what the whole
     backlog amounts to.
     """
-    reasons = {part.request_id: reason for reason in _TOLD_LAST for part in refused.get(reason, ())}
+    reasons = {
+        part.request_id: reason for reason in _LAST_REASONS for part in refused.get(reason, ())
+    }
     moved: defaultdict[UUID, int] = defaultdict(int)
     for part in dropped:
         moved[part.request_id] += part.count

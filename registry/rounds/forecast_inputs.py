@@ -237,11 +237,11 @@ def _came(
     kinds: dict[object, tuple[int, RequestView]] = {}
     kind_of: dict[UUID, int] = {}
     for some in chunks(sorted({request for _, request in lately})):
-        for row in connection.execute(_asking(among(connection, requests.c.id, some))):
+        for row in connection.execute(_arrivals_of(among(connection, requests.c.id, some))):
             rules = Rules(forbids=tuple(row.forbids), zone=row.zone)
             named = None if row.hosts is None else tuple(row.hosts)
-            asks = (tuple(row.requires), named, rules, row.priority)
-            key = (row.tenant_id, row.vm_type_id, *asks)
+            request_key = (tuple(row.requires), named, rules, row.priority)
+            key = (row.tenant_id, row.vm_type_id, *request_key)
             view = RequestView(
                 id=row.id,
                 name=row.name,
@@ -270,7 +270,7 @@ def _came(
     )
 
 
-def _asking(which: ColumnElement[bool]) -> Any:
+def _arrivals_of(which: ColumnElement[bool]) -> Any:
     """Return the query for what requests asked of hosts; tenants that are gone ask no more."""
     return (
         select(

@@ -37,7 +37,7 @@ def freed(
 def _coming(
     connection: Connection, axis: Sequence[str], of_plan: ColumnElement[bool]
 ) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
-    """Return what VMs will hold where they go, of moves that nobody asked for yet."""
+    """Return what VMs will hold at their destinations, of moves not requested yet."""
     query = (
         select(
             plan_moves.c.position,

@@ -32,7 +32,7 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allo
 #: Rounds of a page, whatever is asked for: the tree of each is made anew.
 _MOST: Final = 50
 #: Of a round, what its link covers.
-_TOLD: Final = tuple(
+_HEADER_COLUMNS: Final = tuple(
     rounds.c[name]
     for name in (
         "number", "slot_start_at", "policy", "decided_by", "cut", "seed", "engine_version",
@@ -42,29 +42,33 @@ _TOLD: Final = tuple(
 
 
 def add_link(
-    connection: Connection, number: int, commit: RoundCommit, told: Mapping[str, Any], now: datetime
+    connection: Connection,
+    number: int,
+    commit: RoundCommit,
+    outcome: Mapping[str, Any],
+    now: datetime,
 ) -> None:
     """Chain a round that was just inserted; the lease lets one transaction do so at a time.
 
     Parameters
     ----------
-    told : mapping
+    outcome : mapping
         What was inserted of the round.
     """
     before = select(round_hash_chain.c.link).order_by(round_hash_chain.c.round.desc()).limit(1)
     previous = connection.scalar(before) or BEGINNING
     salt = secrets.token_bytes(_SALT_BYTES)
     totals = {
-        "asked": sum(int(share.get("asked", 0)) for share in told["shares"]),
-        "placed": told["placed"],
-        "left_out": told["left_out"],
-        "dropped": told["dropped"],
-        "group_shares": told["group_shares"],
+        "asked": sum(int(share.get("asked", 0)) for share in outcome["shares"]),
+        "placed": outcome["placed"],
+        "left_out": outcome["left_out"],
+        "dropped": outcome["dropped"],
+        "group_shares": outcome["group_shares"],
         "outcome": hashlib.sha256(commit.outcome).hexdigest(),
     }
     record = _leaf(_salt_of(salt, ""), _text(totals))
-    leaves = _leaves(salt, [_row(share) for share in told["shares"]], record)
-    content = _content(_header(number, told), _levels(leaves)[-1][0])
+    leaves = _leaves(salt, [_row(share) for share in outcome["shares"]], record)
+    content = _content(_header(number, outcome), _levels(leaves)[-1][0])
     connection.execute(
         insert(round_hash_chain).values(
             round=number,
@@ -98,7 +102,7 @@ class RoundProofs:
         """
         limit = min(check_limit(limit), _MOST)
         query = (
-            select(round_hash_chain, *_TOLD)
+            select(round_hash_chain, *_HEADER_COLUMNS)
             .outerjoin(rounds, rounds.c.number == round_hash_chain.c.round)
             .order_by(round_hash_chain.c.round.desc())
             .limit(limit + 1)
@@ -119,19 +123,19 @@ def _proof(row: Row[Any], tenant: str) -> RoundProof:
 
     Nothing is checked here: who asks finds out.
     """
-    told: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     if row.number is not None:
         rows = [_row(share) for share in row.shares]
         record = bytes.fromhex(row.record)
         levels = _levels(_leaves(row.salt, rows, record))
-        told = {"header": _header(row.number, dict(row._mapping)), "root": levels[-1][0].hex()}
+        entries = {"header": _header(row.number, dict(row._mapping)), "root": levels[-1][0].hex()}
         own = next((each for each in rows if each.tenant == tenant), None)
         if own is not None:
             salt = _salt_of(row.salt, tenant)
             path = _path(levels, _leaf(salt, _text(_row_values(own))))
-            told |= {"row": own, "salt": salt.hex(), "path": path}
+            entries |= {"row": own, "salt": salt.hex(), "path": path}
     return RoundProof(
-        round=row.round, previous=row.previous, content=row.content, link=row.link, **told
+        round=row.round, previous=row.previous, content=row.content, link=row.link, **entries
     )
 
 
@@ -166,18 +170,18 @@ def _row_values(row: ProofRow) -> list[Any]:
     ]
 
 
-def _header(number: int, told: Mapping[str, Any]) -> ProofHeader:
+def _header(number: int, outcome: Mapping[str, Any]) -> ProofHeader:
     return ProofHeader(
         round=number,
-        slot_start_at=told["slot_start_at"].astimezone(UTC).isoformat(timespec="microseconds"),
-        policy=told["policy"],
-        decided_by=told["decided_by"],
-        cut=bool(told["cut"]),
-        seed=told["seed"],
-        engine_version=told["engine_version"],
-        inputs_digest=told["inputs_digest"],
-        bound=told["bound"],
-        fair_distance=told["fair_distance"],
+        slot_start_at=outcome["slot_start_at"].astimezone(UTC).isoformat(timespec="microseconds"),
+        policy=outcome["policy"],
+        decided_by=outcome["decided_by"],
+        cut=bool(outcome["cut"]),
+        seed=outcome["seed"],
+        engine_version=outcome["engine_version"],
+        inputs_digest=outcome["inputs_digest"],
+        bound=outcome["bound"],
+        fair_distance=outcome["fair_distance"],
     )
 
 
@@ -217,9 +221,9 @@ def _levels(leaves: list[bytes]) -> list[list[bytes]]:
 def _path(levels: list[list[bytes]], leaf: bytes) -> tuple[tuple[str, str], ...]:
     at, path = levels[0].index(leaf), []
     for level in levels[:-1]:
-        beside = at ^ 1
-        if beside < len(level):
-            path.append(("left" if beside < at else "right", level[beside].hex()))
+        sibling = at ^ 1
+        if sibling < len(level):
+            path.append(("left" if sibling < at else "right", level[sibling].hex()))
         at //= 2
     return tuple(path)
 

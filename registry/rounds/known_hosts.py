@@ -262,8 +262,8 @@ class KnownHosts:
             return connection.execute(query).all()
         written = _written_since("hosts", floor)
         version = func.concat(hosts.c.id, " ", hosts.c.version)
-        told = select(func.string_agg(version, ",")).where(written, _QUIET)
-        versions = (connection.scalar(told) or "").split(",")
+        digest = select(func.string_agg(version, ",")).where(written, _QUIET)
+        versions = (connection.scalar(digest) or "").split(",")
         unknown = {*filter(None, versions)}.difference(self._quiet.values())
         others = [UUID(each.partition(" ")[0]) for each in sorted(unknown)]
         rows = list(connection.execute(query.where(written, ~_QUIET)))

@@ -35,7 +35,7 @@ class Leases:
 
     @retried
     def acquire(self, name: str, holder: str, length_s: float) -> Lease | None:
-        """Return the lease; None while somebody else's is live.
+        """Return the lease; None while another's is live.
 
         The epoch rises when the holder changes or its lease had run out, so
         no two holders, and no two reigns of one, ever share an epoch.

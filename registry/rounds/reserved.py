@@ -74,7 +74,7 @@ def reserved_view(
                 holds.append((key, count))
         found.append(
             ReservationView(
-                asks=_asks(row, amounts),
+                asks=_request_of(row, amounts),
                 in_force=row.starts_at <= now,
                 holds=tuple(holds),
                 lost=len(holds) < len(kept[row.id]),
@@ -95,7 +95,7 @@ def reserved_view(
     return ReservedView(reservations=tuple(found), draws=draws), tuple(changed)
 
 
-def _asks(row: Any, amounts: tuple[int, ...]) -> RequestView:
+def _request_of(row: Any, amounts: tuple[int, ...]) -> RequestView:
     """Return a reservation as if it asked for its VMs now."""
     return RequestView(
         id=row.id,

@@ -161,15 +161,15 @@ class Shadows:
 
 
 def _shadow_of(row: Any) -> ShadowRound:
-    told = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
-    told["shares"] = tuple(told["shares"])
+    values = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
+    values["shares"] = tuple(values["shares"])
     for name in ("decided", "first"):
-        told[name] = None if told[name] is None else MeasuredDecision(**told[name])
-    return ShadowRound(**told)
+        values[name] = None if values[name] is None else MeasuredDecision(**values[name])
+    return ShadowRound(**values)
 
 
 def _document(decided: MeasuredDecision | None) -> dict[str, Any] | None:
     if decided is None:
         return None
-    told = {each.name: getattr(decided, each.name) for each in fields(MeasuredDecision)}
-    return told | {"used": dict(decided.used), "zones": dict(decided.zones)}
+    values = {each.name: getattr(decided, each.name) for each in fields(MeasuredDecision)}
+    return values | {"used": dict(decided.used), "zones": dict(decided.zones)}

@@ -1,4 +1,4 @@
-"""The switch of the slot loop: paused, no round commits, whoever leads."""
+"""The switch of the slot loop: while it is paused, no leader commits a round."""
 
 from __future__ import annotations
 

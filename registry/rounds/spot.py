@@ -152,9 +152,9 @@ def note_endings(
             )
             # A tenant reads its events: of others' requests it is told nothing.
             own = {"for": whom.name} if whom.tenant == row.tenant else {}
-            told = {"ends_at": ends_at.isoformat(), "round": number, **own}
+            detail = {"ends_at": ends_at.isoformat(), "round": number, **own}
             step = SPOT.step(SpotState.STAYS.value, SpotEvent.TOLD)
-            history.append(step.row(now, actor, row.id, tenant=row.tenant, data=told))
+            history.append(step.row(now, actor, row.id, tenant=row.tenant, data=detail))
     insert_rows(connection, spot_preemptions, rows)
     record(connection, history)
     until = ends_at + timedelta(seconds=decided.hold_s)

@@ -1,4 +1,4 @@
-"""The cluster as a round would see it, for whoever decides nothing."""
+"""The cluster as a round would see it, for callers that decide nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Assignments in the hands of workers: claims, compare-and-set, and what failure means.
+"""The workers' side of assignments: claims, compare-and-set, and what a failure means.
 
-A claim is a lease on the row, known by its token. Whoever takes over writes
-another token, so every later call of the former owner finds that it lost.
+A claim is a lease on the row, known by its token. A takeover writes another token, so every
+later call of the former owner finds that it lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from registry.db.schema import (
 from registry.errors import ClaimLostError
 from registry.images.on_hosts import image_on_host, lacks_image
 from registry.ledger.host_backoff import BUILD_AVOID_S, avoid
-from registry.ledger.release import BESIDE, AssignmentRelease, end
+from registry.ledger.release import OTHER_ASSIGNMENTS, AssignmentRelease, end
 from registry.ledger.shared_disks import disk_name_of, forget_kept, is_needed
 from registry.lifecycle import (
     OUT_OF_REACH,
@@ -84,7 +84,7 @@ SELECT = (
         hosts.c.shared_pool,
         machine_of_host().label("machine"),
         lacks_image(assignments.c.host_id, vms.c.request_id).label("lacks_image"),
-        *BESIDE,
+        *OTHER_ASSIGNMENTS,
         *(column for column in HOST_COLUMNS if column.key != "host_id"),
     )
     .select_from(assignments)
@@ -147,7 +147,7 @@ class Assignments:
 
     @retried
     def extend(self, claim: Claim, lease_s: float) -> None:
-        """Keep a claim for longer; also one that ran out and that nobody took."""
+        """Extend a claim, also one that expired and was not taken over."""
         with self._database.write() as connection:
             _ours(connection, claim)
             ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
@@ -232,8 +232,8 @@ class Assignments:
     ) -> tuple[UUID, ...]:
         """End builds that began longer ago and started no domain; return which.
 
-        Whoever is at one loses it, and finds out with the next step. It ends as any
-        build that failed: quarantined, until its domain is proven absent.
+        The worker at one loses its claim, and finds out with its next step. The build ends as
+        any that failed: quarantined, until its domain is proven absent.
         """
         with self._database.write() as connection:
             found = overdue_builds(connection, build_timeout_s, now=db_now(connection))
@@ -309,14 +309,14 @@ class Assignments:
         *,
         waiting: Mapping[WorkQueue, int] | None = None,
     ) -> tuple[Due, ...]:
-        """Return the tasks that nobody works on, and mark them as sent; see `sweep.due`."""
+        """Return due tasks without a worker, and mark them as sent; see `outbox.due`."""
         with self._database.write() as connection:
             now = db_now(connection)
             return due(connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting)
 
     @retried
     def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
-        """Claim a leftover to remove it; None if it is gone or somebody is at it."""
+        """Claim a leftover to remove it; None if it is gone or claimed."""
         with self._database.write() as connection:
             return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
 

@@ -68,7 +68,7 @@ class Fencing:
         self._database = database
 
     @retried
-    def ask_for_failed(
+    def request_for_failed(
         self, lease: Lease, *, by_default: OnFailure = OnFailure.WAIT
     ) -> tuple[str, ...]:
         """Ask for every host that is down, holds VMs, and whose VMs are to be placed elsewhere.
@@ -95,19 +95,19 @@ class Fencing:
                 for row, wanted in failed
                 if wanted is OnFailure.REPLACE and row.shared_pool is None
             ]
-            _tell_that_they_wait(connection, waits, now=now, actor=lease.holder)
+            _note_waiting(connection, waits, now=now, actor=lease.holder)
             if not found or _most_are_silent(connection):
                 return ()
             lock_hosts(connection, *(row.id for row in found))
             # Looked at again: somebody may have had the rows until just before.
             still = {row.id for row in _failed(connection, now)}
-            asked = [row for row in found if row.id in still]
-            for row in asked:
-                _ask(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
-            return tuple(row.name for row in asked)
+            still_failed = [row for row in found if row.id in still]
+            for row in still_failed:
+                _request(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
+            return tuple(row.name for row in still_failed)
 
     @retried
-    def ask(self, name: str, *, actor: str) -> None:
+    def request(self, name: str, *, actor: str) -> None:
         """Ask for one host, whatever its labels say; nothing if it is asked or done already.
 
         Raises
@@ -121,7 +121,7 @@ class Fencing:
                 raise ConflictError(f"host {name} cannot be fenced: {_NO_TARGET}")
             row = fence_row(connection, host.id)
             if row is None or row.state == FenceState.FAILED.value:
-                _ask(connection, host, now=db_now(connection), actor=actor)
+                _request(connection, host, now=db_now(connection), actor=actor)
 
     @retried
     def confirm(self, name: str, *, actor: str) -> int:
@@ -154,7 +154,7 @@ class Fencing:
 
     @retried
     def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
-        """Claim a host to fence it; None: nothing is asked, or somebody is at it.
+        """Claim a host to fence it; None if no fence is requested, or it is claimed.
 
         While another host reports VMs of it as running, fencing it fails: what they lose would be
         started anew, and no command proves that they are off.
@@ -172,11 +172,11 @@ class Fencing:
                 _failed_again(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
-            asked = row.state == FenceState.PENDING.value
+            is_pending = row.state == FenceState.PENDING.value
             change_fence(
                 connection,
                 row,
-                FenceEvent.CLAIMED if asked else FenceEvent.RECLAIMED,
+                FenceEvent.CLAIMED if is_pending else FenceEvent.RECLAIMED,
                 host_id=host.id,
                 host_name=host.name,
                 now=now,
@@ -242,7 +242,7 @@ def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
     return list(connection.execute(query))
 
 
-def _tell_that_they_wait(
+def _note_waiting(
     connection: Connection, rows: Iterable[Row[Any]], *, now: datetime, actor: str
 ) -> None:
     """Write once for each failure of a host why its VMs are not placed elsewhere."""
@@ -268,7 +268,7 @@ def _most_are_silent(connection: Connection) -> bool:
     return bool(2 * silent > len(healths))
 
 
-def _ask(
+def _request(
     connection: Connection,
     host: Row[Any],
     *,
@@ -277,7 +277,7 @@ def _ask(
     epoch: int | None = None,
 ) -> None:
     row = fence_row(connection, host.id)
-    asked: dict[str, Any] = {"requested_by": actor, "requested_at": now, "sent_at": None}
+    values: dict[str, Any] = {"requested_by": actor, "requested_at": now, "sent_at": None}
     change_fence(
         connection,
         row,
@@ -287,7 +287,7 @@ def _ask(
         now=now,
         actor=actor,
         epoch=epoch,
-        **asked,
+        **values,
     )
     if host.fence_target is None:
         row = fence_row(connection, host.id)
@@ -359,7 +359,7 @@ def _host(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None
 
 
 def _is_silent(host: Row[Any]) -> bool:
-    """Tell whether a host is down and does not answer either."""
+    """Return whether a host is down and does not answer either."""
     return bool(host.health == HostHealth.DOWN.value and host.returning_since is None)
 
 

@@ -1,10 +1,10 @@
-"""Copies of images in the hands of workers: brought to hosts, lost there, and removed.
+"""The workers' side of image copies: brought to hosts, lost there, and removed.
 
 A worker that claims a copy uploads to a volume whose name no other attempt uses, and
 only the name of an attempt that ended well is ever handed to a build: a volume that
 an attempt left half written is never taken for the image.
 
-Whoever changes a copy holds the lock of its host.
+Changing a copy needs the lock of its host.
 """
 
 from __future__ import annotations

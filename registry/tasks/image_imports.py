@@ -27,7 +27,7 @@ class ImageImports:
 
     @retried
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
-        """Claim an import; None: it is over, or somebody is at it."""
+        """Claim an import; None if it is over or claimed."""
         with self._database.write() as connection:
             row = _lock(connection, image_id)
             now = db_now(connection)

@@ -1,4 +1,4 @@
-"""Moves in the hands of workers: claims, progress, the switch, and what failure means.
+"""The workers' side of moves: claims, progress, the switch, and what a failure means.
 
 The switch is a compare-and-set on the claim. Where the guest is, only who looked at both
 hosts can say: nothing else ends a move that a worker ever began.
@@ -98,8 +98,8 @@ class MoveSteps:
             values["attempts"] = move.attempts + 1
             values["began_at"] = move.began_at or now
             token = MOVES.take(connection, move_id, owner, lease_s, now=now, **values)
-            told = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
-            record(connection, [step.row(now, owner, move.id, tenant=move.tenant, data=told)])
+            detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
+            record(connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)])
             return _to_step(connection, move, vm, token, kind=kind, begun=begun)
 
     @retried
@@ -122,7 +122,7 @@ class MoveSteps:
         """
         with self._database.write() as connection:
             move = _ours(connection, claim)
-            told = (
+            values = (
                 {}
                 if progress is None
                 else {
@@ -131,11 +131,11 @@ class MoveSteps:
                     "rate_bytes_s": progress.rate_bytes_s,
                 }
             )
-            MOVES.extend(connection, claim.move_id, lease_s, **told)
+            MOVES.extend(connection, claim.move_id, lease_s, **values)
             return _stop(_vm(connection, move), move)
 
     @retried
-    def tell_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
+    def note_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
         """Write how long the guest stood still, where another found it arrived meanwhile.
 
         Who takes a move over sees where the guest is, and not what the move was like.
@@ -213,11 +213,11 @@ class MoveSteps:
 
     @retried
     def put_off(self, claim: MoveClaim, error: str | None) -> None:
-        """Give the claim back: nobody can tell yet where the VM is."""
+        """Give the claim back: it is not known yet where the VM is."""
         with self._database.write() as connection:
             _ours(connection, claim)
-            told = {} if error is None else {"last_error": error}
-            MOVES.put_off(connection, claim.move_id, **told)
+            values = {} if error is None else {"last_error": error}
+            MOVES.put_off(connection, claim.move_id, **values)
 
 
 def _end_here(
@@ -258,7 +258,7 @@ def _vm(connection: Connection, move: Row[Any]) -> _Vm:
 
 
 def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return how a move ends that nobody began and that has no sense any more."""
+    """Return how a move ends that has not begun and is pointless now."""
     stop = _stop(vm, move)
     if stop is not None:
         return MoveEvent.CANCELLED, stop
@@ -290,15 +290,15 @@ def _stop(vm: _Vm, move: Row[Any]) -> str | None:
 def _may_begin(
     connection: Connection, vm: _Vm, move: Row[Any], limits: MoveLimits, now: datetime
 ) -> bool:
-    """Tell whether a move's time has come; both hosts are locked."""
+    """Return whether a move's time has come; both hosts are locked."""
     query = select(hosts.c.id, hosts.c.health, hosts.c.pool_silent_since)
     ends = connection.execute(
         query.where(hosts.c.id.in_([move.from_host_id, move.to_host_id]))
     ).all()
     if any(end.health in OUT_OF_REACH or end.pool_silent_since is not None for end in ends):
         return False
-    asked = select(power_actions.c.vm_id).where(power_actions.c.vm_id == move.vm_id)
-    if connection.execute(asked).first() is not None:
+    power_action = select(power_actions.c.vm_id).where(power_actions.c.vm_id == move.vm_id)
+    if connection.execute(power_action).first() is not None:
         return False
     under_way = moves.c.state == MoveState.MOVING.value
     for host_id in (move.from_host_id, move.to_host_id):

@@ -80,7 +80,7 @@ def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> S
     """Return the moves that have room, and mark them as sent, however short ago they were.
 
     A message about a move that has no room yet is dropped, and the sweep sends another only after
-    a while. So whoever ends a move sends those that may begin then.
+    a while. So the end of a move sends those that may begin then.
     """
     under_way = connection.execute(
         select(moves.c.from_host_id, moves.c.to_host_id).where(

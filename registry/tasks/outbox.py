@@ -1,4 +1,4 @@
-"""What nobody works on: the rows are the messages, and are sent again until they are done."""
+"""Resend due work: each row is a message until a worker completes it."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class _Kind:
     anywhere: bool = False  #: their hosts take no part
 
     def send(self, connection: Connection, limit: int, look: _OutboxRead) -> list[Due]:
-        """Return what nobody works on, and mark it as sent."""
+        """Return due rows without a worker, and mark them as sent."""
         if self.anywhere and look.host_id is not None:
             return []
         query = self.waiting(look).where(self.claims.idle(look.now, look.stale))
@@ -151,7 +151,7 @@ class _Kind:
         return [Due(task=self.task, id=key) for key in keys]
 
     def in_hand(self, connection: Connection, now: datetime) -> int:
-        """Return how many of its rows somebody has in hand."""
+        """Return how many of its rows are claimed."""
         ours = self.claims.table.c.state.in_(self.states) if self.states else true()
         return self.claims.in_hand(connection, ours, now)
 
@@ -309,7 +309,7 @@ def due(
     host_id: UUID | None = None,
     waiting: Mapping[WorkQueue, int] | None = None,
 ) -> tuple[Due, ...]:
-    """Return the tasks that nobody works on, and mark them as sent.
+    """Return due tasks without a worker, and mark them as sent.
 
     At most ``limit`` by each queue, the most urgent first, and no more than workers will
     soon take of what is ``waiting`` there already. Each kind of a queue has its share of
@@ -349,7 +349,7 @@ def _room(connection: Connection, kinds: Sequence[_Kind], waiting: int, now: dat
 def claim_leftover(
     connection: Connection, key: UUID, owner: str, lease_s: float, *, now: datetime
 ) -> Leftover | None:
-    """Claim a leftover; None if it is gone, out of reach, or somebody is at it."""
+    """Claim a leftover; None if it is gone, out of reach, or claimed."""
     row = connection.execute(
         select(
             leftovers,

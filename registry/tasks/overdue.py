@@ -1,4 +1,4 @@
-"""Builds that take too long are ended, whoever is at them: what a worker promised may never come.
+"""End builds that take too long, whether or not a worker still holds them.
 
 A call to a host is bounded by its deadline, a worker by its lease. This bounds the whole:
 a build that is claimed again and again, or handed back each time, ends as one that failed.

@@ -1,4 +1,4 @@
-"""What is asked of a VM's power in the hands of workers, a step at a time.
+"""The workers' side of power actions, a step at a time.
 
 No step waits for a guest. A guest that was told to shut down is looked at again after a
 while, by whichever worker is sent; past its time it is forced. So a thousand guests that
@@ -90,14 +90,14 @@ _SELECT: Final[Select[Any]] = (
 
 
 class PowerSteps:
-    """What workers do with what is asked of a VM's power."""
+    """The steps of power actions for workers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retried
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
-        """Claim the next step; None: nothing is asked, it is not yet time, or somebody is at it."""
+        """Claim the next step; None if no action is due, or it is claimed."""
         with self._database.write() as connection:
             row = _find(connection, vm_id)
             now = db_now(connection)

@@ -1,4 +1,4 @@
-"""Secrets that a repeated call shows again, although nobody stores them.
+"""Secrets that a repeated call shows again, although they are not stored.
 
 A secret follows from what its maker logs in with, which fuga does not store, and from a random
 salt, which is kept for a day with the call's Idempotency-Key. Neither alone tells anything of it.
@@ -26,7 +26,7 @@ class Derivation:
 
     @classmethod
     def random(cls, credential: str) -> Derivation:
-        """Return one that makes secrets which nobody has had."""
+        """Return one that derives secrets never given before."""
         return cls(credential, secrets.token_urlsafe(32))
 
     def token(self) -> str:

@@ -46,7 +46,7 @@ _STEM: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """As whom somebody is let in that another party vouches for."""
+    """The identity of a user for whom another party vouches."""
 
     role: Role
     tenant: str | None
@@ -151,12 +151,12 @@ class Logins:
                 read_only=found.read_only or parent.read_only,
                 ends=_first(now + timedelta(seconds=life_s), parent.expires_at),
                 parent_id=parent.id,
-                told={"by": parent.name},
+                detail={"by": parent.name},
             )
 
     @retried
     def admit(self, admission: Admission, *, life_s: int) -> tuple[Token, str]:
-        """Return a token for somebody that a provider of identities vouches for.
+        """Return a token for a user for whom an identity provider vouches.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Logins:
                 read_only=admission.read_only,
                 ends=now + timedelta(seconds=life_s),
                 parent_id=None,
-                told=admission.told,
+                detail=admission.told,
             )
 
     @retried
@@ -223,7 +223,7 @@ def _came_of_one(connection: Connection, token_id: UUID, now: datetime) -> int:
 
 
 def _living(connection: Connection, token_id: UUID, now: datetime) -> Token | None:
-    """Return a token in force; whoever revokes it waits until this transaction ends."""
+    """Return a token in force; a revocation waits until this transaction ends."""
     connection.execute(select(tokens.c.id).where(tokens.c.id == token_id).with_for_update())
     token = token_of(connection, token_id)
     if token is None or token.revoked_at is not None:
@@ -246,7 +246,7 @@ def _log_in(
     read_only: bool,
     ends: datetime,
     parent_id: UUID | None,
-    told: Mapping[str, str],
+    detail: Mapping[str, str],
 ) -> tuple[Token, str]:
     name = f"{stem[:_STEM].rstrip('._-')}-{login}-{secrets.token_hex(5)}"
     secret = new_secret()
@@ -263,7 +263,7 @@ def _log_in(
         parent_id=parent_id,
     )
     actor = f"operator:{name}" if tenant is None else f"tenant:{tenant}"
-    data = {"name": name, "login": login, "read_only": read_only, **told}
+    data = {"name": name, "login": login, "read_only": read_only, **detail}
     note(connection, now, actor, "logged_in", "token", token.id, tenant=tenant, data=data)
     call = call_of(connection)
     if call is not None:  # nobody was known before

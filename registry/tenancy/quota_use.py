@@ -40,7 +40,7 @@ from registry.tenancy.tree import below, path_of
 Amounts = Mapping[str, int]
 #: VMs that a tenant may ask for at most where requests above its quota wait: what waits is
 #: rows, too, and read by every round.
-MOST_ASKED: Final = 50_000
+MOST_REQUESTED: Final = 50_000
 _FINISHED: Final = [state.value for state in FINISHED]
 
 
@@ -67,7 +67,7 @@ def given_by_default(connection: Connection, keys: Iterable[UUID]) -> set[tuple[
 
 
 def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID, Sequence[UUID]]:
-    """Lock whoever has limits among some tenants and the groups above them.
+    """Lock those with limits among some tenants and the groups above them.
 
     Until this transaction is over, nobody else is given more within these
     limits. Returns for each tenant those on its path that have limits. Tenants
@@ -128,7 +128,7 @@ def _on_paths() -> Select[UUID, UUID, bool]:
 _ON_PATHS: Final = _on_paths()
 
 
-def asked(connection: Connection, key: UUID) -> Amounts:
+def requested_amounts(connection: Connection, key: UUID) -> Amounts:
     """Return what all wanted VMs of a tenant, or of all below a group, amount to."""
     numbers: Counter[UUID] = Counter()
     for some in chunks((key, *below(connection, key))):
@@ -235,7 +235,7 @@ def over_quotas(
     limits, wanted = limits_of(connection, limited), amounts_of(connection, {vm_type: 1})
     over, fits, names = [], count, names_of(connection, limited)
     for key in limited:
-        used = Counter(asked(connection, key))
+        used = Counter(requested_amounts(connection, key))
         used.update(reserved(connection, key, which))
         for resource, limit in limits[key].items():
             of_one = wanted.get(resource, 0)
@@ -273,7 +273,7 @@ class RemainingQuota:
         self._waits: dict[tuple[UUID, OverQuota], bool] = {}
 
     def check(self, owner: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota) -> None:
-        """Raise if so many more VMs of a type are above a quota, for whoever asks for them.
+        """Raise if so many more VMs of a type exceed a quota of the tenant or a group above.
 
         Parameters
         ----------
@@ -297,11 +297,13 @@ class RemainingQuota:
             if wanted.get(resource) and used[key][resource] + wanted[resource] > limit
         ]
         # Who is not limited has no more than a group above it.
-        if not over and max(each[VMS] for each in used.values()) + more <= MOST_ASKED:
+        if not over and max(each[VMS] for each in used.values()) + more <= MOST_REQUESTED:
             return
         if self._may_wait(owner, over_quota):
             used[owner] = self._used(owner)
-            over = [(owner, VMS, MOST_ASKED)] if used[owner][VMS] + more > MOST_ASKED else []
+            over = (
+                [(owner, VMS, MOST_REQUESTED)] if used[owner][VMS] + more > MOST_REQUESTED else []
+            )
         if over:
             names = names_of(self._connection, (owner, *limited))
             exceeded = [
@@ -329,7 +331,7 @@ class RemainingQuota:
 
     def _used(self, key: UUID) -> Counter[str]:
         if key not in self._asked:
-            used = Counter(asked(self._connection, key))
+            used = Counter(requested_amounts(self._connection, key))
             used.update(reserved(self._connection, key, in_force(db_now(self._connection))))
             self._asked[key] = used
         return Counter(self._asked[key]) + self._taken[key]

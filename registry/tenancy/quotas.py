@@ -19,12 +19,12 @@ from registry.db.schema import quotas, tenants
 from registry.errors import ConflictError, InvalidError, UnknownNameError
 from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
-    asked,
     given_by_default,
     held,
     limited_among,
     limits_of,
     names_of,
+    requested_amounts,
 )
 from registry.tenancy.tree import path_of, tenant_id
 
@@ -171,7 +171,7 @@ def _uses(
 ) -> Sequence[QuotaUse]:
     if not limits:
         return ()
-    wanted, has = asked(connection, key), held(connection, key)
+    wanted, has = requested_amounts(connection, key), held(connection, key)
     return [
         QuotaUse(
             tenant=name,

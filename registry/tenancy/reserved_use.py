@@ -58,7 +58,7 @@ def waiting_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, 
 def unused(
     connection: Connection, owners: Iterable[UUID], which: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, int]]:
-    """Return VMs that nobody asked for yet of reservations for which a condition holds.
+    """Return the VMs not requested yet of reservations for which a condition holds.
 
     By owner and VM type.
     """
@@ -116,11 +116,11 @@ class Draws:
             ended = f"it ended at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
             raise ReservationError(row.name, "not_in_force", ended)
         if row.vm_type != vm_type:
-            asked = f"it is of VM type {row.vm_type}, {vm_type} was asked for"
-            raise ReservationError(row.name, "another_type", asked)
+            message = f"it is of VM type {row.vm_type}, {vm_type} was asked for"
+            raise ReservationError(row.name, "another_type", message)
         left = max(0, row._mapping["count"] - row.used - row.waiting - self._taken[key])
         if more > left:
             of_it = "1 VM is" if left == 1 else f"{left} VMs are"
-            asked = f"{of_it} left of it, {more} asked for"
-            raise ReservationError(row.name, "not_enough_left", asked)
+            message = f"{of_it} left of it, {more} asked for"
+            raise ReservationError(row.name, "not_enough_left", message)
         self._taken[key] += more

@@ -132,7 +132,7 @@ class Tenants:
 
     @retried
     def remove(self, name: str, *, actor: str) -> Tenant:
-        """Remove a tenant or group that nobody uses.
+        """Remove an unused tenant or group.
 
         What never was used leaves no row and its name is free again; of
         anything else the history stays, and keeps the name.

@@ -33,7 +33,7 @@ from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
 from registry.tenancy.tree import asker_id
 
 #: How exactly it is known when a token was last used: each use that is told is a write.
-USE_TOLD_EVERY: Final = timedelta(hours=1)
+USE_NOTED_EVERY: Final = timedelta(hours=1)
 
 #: More operators nobody has; what is told of them is told to a person.
 _MOST_LIVING: Final = 1000
@@ -50,7 +50,7 @@ _ALL_LIVE = _LIVE.where(tokens.c.digest.in_(bindparam("digests", expanding=True)
 
 
 #: Tokens whose last use a process remembers to have told.
-_MOST_TOLD: Final = 10_000
+_MOST_REMEMBERED: Final = 10_000
 
 
 def new_secret() -> str:
@@ -136,7 +136,7 @@ class Tokens:
             return tuple(_to_token(row) for row in connection.execute(query.limit(_MOST_LIVING)))
 
     def authenticate(self, secret: str) -> Token | None:
-        """Return whose secret it is; None if it is nobody's, was revoked, or is over."""
+        """Return the token of a secret; None if there is none, or it was revoked or has expired."""
         with self._database.look() as connection:
             row = connection.execute(_ONE_LIVE, {"digest": digest_of(secret)}).one_or_none()
         if row is None:
@@ -157,11 +157,11 @@ class Tokens:
     def _tell_use(self, id: UUID) -> None:  # noqa: A002
         """Note that a token is used, rarely: reading must not cost a write."""
         now = time.monotonic()
-        told = self._use_told.get(id)
-        if told is not None and now - told < USE_TOLD_EVERY.total_seconds():
+        last_noted = self._use_told.get(id)
+        if last_noted is not None and now - last_noted < USE_NOTED_EVERY.total_seconds():
             return
         self._use_told[id] = now
-        if len(self._use_told) > _MOST_TOLD:
+        if len(self._use_told) > _MOST_REMEMBERED:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread may be here too
                 del self._use_told[next(iter(self._use_told))]
         with suppress(RegistryUnavailableError):  # nobody is kept out for the sake of a note
@@ -172,7 +172,7 @@ class Tokens:
         with self._database.write() as connection:
             at = db_now(connection)
             known = tokens.c.last_used_at
-            stale = or_(known.is_(None), known < at - USE_TOLD_EVERY)
+            stale = or_(known.is_(None), known < at - USE_NOTED_EVERY)
             connection.execute(
                 update(tokens).where(tokens.c.id == id, stale).values(last_used_at=at)
             )

@@ -1,8 +1,7 @@
 """The tree that tenants' parents make: who is above whom, and who may stand where.
 
-Groups are inner nodes and ask for nothing; tenants are leaves and ask. Whoever
-changes the tree takes turns with all others (`take_turns`), so that no two
-changes make a circle together.
+Groups are inner nodes without requests; tenants are leaves and have requests. Changes of the
+tree are serialized (`take_turns`), so that no two of them form a cycle together.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def group_id(connection: Connection, name: str) -> UUID:
 
 
 def lock_tree(connection: Connection) -> None:
-    """Wait until nobody else changes the tree, and keep others from it."""
+    """Lock the tree: no other transaction changes it until this one ends."""
     take_turns(connection, _TREE)
 
 

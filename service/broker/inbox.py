@@ -23,7 +23,7 @@ from service.broker.messages import AllowedMessages, ForeignMessageError, envelo
 
 log: Final = structlog.get_logger(__name__)
 
-_TOLD_EVERY_S: Final = 60.0
+_LOG_EVERY_S: Final = 60.0
 _EXCERPT_BYTES: Final = 120
 
 #: Under this name the options of a transport hold the inbox of its process.
@@ -90,7 +90,7 @@ class Inbox:
         with self._lock:
             self._untold[reason] += 1
             now = self._clock()
-            if self._told_at is not None and now - self._told_at < _TOLD_EVERY_S:
+            if self._told_at is not None and now - self._told_at < _LOG_EVERY_S:
                 return
             self._told_at = now
             untold, self._untold = dict(self._untold), Tally()

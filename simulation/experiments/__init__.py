@@ -1,1 +1,1 @@
-"""Runs as they are asked for: one, many beside each other, or shared by a fleet."""
+"""Runs as they are asked for: one, many side by side, or shared by a fleet."""

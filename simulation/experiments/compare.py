@@ -68,13 +68,13 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for path, *_ in measures:
             values = [measure(by_seed[seed], path) for seed in sorted(by_seed)]
             known = [value for value in values if value is not None]
-            told: dict[str, Any] = {
+            document: dict[str, Any] = {
                 "mean": float(np.mean(known)) if known else None,
                 "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
             }
             if base is not None:
-                told["difference"] = _document(difference(variants[base], by_seed, path))
-            row["measures"][path] = told
+                document["difference"] = _document(difference(variants[base], by_seed, path))
+            row["measures"][path] = document
         rows.append(row)
     return {"base": first, "variants": rows}
 

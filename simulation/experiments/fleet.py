@@ -33,7 +33,7 @@ class JobQueue(Protocol):
         ...
 
     def is_empty(self) -> bool:
-        """Tell whether no message waits for a worker, as far as is known."""
+        """Return whether no message waits for a worker, as far as is known."""
         ...
 
 
@@ -84,7 +84,7 @@ class FleetStudy:
         self._progress: dict[str, RunProgress] = {}
 
     def stop(self) -> None:
-        """Let every run write what it has, and begin no other; told twice, do not wait for it."""
+        """Let every run write what it has, and begin no other; called twice, do not wait for it."""
         self._leaving = self._stopping
         self._stopping = True
 
@@ -139,7 +139,7 @@ class FleetStudy:
         self._left = digests
 
     def _look(self) -> list[str]:
-        """See how far every run is; return what waits for somebody to run it."""
+        """Read the progress of every run; return the jobs without a worker."""
         free, taken = [], set()
         for name, digest in list(self._left.items()):
             if self._files.is_taken(name):
@@ -154,7 +154,7 @@ class FleetStudy:
                     free.append(name)
             elif self._files.take_back(name):
                 del self._left[name]
-                # Whoever began it has let go of it: this is its last word.
+                # Its process has released it: this is the last report.
                 last = self._progress.pop(name, None)
                 if (summary := summary_in(self._files.run(name), digest)) is not None:
                     self._found[name] = summary
@@ -166,7 +166,7 @@ class FleetStudy:
         if self._asked_to_stop:
             return
         self._asked_to_stop = True
-        self._files.ask_to_stop()
+        self._files.request_stop()
         if self._taken:
             self._warn(
                 f"{len(self._taken)} runs are to write what they have; Ctrl-C again leaves without"
@@ -174,7 +174,7 @@ class FleetStudy:
             )
 
     def _wonder(self, *, idle: bool) -> None:
-        """Warn once when nobody has been at any run for a while."""
+        """Warn once when no run has had a worker for a while."""
         now = time.monotonic()
         if not idle or self._idle_since is None:
             self._idle_since, self._wondered = now, False
@@ -186,7 +186,7 @@ class FleetStudy:
             )
 
     def _is_over(self, name: str, digest: str) -> bool:
-        """Tell whether a job that nobody runs need not be run."""
+        """Return whether a job without a worker need not be run."""
         summary = summary_in(self._files.run(name), digest)
         if summary is not None and summary["finished"]:
             return True
@@ -199,7 +199,7 @@ class FleetStudy:
         return self._stopping
 
     def _send(self, free: Sequence[str]) -> None:
-        """Send jobs that nobody runs: each once, and again when none of it is on its way."""
+        """Send jobs without a worker: each once, and again when no message of it is under way."""
         now = time.monotonic()
         due = [name for name in free if name not in self._sent]
         again = [

@@ -18,7 +18,7 @@ from simulation.experiments.run import RunProgress, simulate, summary_in
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RunFailedError, Study
 
-_TELL_EVERY_S: Final = 1.0
+_REPORT_EVERY_S: Final = 1.0
 
 
 def run_job(
@@ -38,14 +38,14 @@ def run_job(
         it was taken back, or it failed, which its files tell.
     """
     text = files.read(name)
-    if text is None or files.is_taken(name) or files.asked_to_stop():
+    if text is None or files.is_taken(name) or files.stop_requested():
         return None
     if files.failure(name) is not None:  # it was let go of for that, a moment ago
         return None
     try:
         job = Job.of(text)
     except InputError as error:
-        files.tell_failure(name, JobFailure(message=str(error), bad_input=True, worker=worker))
+        files.write_failure(name, JobFailure(message=str(error), bad_input=True, worker=worker))
         return None
     done = summary_in(files.run(name), job.digest)
     if done is not None and done["finished"]:
@@ -56,17 +56,17 @@ def run_job(
 
     def tell(progress: Mapping[str, RunProgress]) -> None:
         nonlocal told_at
-        if stop() or files.asked_to_stop():
+        if stop() or files.stop_requested():
             study.stop()
         now, far = time.monotonic(), progress.get(name)
-        if far is not None and far.part < 1 and now - told_at > _TELL_EVERY_S:
+        if far is not None and far.part < 1 and now - told_at > _REPORT_EVERY_S:
             told_at = now
-            files.tell_progress(name, replace(far, worker=worker))
+            files.write_progress(name, replace(far, worker=worker))
 
     try:
         return next(iter(study.run(tell)), None)
     except RunFailedError as error:
-        files.tell_failure(
+        files.write_failure(
             name, JobFailure(message=error.message, bad_input=error.bad_input, worker=worker)
         )
         return None
@@ -99,9 +99,9 @@ def _under_lock(
                 spec.trace.path, "this, or another file of the run, is not the same on a worker"
             )
 
-        def told(progress: RunProgress) -> None:
+        def report_progress(progress: RunProgress) -> None:
             tell(progress)
             checkpoint("simulation.told")
 
         tell(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
-        return simulate(spec, folder, tell=told, **options)
+        return simulate(spec, folder, tell=report_progress, **options)

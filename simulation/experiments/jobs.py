@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class JobTakenError(SimulationError):
-    """A folder that somebody else works in."""
+    """Another process works in the folder."""
 
 
 class SharedFolderError(SimulationError):
@@ -58,13 +58,13 @@ class SharedFolderError(SimulationError):
 def made_by() -> str:
     """Return what results depend on besides their inputs."""
     libraries = ("numpy", "scipy", "pyarrow")
-    told = ", ".join(f"{name} {version(name)}" for name in libraries)
-    return f"fuga {engine_version()}, Python {python_version()}, {told}"
+    versions = ", ".join(f"{name} {version(name)}" for name in libraries)
+    return f"fuga {engine_version()}, Python {python_version()}, {versions}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run, as a machine of the fleet is told of it."""
+    """One run, as a machine of the fleet receives it."""
 
     spec: RunSpec
     cwd: str  #: where relative paths of the spec begin
@@ -74,8 +74,8 @@ class Job:
 
     def text(self) -> str:
         """Return it as a job's file has it."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        return json.dumps({**told, "spec": self.spec.document()}, indent=2) + "\n"
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps({**document, "spec": self.spec.document()}, indent=2) + "\n"
 
     @classmethod
     def of(cls, text: str) -> Job:
@@ -87,11 +87,11 @@ class Job:
             If it holds none that this version knows.
         """
         try:
-            told: dict[str, Any] = json.loads(text)
-            theirs = told["made_by"]
+            document: dict[str, Any] = json.loads(text)
+            theirs = document["made_by"]
             if theirs != made_by():
                 raise InputError("a job", f"{theirs} submitted it, here is {made_by()}")
-            return cls(**{**told, "spec": RunSpec.of(told["spec"])})
+            return cls(**{**document, "spec": RunSpec.of(document["spec"])})
         except (ValueError, KeyError, TypeError) as error:
             raise InputError("a job", f"it is of another version of fuga: {error}") from None
 
@@ -183,18 +183,18 @@ class JobFiles:
         return sorted(path.stem for path in self._fleet.glob("*.json"))
 
     def is_taken(self, name: str) -> bool:
-        """Tell whether somebody runs a job, without touching the lock."""
+        """Return whether a job is being run, without touching the lock."""
         try:
             file = self.job(name).open("rb")
         except FileNotFoundError:
             return False
         with file:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+            lock_query = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, lock_query)
         return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
     def take_back(self, name: str) -> bool:
-        """Let nobody begin a job any more; False if somebody has."""
+        """Withdraw a job; return False if it already started."""
         path = self.job(name)
         with locked(path) as file:
             if file is None:
@@ -202,15 +202,15 @@ class JobFiles:
             path.unlink()  # who has opened it already gets the lock of no job
         return True
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Let who runs a job of the study write what there is."""
         (self._fleet / _STOP).touch()
 
-    def asked_to_stop(self) -> bool:
-        """Tell whether `ask_to_stop` was called, or somebody made that file."""
+    def stop_requested(self) -> bool:
+        """Return whether `request_stop` was called, or the file was made by hand."""
         return (self._fleet / _STOP).exists()
 
-    def tell_progress(self, name: str, progress: RunProgress) -> None:
+    def write_progress(self, name: str, progress: RunProgress) -> None:
         """Say how far a job is."""
         self._say(name, "progress", asdict(progress))
 
@@ -218,7 +218,7 @@ class JobFiles:
         """Return how far a job is, as far as anybody knows."""
         return self._heard(name, "progress", RunProgress)
 
-    def tell_failure(self, name: str, failure: JobFailure) -> None:
+    def write_failure(self, name: str, failure: JobFailure) -> None:
         """Say that a job need not be tried again."""
         self._say(name, "failed", asdict(failure))
 
@@ -237,9 +237,9 @@ class JobFiles:
     def _said(self, name: str, kind: str) -> Path:
         return self._fleet / f"{name}.{kind}"
 
-    def _say(self, name: str, kind: str, told: Mapping[str, Any]) -> None:
+    def _say(self, name: str, kind: str, document: Mapping[str, Any]) -> None:
         with suppress(FileNotFoundError):  # the study is over, and nobody wants to know
-            replace_file(self._said(name, kind), json.dumps(told).encode())
+            replace_file(self._said(name, kind), json.dumps(document).encode())
 
     def _heard(self, name: str, kind: str, what: Callable[..., T]) -> T | None:
         try:
@@ -281,7 +281,7 @@ def _lock(file: TextIO) -> bool:
 
 
 def _is_still(path: Path, file: TextIO) -> bool:
-    """Tell whether a file was not removed between its opening and its lock."""
+    """Return whether a file was not removed between its opening and its lock."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except OSError:  # there is none; of a file server, the opened one is no more

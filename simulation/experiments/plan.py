@@ -49,11 +49,11 @@ def plan(
     fixed, varied = _assignments(parameters, "--parameter"), _assignments(sweep, "--sweep")
     if both := fixed.keys() & varied.keys():
         raise InputError("--sweep", f"{min(both)!r} is also given by --parameter")
-    values = {name: told.split(",") for name, told in varied.items()}
+    values = {name: text.split(",") for name, text in varied.items()}
     specs: list[RunSpec] = []
     inventories = [(base, "")]
     if beside_unchanged:
-        if not (base.add_hosts or base.without_hosts or base.moving.is_asked):
+        if not (base.add_hosts or base.without_hosts or base.moving.is_enabled):
             raise InputError(
                 "--beside-unchanged",
                 "neither --add-hosts nor --without-hosts is told, nor --balance, --spare, --roll"
@@ -85,12 +85,12 @@ def plan(
 
 
 def _runs(
-    base: RunSpec, policy: str, told: Mapping[str, str], label: str, seeds: int
+    base: RunSpec, policy: str, values: Mapping[str, str], label: str, seeds: int
 ) -> list[RunSpec]:
-    parameters = {name: _value(text) for name, text in told.items() if name != _SLOT}
+    parameters = {name: _value(text) for name, text in values.items() if name != _SLOT}
     length_s = base.slot_length_s
-    if _SLOT in told:
-        length_s = slot_length(told[_SLOT], "--sweep slot")
+    if _SLOT in values:
+        length_s = slot_length(values[_SLOT], "--sweep slot")
     for option, name, its in (
         (f"--policy {policy}", policy, parameters),
         *(
@@ -134,16 +134,16 @@ def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
     InputError
         For other words and files, and zones that are named twice.
     """
-    told: list[tuple[str, ZoneChoice]] = []
+    choices: list[tuple[str, ZoneChoice]] = []
     for word in words:
         if "=" in word and not Path(word).is_file():
             zone, policy = _assignment(word, "--zone-policy")
-            told.append((zone, ZoneChoice(policy)))
+            choices.append((zone, ZoneChoice(policy)))
         else:
-            told += _zones_in(word)
-    if len({zone for zone, _ in told}) < len(told):
+            choices += _zones_in(word)
+    if len({zone for zone, _ in choices}) < len(choices):
         raise InputError("--zone-policy", "a zone is named twice")
-    return dict(told)
+    return dict(choices)
 
 
 def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
@@ -190,10 +190,10 @@ def _assignments(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _assignment(word: str, where: str) -> tuple[str, str]:
-    name, equals, told = word.partition("=")
-    if not name or not equals or not told:
+    name, equals, value = word.partition("=")
+    if not name or not equals or not value:
         raise InputError(f"{where} {word}", "expected NAME=VALUE")
-    return name, told
+    return name, value
 
 
 def _value(text: str) -> Any:

@@ -24,7 +24,7 @@ from simulation.traces.chunks import Arrivals
 SUMMARY: Final = "summary.json"
 _CHECKPOINT: Final = "checkpoint.bin"
 _OLD_CHECKPOINT: Final = "checkpoint.pickle"  #: of versions whose files could run code
-_TELL_EVERY_S: Final = 0.2
+_REPORT_EVERY_S: Final = 0.2
 #: What a document of other values than ours makes of a simulation that takes it up.
 _MISFITS: Final = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, PlacementError,
@@ -103,7 +103,7 @@ def simulate(
     Returns
     -------
     dict
-        The summary, as written; ``finished`` tells whether it came to its end.
+        The summary, as written; ``finished`` says whether it came to its end.
     """
     digest = spec.digest()
     found = summary_in(folder, digest) if resume else None
@@ -199,7 +199,7 @@ def _run(
         if first is None:
             return True
         state.next_slot = math.ceil(first / length)
-    began, told, before = time.perf_counter(), 0.0, state.seconds
+    began, last_reported_at, before = time.perf_counter(), 0.0, state.seconds
     busy_before = state.processor_s - time.process_time()
     while True:
         slot = state.next_slot
@@ -215,8 +215,8 @@ def _run(
         state.next_slot, state.taken = slot + 1, arrivals.taken
         state.seconds = before + now - began
         state.processor_s = busy_before + time.process_time()
-        if now - told > _TELL_EVERY_S:
-            told = now
+        if now - last_reported_at > _REPORT_EVERY_S:
+            last_reported_at = now
             running, waiting = int(engine.book.vms.sum()), int(engine.waiting.count.sum())
             part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
             tell(RunProgress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
@@ -290,12 +290,12 @@ def _restore(state: _RunState, folder: Path) -> None:
     try:
         state.restore(kept)
     except _MISFITS as error:
-        told = f"{type(error).__name__}: {error}"
-        raise CheckpointError(path, f"it does not fit this simulation ({told:.200})") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise CheckpointError(path, f"it does not fit this simulation ({reason:.200})") from error
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that whoever reads it sees the old one or the new one."""
+    """Write a file atomically: readers see the old one or the new one."""
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(data)
     partial.replace(path)

@@ -18,7 +18,7 @@ MOST_TENANTS: Final = 50
 MOST_WAITING: Final = 20
 
 
-def told(run: ObservedRun) -> dict[str, Any]:
+def run_document(run: ObservedRun) -> dict[str, Any]:
     """Return the figures, lines over time, tenants, and what waits at the end.
 
     Times are in seconds from the beginning; shares and uses are parts of the pool.
@@ -64,21 +64,21 @@ def _waited_so_far(run: ObservedRun) -> tuple[FloatArray, IntArray]:
 
 
 def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
-    book, recorder = run.engine.book, run.recorder
+    names, recorder = run.engine.book, run.recorder
     pool = run.engine.cluster.offered().sum(axis=0)
-    count = len(book.tenants)
-    shares = dominant_shares(book.held[:count], pool) if count else np.zeros(0)
+    count = len(names.tenants)
+    shares = dominant_shares(names.held[:count], pool) if count else np.zeros(0)
     waiting_s, waits = _waited_so_far(run)
     rows: list[dict[str, Any]] = []
-    for place, name in enumerate(book.tenants.values):
+    for place, name in enumerate(names.tenants.values):
         seen = place < len(recorder.tenants)
-        asked, placed = recorder.tenants.rows[place, :2].tolist() if seen else (0, 0)
+        requested, placed = recorder.tenants.rows[place, :2].tolist() if seen else (0, 0)
         waited = float(recorder.waited_s[place]) if seen else 0.0
         vms = placed + int(waits[place])
         rows.append(
             {
                 "tenant": name,
-                "asked": asked,
+                "asked": requested,
                 "placed": placed,
                 "waiting": int(waits[place]),
                 "mean_wait_s": waited / placed if placed else None,
@@ -92,7 +92,7 @@ def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
 
 def _waiting(run: ObservedRun) -> list[dict[str, Any]]:
     """Return what waits at the end by tenant and size, the most VMs first."""
-    waiting, book = run.engine.waiting, run.engine.book
+    waiting, names = run.engine.waiting, run.engine.book
     over_s = float(run.summary["to_s"])
     found: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0.0])
     for tenant, kind, count, since_s in zip(
@@ -107,10 +107,10 @@ def _waiting(run: ObservedRun) -> list[dict[str, Any]]:
         each[1] = max(each[1], over_s - since_s)
     rows: list[dict[str, Any]] = [
         {
-            "tenant": book.tenants.values[tenant],
+            "tenant": names.tenants.values[tenant],
             "demand": {
                 name: int(amount)
-                for name, amount in zip(book.resources, book.demand[kind], strict=True)
+                for name, amount in zip(names.resources, names.demand[kind], strict=True)
                 if amount
             },
             "vms": int(vms),

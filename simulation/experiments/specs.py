@@ -1,4 +1,4 @@
-"""What to simulate, as plain values: what a process of its own is told, and a resume compares."""
+"""What to simulate, as plain values: the input of a child process, which a resume compares."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class RunSpec(SimulatedPolicy):
 
     def document(self) -> dict[str, Any]:
         """Return it in JSON values."""
-        told: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
-        return told
+        document: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return document
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> RunSpec:
@@ -77,23 +77,23 @@ class RunSpec(SimulatedPolicy):
             If it is of another version, and knows other words.
         """
         try:
-            told = {**document, "trace": TraceSpec(**document["trace"])}
-            told["moving"] = Moving.of(document["moving"])
+            values = {**document, "trace": TraceSpec(**document["trace"])}
+            values["moving"] = Moving.of(document["moving"])
             for name in ("add_hosts", "without_hosts"):
-                told[name] = tuple(told[name])
-            return cls(**told)
+                values[name] = tuple(values[name])
+            return cls(**values)
         except (KeyError, TypeError) as error:
             raise InputError("a run", f"it is of another version of fuga: {error}") from None
 
     def digest(self) -> str:
-        """Tell whether another run was asked for the same; files by name, size and time."""
-        told = self.document()
+        """Return whether another run was asked for the same; files by name, size and time."""
+        document = self.document()
         files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts)
         for path in (*files, self.weights, self.tree, self.quotas):
             if path is not None and Path(path).is_file():
                 stat = Path(path).stat()
-                told[f"file {path}"] = [stat.st_size, stat.st_mtime_ns]
-        text = json.dumps(told, sort_keys=True)
+                document[f"file {path}"] = [stat.st_size, stat.st_mtime_ns]
+        text = json.dumps(document, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -139,17 +139,17 @@ def open_inputs(spec: RunSpec) -> Inputs:
     path = Path(spec.trace.path)
     its = format_of(path, spec.trace.format)
     types = read_types(spec.trace.types)
-    asked = resources_in(path, its, types)
-    if not asked:
+    requested = resources_in(path, its, types)
+    if not requested:
         raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
-    _check_added(asked, inventory, spec)
-    if "cpu_milli" in asked and "cpu_milli" not in inventory.resources:
+    _check_added(requested, inventory, spec)
+    if "cpu_milli" in requested and "cpu_milli" not in inventory.resources:
         inventory = inventory.in_thousandths()
-    _check_offered(asked, inventory, spec)
-    resources = in_order({*asked, *inventory.resources})
-    if spec.moving.is_asked and MEMORY not in asked:
+    _check_offered(requested, inventory, spec)
+    resources = in_order({*requested, *inventory.resources})
+    if spec.moving.is_enabled and MEMORY not in requested:
         raise InputError(
-            str(path), f"requests have {', '.join(asked)}; what moves carry is told by {MEMORY}"
+            str(path), f"requests have {', '.join(requested)}; what moves carry is told by {MEMORY}"
         )
     trace = NativeTrace(
         source=source_of(path, its),
@@ -163,8 +163,8 @@ def open_inputs(spec: RunSpec) -> Inputs:
     return Inputs(trace, inventory, resources, weights, hierarchies, faults)
 
 
-def _check_offered(asked: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
-    missing = sorted(set(asked) - set(inventory.resources))
+def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
+    missing = sorted(set(resources) - set(inventory.resources))
     if missing:
         raise InputError(
             spec.hosts,
@@ -172,11 +172,11 @@ def _check_offered(asked: Sequence[str], inventory: HostInventory, spec: RunSpec
         )
 
 
-def _check_added(asked: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
+def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
     """Refuse to add hosts that lack what every VM takes: nothing would ever be placed there."""
-    needed = [name for name in _OF_EVERY_VM if name in asked and name in inventory.resources]
-    for told in spec.add_hosts:
-        for host in read_inventory(told).hosts:
+    needed = [name for name in _OF_EVERY_VM if name in resources and name in inventory.resources]
+    for added in spec.add_hosts:
+        for host in read_inventory(added).hosts:
             lacking = [name for name in needed if not host.capacity.get(name)]
             if not lacking:
                 continue
@@ -187,9 +187,9 @@ def _check_added(asked: Sequence[str], inventory: HostInventory, spec: RunSpec) 
             )
             usual = f"{there[len(there) // 2]}{_OF_EVERY_VM[lacking[0]]}"
             raise InputError(
-                f"--add-hosts {told}",
+                f"--add-hosts {added}",
                 f"{host.name} has no {', '.join(lacking)}, which requests ask for, so no VM would"
-                f" fit; add it, as in {told.partition(',')[0]}:{usual}, which hosts there have",
+                f" fit; add it, as in {added.partition(',')[0]}:{usual}, which hosts there have",
             )
 
 

@@ -1,4 +1,4 @@
-"""Several simulations beside each other: on the cores of the machine, and in one summary."""
+"""Several simulations side by side: on the cores of the machine, and in one summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simulation.experiments.run import SUMMARY, RunProgress, simulate
 from simulation.experiments.specs import RunSpec
 
 RUNS: Final = "runs"
-_ASK_EVERY_S: Final = 0.2
+_POLL_EVERY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Study:
                 asked_to_stop = True
                 for connection in running:
                     _send(connection, True)
-            for each in wait(list(running), timeout=_ASK_EVERY_S):
+            for each in wait(list(running), timeout=_POLL_EVERY_S):
                 assert isinstance(each, Connection)  # noqa: S101 - what we wait for
                 run = running[each]
                 try:
@@ -181,7 +181,7 @@ def ended(last: RunProgress | None) -> RunProgress:
 
 
 def _end_of(process: BaseProcess) -> str:
-    """Tell how a process ended that said nothing."""
+    """Return how a process ended that reported nothing."""
     process.join()
     status = process.exitcode
     if status == -signal.SIGKILL:
@@ -207,14 +207,14 @@ def _child(
 ) -> None:
     """Run one simulation; Ctrl-C is the parent's to understand."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asked = 0.0
+    queried_at = 0.0
     stopped = False
 
     def stop() -> bool:
-        nonlocal asked, stopped
+        nonlocal queried_at, stopped
         now = time.monotonic()
-        if not stopped and now - asked > _ASK_EVERY_S:
-            asked = now
+        if not stopped and now - queried_at > _POLL_EVERY_S:
+            queried_at = now
             stopped = connection.poll()  # a word from the parent, or its end
         return stopped
 

@@ -40,9 +40,9 @@ class MovesRecorder:
     def record(self, passed: Passed, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
         """Keep what a slot brought, and return columns of its row."""
         for plan in passed.plans:
-            told = (1.0, float(plan.moves), plan.gib, plan.gain, plan.takes_s)
-            known = self._plans.setdefault(plan.what, [0.0] * len(told))
-            self._plans[plan.what] = [a + b for a, b in zip(known, told, strict=True)]
+            values = (1.0, float(plan.moves), plan.gib, plan.gain, plan.takes_s)
+            known = self._plans.setdefault(plan.what, [0.0] * len(values))
+            self._plans[plan.what] = [a + b for a, b in zip(known, values, strict=True)]
         if passed.moves:
             self._keep(passed)
         done = [each.move for each in passed.moves if each.outcome is MoveOutcome.MOVED]
@@ -94,12 +94,12 @@ class MovesRecorder:
                 "skewness": now.mean_skewness,
                 "off_fair": now.fairness_distance,
             }
-            told = engine.choice.moving.spare or engine.choice.moving.spare_asked
-            if told is not None:
-                domain = domains_of(told, cluster.hosts)
+            enabled = engine.choice.moving.spare or engine.choice.moving.spare_asked
+            if enabled is not None:
+                domain = domains_of(enabled, cluster.hosts)
                 fleet = engine.fleet()
                 found = spare(
-                    fleet.running, domain, search=_AS_ROUNDS, budget_units=_SPARE_UNITS, told=0
+                    fleet.running, domain, search=_AS_ROUNDS, budget_units=_SPARE_UNITS, max_rows=0
                 )
                 row["spare_held_part"] = float(found.holds.mean()) if len(found.holds) else None
         return row

@@ -258,9 +258,9 @@ class SeriesRecorder:
         return {"placed_part": _part(placed, pool), "bound_part": _part(bound, pool)}
 
     def _placed(self, start_s: float, placed: VmRows, wait_s: FloatArray) -> None:
-        asked = placed.request >= 0
-        if not asked.all():
-            placed, wait_s = placed.where(asked), wait_s[asked]
+        requested = placed.request >= 0
+        if not requested.all():
+            placed, wait_s = placed.where(requested), wait_s[requested]
         self.placements.add(
             request=placed.request,
             tenant=placed.tenant,
@@ -284,8 +284,8 @@ class SeriesRecorder:
 
 def _count(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
     """Add VMs to the numbers of their tenants, without those that ran at the beginning."""
-    asked = rows.request >= 0
-    np.add.at(of_tenant, rows.tenant[asked], rows.count[asked])
+    requested = rows.request >= 0
+    np.add.at(of_tenant, rows.tenant[requested], rows.count[requested])
 
 
 def _vms(parts: Sequence[WaitingRows | VmRows]) -> float:

@@ -20,7 +20,7 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
     """
     slots = recorder.slots
     tenants = recorder.tenants.rows.sum(axis=0)
-    asked, placed, completed, lost, given_up = (int(each) for each in tenants)
+    requested, placed, completed, lost, given_up = (int(each) for each in tenants)
     waits, counts = waits_of(recorder)
     over = float(slots.column("start_s")[-1]) if len(slots) else 0.0
     took, ended = completions_of(recorder, over)
@@ -33,7 +33,7 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
         "tenants": len(recorder.tenants),
         "requests": int(np.nansum(slots.column("requests_arrived"))),
         "vms": {
-            "asked": asked,
+            "asked": requested,
             "placed": placed,
             "completed": completed,
             "running": int(engine.book.vms.sum()),
@@ -42,8 +42,8 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
             "given_up": given_up,
             "at_the_beginning": recorder.stood,
         },
-        "placed_part": _ratio(placed - lost, asked),
-        "completed_part": _ratio(completed, asked),
+        "placed_part": _ratio(placed - lost, requested),
+        "completed_part": _ratio(completed, requested),
         "completed_part_of_tenants": _mean(
             completed_parts(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
         ),
@@ -83,10 +83,10 @@ def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray,
     return _sorted(took, placements.column("count")[done])
 
 
-def completed_parts(asked: IntArray, completed: IntArray) -> FloatArray:
+def completed_parts(requested: IntArray, completed: IntArray) -> FloatArray:
     """Return for each tenant the part of its VMs that has ended, (N,); NaN of who asked nothing."""
-    parts: FloatArray = np.full(len(asked), np.nan)
-    np.divide(completed, asked, out=parts, where=asked > 0)
+    parts: FloatArray = np.full(len(requested), np.nan)
+    np.divide(completed, requested, out=parts, where=requested > 0)
     return parts
 
 

@@ -20,8 +20,8 @@ class Called:
     def of(self, name: str) -> str:
         """Return what a name is called; the first time it may get a number."""
         number = f"{len(self._seen) + 1:0{self._digits}}"
-        told = f"{self._word}-{number}" if self._anonymous else name
-        return self._seen.setdefault(name, told)
+        alias = f"{self._word}-{number}" if self._anonymous else name
+        return self._seen.setdefault(name, alias)
 
     def knows(self, name: str) -> bool:
         """Return whether it was asked for."""

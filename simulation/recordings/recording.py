@@ -34,14 +34,14 @@ def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, f
     """
     groups = _groups_above(past.tenants, names)
     for tenant in past.tenants:
-        told = _told_name(tenant.name, names, groups)
-        if told is None:
+        named = _name_in_files(tenant.name, names, groups)
+        if named is None:
             continue
         rows = {}  # of two changes in one millisecond the later one counts
         for number, standing in enumerate(tenant.standings):
             parent = "" if standing.parent is None else names.groups.of(standing.parent)
             at_s = seconds(standing.since, past.since) if number else 0.0
-            rows[at_s] = (told, parent, standing.weight, at_s)
+            rows[at_s] = (named, parent, standing.weight, at_s)
         yield from rows.values()
 
 
@@ -49,13 +49,13 @@ def quota_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, int | s
     """Yield what tenants of the trace, and groups above them, could have from when on."""
     groups = _groups_above(past.tenants, names)
     for quota in past.quotas:
-        told = _told_name(quota.owner, names, groups)
-        if told is None:
+        named = _name_in_files(quota.owner, names, groups)
+        if named is None:
             continue
         rows = {max(0.0, seconds(at, past.since)): limit for at, limit in quota.limits}
         for at_s, limit in rows.items():
             if limit is not None or at_s:
-                yield told, quota.resource, "" if limit is None else limit, at_s
+                yield named, quota.resource, "" if limit is None else limit, at_s
 
 
 def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[str]:
@@ -72,7 +72,7 @@ def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[
     return frozenset(found)
 
 
-def _told_name(name: str, names: FileNames, groups: frozenset[str]) -> str | None:
+def _name_in_files(name: str, names: FileNames, groups: frozenset[str]) -> str | None:
     """Return what a tenant or group is called in the files; None: it is not in them."""
     if name in groups:
         return names.groups.of(name)
@@ -162,7 +162,7 @@ class Recording:
         words += ["--quotas", self.quota_file] if self.quota_file else []
         words += ["--zone-policy", self.zones] if self.zones else []
         words += ["--policy", decided.policy, "--slot", f"{decided.slot_length_s:g}"]
-        words += [word for told in self.parameters for word in ("-p", told)]
+        words += [word for parameter in self.parameters for word in ("-p", parameter)]
         words += ["--budget", str(decided.budget_units or 0)]
         words += ["--began-at", self.since, "--until", f"{self.length_s:.3f}"]
         return shlex.join(words)
@@ -172,8 +172,10 @@ def read_recording(folder: Path) -> Recording:
     """Return the recording in a folder; `InputError` if there is none."""
     path = folder / _WINDOW
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Recording(folder=folder, **{**told, "decided": DecidedRounds(**told["decided"])})
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Recording(
+            folder=folder, **{**document, "decided": DecidedRounds(**document["decided"])}
+        )
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
@@ -238,8 +240,8 @@ def record(
         quotas=len({(owner, resource) for owner, resource, *_ in quotas}),
         decided=decided,
     )
-    told = {name: value for name, value in asdict(recording).items() if name != "folder"}
-    _write_json(partial / _WINDOW, told)
+    document = {name: value for name, value in asdict(recording).items() if name != "folder"}
+    _write_json(partial / _WINDOW, document)
     shutil.rmtree(folder, ignore_errors=True)
     partial.replace(folder)
     return recording
@@ -283,7 +285,7 @@ def _rows(
         **request.demand,
     }
     for host, standing in sorted(there.items()):
-        for ended_at, vms in _together(standing, slots, placed_alike=False):
+        for ended_at, vms in _joined(standing, slots, placed_alike=False):
             lifetime = "" if ended_at is None else seconds(ended_at, past.since)
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
@@ -292,7 +294,7 @@ def _rows(
     others = [vm for vm in waiting if not _was_given_up(vm)]
     if whole and others:
         given_up, others = [], waiting
-    lots = [_together(each, slots, whole=whole) for each in (others, given_up)]
+    lots = [_joined(each, slots, whole=whole) for each in (others, given_up)]
     for ended_at, vms in itertools.chain.from_iterable(lots):
         first = min(vm.placed_at or request.requested_at for vm in vms)
         least = 1 if begun else min(request.min_count, len(vms))
@@ -309,7 +311,7 @@ def _was_given_up(vm: PastVm) -> bool:
     return vm.placed_at is None and vm.ended_at is not None
 
 
-def _together(
+def _joined(
     vms: Sequence[PastVm], slots: _RecordedSlots, *, placed_alike: bool = True, whole: bool = False
 ) -> list[tuple[datetime | None, list[PastVm]]]:
     """Return VMs that were gone in one slot, each lot with the end of its last; None: not yet.

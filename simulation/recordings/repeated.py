@@ -77,15 +77,16 @@ def repeated(
         Of the window; the earliest beyond it are left out.
     """
     now, length = present.until, window.until - window.since
-    asked, since, left_out = lately(window, most_vms)
+    arrivals, since, left_out = lately(window, most_vms)
     standing = list(present.requests)
     drawing = _LifetimeSampler(lives, seed)
     ends = drawing.ends(
-        itertools.chain(((each, now) for each in standing), ((each, None) for each in asked)), now
+        itertools.chain(((each, now) for each in standing), ((each, None) for each in arrivals)),
+        now,
     )
     requests = itertools.chain(
         (replace(each, vms=next(ends)) for each in standing),
-        (_later(replace(each, vms=next(ends)), length) for each in asked),
+        (_later(replace(each, vms=next(ends)), length) for each in arrivals),
     )
     past = replace(present, since=now, until=now + length, requests=_as_iterator(requests))
     return Repeated(
@@ -167,13 +168,13 @@ class _LifetimeSampler:
         curve = self.lifetimes.curves_of(self._groups(of), age_s)
         left_s = self.lifetimes.drawn(self._rng).left_s(curve, age_s, self._rng.random(len(of)))
         for number, (request, standing) in enumerate(listed):
-            told = []
+            moments = []
             for vm in request.vms:
                 if vm.ended_at is None:
                     lot = lots[number, vm.placed_at]
                     vm = _ending(vm, request, ages[lot], float(left_s[lot]), standing)  # noqa: PLW2901
-                told.append(vm)
-            yield tuple(told)
+                moments.append(vm)
+            yield tuple(moments)
 
 
 def _ending(

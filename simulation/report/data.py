@@ -51,8 +51,8 @@ class RunData:
         if parquet.exists():
             table = pq.read_table(parquet, columns=list(columns) or None)
         else:
-            told = pa_csv.ConvertOptions(include_columns=list(columns) or None)
-            table = pa_csv.read_csv(csv, convert_options=told)
+            options = pa_csv.ConvertOptions(include_columns=list(columns) or None)
+            table = pa_csv.read_csv(csv, convert_options=options)
         return {
             column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
         }

@@ -128,19 +128,20 @@ def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
         return ""
     lines, rolls = [], []
     for run in moving:
-        told, name = run["moves"], escape(str(run["name"]))
-        reasons = ", ".join(f"{count:,} {why}" for why, count in told["by_reason"].items() if count)
-        failed = sum(count for name_, count in told["outcomes"].items() if name_ != "moved")
-        spare = told["spare"]
+        moves, name = run["moves"], escape(str(run["name"]))
+        causes = moves["by_reason"].items()
+        reasons = escape(", ".join(f"{count:,} {why}" for why, count in causes if count)) or "–"
+        failed = sum(count for name_, count in moves["outcomes"].items() if name_ != "moved")
+        spare = moves["spare"]
         held = "–" if spare is None else f"{spare['asked'] - spare['not_held']} of {spare['asked']}"
         lines.append(
             f'<tr><td>{name}</td><td data-run="{name}" data-path="moves.moved" '
-            f'data-value="{told["moved"]}">{told["moved"]:,}</td><td>{escape(reasons) or "–"}</td>'
-            f"<td>{failed:,}</td><td>{told['moved_gib']:,.1f} GiB</td>"
-            f"<td>{told['move_seconds']:,.0f} s</td><td>{held}</td></tr>"
+            f'data-value="{moves["moved"]}">{moves["moved"]:,}</td><td>{reasons}</td>'
+            f"<td>{failed:,}</td><td>{moves['moved_gib']:,.1f} GiB</td>"
+            f"<td>{moves['move_seconds']:,.0f} s</td><td>{held}</td></tr>"
         )
-        if told["roll"] is not None:
-            rolls.append(_roll(name, told["roll"]))
+        if moves["roll"] is not None:
+            rolls.append(_roll(name, moves["roll"]))
     return (
         "<h2>Moves</h2>"
         '<p class="reading">Moves that were carried out, why, and those that came to nothing: '

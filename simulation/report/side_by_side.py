@@ -67,12 +67,12 @@ def _cells(
     best = _shown((max if more_is_better else min)(known), unit) if len(looks) > 1 else None
     cells = []
     for row, mean in zip(variants, means, strict=True):
-        told, shown = row["measures"][path], _shown(mean, unit)
+        summary, shown = row["measures"][path], _shown(mean, unit)
         cells.append(
             f'<td class="{"best" if shown == best else ""}" data-path="{path}" '
             f'data-variant="{escape(row["variant"])}" '
             f'data-value="{"" if mean is None else repr(mean)}">'
-            f"{shown}{_spread(told, unit)}{_against_base(told, unit)}</td>"
+            f"{shown}{_spread(summary, unit)}{_against_base(summary, unit)}</td>"
         )
     return cells
 
@@ -89,12 +89,12 @@ def _bases(comparison: Mapping[str, Any]) -> str:
     return f". Below, the difference {', '.join(words)}"
 
 
-def _spread(told: Mapping[str, Any], unit: str) -> str:
-    return "" if not told["sd"] else f"<small>± {_shown(told['sd'], unit)}</small>"
+def _spread(summary: Mapping[str, Any], unit: str) -> str:
+    return "" if not summary["sd"] else f"<small>± {_shown(summary['sd'], unit)}</small>"
 
 
-def _against_base(told: Mapping[str, Any], unit: str) -> str:
-    found = told.get("difference")
+def _against_base(summary: Mapping[str, Any], unit: str) -> str:
+    found = summary.get("difference")
     if not found or not found["mean"]:
         return ""
     sign = "+" if found["mean"] > 0 else "−"

@@ -20,7 +20,7 @@ _COLOURS: Final = (
 _DASHES: Final = ("-", "--", ":", "-.")
 _HATCHES: Final = ("", "////", "....", "xxxx")  #: of bars in their place
 _BORDERS: Final = ("solid", "dashed", "dotted", "double")  #: in the page's tables
-_LEGEND_WIDTH: Final = 110  #: letters beside each other
+_LEGEND_WIDTH: Final = 110  #: letters side by side
 #: Durations that an axis names.
 _DURATIONS: Final = (
     (0, "0"),
@@ -71,8 +71,8 @@ class Palette:
     def bar(self, variant: str) -> dict[str, Any]:
         """Return how a bar of a variant is drawn: what are dashes of lines are hatches here."""
         colour, stroke = self._of[variant]
-        told = {"color": colour, "edgecolor": "white", "linewidth": 0.0, "label": variant}
-        return told | {"hatch": _HATCHES[stroke]}
+        style = {"color": colour, "edgecolor": "white", "linewidth": 0.0, "label": variant}
+        return style | {"hatch": _HATCHES[stroke]}
 
     def swatch(self, variant: str) -> str:
         """Return the style of a sample of its line beside its name."""

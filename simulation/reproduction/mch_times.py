@@ -107,7 +107,7 @@ _COLLAPSED: Final = {"C-CH": "cores", "M-CH": "memory_gib"}
 _LIKE: Final = 3.0
 
 
-def _ways(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
+def _variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
     rng = np.random.default_rng(0)
 
     def divide(name: str, **parameters: str) -> Callable[[], object]:
@@ -139,10 +139,10 @@ def _fig5(setup: Setup) -> ItemOutcome:
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}
     for number, size in enumerate(jobs):
-        for name, run in _ways(a_binary_tree(_LEVELS, size, _TASKS)).items():
+        for name, run in _variants(a_binary_tree(_LEVELS, size, _TASKS)).items():
             seconds.setdefault(name, []).append(_seconds(run))
         setup.tell((number + 1) / (len(jobs) + 1))
-    with_many = [_seconds(_ways(a_binary_tree(_LEVELS, size, _TASKS))[_MCH]) for size in many]
+    with_many = [_seconds(_variants(a_binary_tree(_LEVELS, size, _TASKS))[_MCH]) for size in many]
     of_hdrf, of_mch = exponent(jobs, seconds[_HDRF]), exponent(many, with_many)
     ratios = [max(seconds[name]) / max(seconds[_MCH]) for name in _COLLAPSED]
     less = [slow / fast for slow, fast in zip(seconds[_HDRF], seconds[_MCH], strict=True)]

@@ -56,9 +56,9 @@ class Played:
         """Return the part of its VMs that each tenant completed; 1 for one who asked for none."""
         place = {tenant: index for index, tenant in enumerate(tenants)}
         of_request = np.array([place[tenant] for tenant in self.tenant], dtype=np.int64)
-        asked = np.bincount(of_request, self.asked, len(tenants))
+        requested = np.bincount(of_request, self.asked, len(tenants))
         done = np.bincount(of_request, self.completed, len(tenants))
-        return np.divide(done, asked, out=np.ones(len(tenants)), where=asked > 0)
+        return np.divide(done, requested, out=np.ones(len(tenants)), where=requested > 0)
 
 
 def play(
@@ -87,8 +87,8 @@ def play(
     )
     pool = hosts.sum(axis=0)
     arrivals, arrived = Arrivals(trace), list[Chunk]()
-    asked = int(sum(len(chunk) for chunk in trace.parts))
-    completed, last_end_s = np.zeros(asked, dtype=np.int64), np.zeros(asked)
+    requests = int(sum(len(chunk) for chunk in trace.parts))
+    completed, last_end_s = np.zeros(requests, dtype=np.int64), np.zeros(requests)
     used, waiting = np.zeros((slots, len(pool))), np.zeros(slots, dtype=np.int64)
     shares: list[FloatArray] = []
     for slot in range(slots):

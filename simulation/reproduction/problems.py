@@ -71,8 +71,8 @@ def a_round(
     """Return empty hosts, and requests in order; by default each of a tenant of its own."""
     capacity, demand = np.array(servers, dtype=np.int64), np.array(demands, dtype=np.int64)
     requests = len(demand)
-    asking = np.arange(requests) if tenant is None else np.array(tenant, dtype=np.int64)
-    tenants = int(asking.max(initial=-1)) + 1
+    tenant_rows = np.arange(requests) if tenant is None else np.array(tenant, dtype=np.int64)
+    tenants = int(tenant_rows.max(initial=-1)) + 1
     return Snapshot(
         resources=resources,
         capacity=capacity,
@@ -82,7 +82,7 @@ def a_round(
         demand=demand,
         count=np.broadcast_to(np.array(count, dtype=np.int64), (requests,)).copy(),
         min_count=np.ones(requests, dtype=np.int64),
-        tenant=asking,
+        tenant=tenant_rows,
         age=np.zeros(requests, dtype=np.int64),
         weight=np.ones(tenants),
         held=np.zeros((tenants, len(resources)), dtype=np.int64),

@@ -35,12 +35,12 @@ class Finished:
 def found_in(folder: Path, setup: Setup) -> Finished | None:
     """Return what an item left in its folder when it was run in the same way; None: nothing."""
     try:
-        told = json.loads((folder / VERDICT).read_text("utf-8"))
+        verdict = json.loads((folder / VERDICT).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    asked = {"quick": setup.quick, "seed": setup.seed}
-    same = isinstance(told, dict) and asked.items() <= told.items()
-    return Finished(told=told, seconds=0.0) if same else None
+    settings = {"quick": setup.quick, "seed": setup.seed}
+    same = isinstance(verdict, dict) and settings.items() <= verdict.items()
+    return Finished(told=verdict, seconds=0.0) if same else None
 
 
 def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
@@ -51,9 +51,9 @@ def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
     for table in outcome.tables:
         _write_table(table, folder / f"{table.name}.csv")
     save_plot(outcome.draw(), folder)
-    told = told_of(item, outcome, setup)
-    (folder / VERDICT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    return Finished(told=told, seconds=time.perf_counter() - started)
+    verdict = verdict_of(item, outcome, setup)
+    (folder / VERDICT).write_text(json.dumps(verdict, indent=2) + "\n", encoding="utf-8")
+    return Finished(told=verdict, seconds=time.perf_counter() - started)
 
 
 def run_items(
@@ -102,7 +102,7 @@ def summary_of(finished: Sequence[Finished], setup: Setup) -> dict[str, Any]:
     }
 
 
-def told_of(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]:
+def verdict_of(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]:
     """Return an item and its outcome in JSON values."""
     verdict = outcome.verdict
     return {

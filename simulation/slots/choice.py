@@ -17,7 +17,7 @@ _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPolicy:
-    """Which policy decides, and how it is told to run."""
+    """Which policy decides, with its parameters and budget."""
 
     policy: str = "fuga"
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class SlotDecider:
         who = self.who = self.who or self._who()
         policy = self.policy = self.policy or who.made()
 
-        def ask(each: Deciding) -> Allocation:
+        def decide_one(each: Deciding) -> Allocation:
             its, units = (policy, choice.budget_units) if each is who else (each.made(), None)
             made = its if around is None else around(its)
             return decide(snapshot, made, seed=seed, budget_units=units)
@@ -71,7 +71,7 @@ class SlotDecider:
         def note(_: Deciding, error: Exception) -> None:
             reasons.append(f"{type(error).__name__}: {error}")
 
-        allocation = first_feasible(who, snapshot, ask, note)
+        allocation = first_feasible(who, snapshot, decide_one, note)
         return allocation, reasons[0] if reasons else None
 
     def hosts_changed(self) -> None:

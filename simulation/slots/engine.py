@@ -26,7 +26,7 @@ from simulation.slots.moving.movers import Planned, SlotMover
 from simulation.slots.moving.timetable import Ended
 from simulation.slots.rules import HostRules
 from simulation.slots.running import RunningBuckets, VmRows
-from simulation.slots.waiting import NOBODY, WaitingRows
+from simulation.slots.waiting import NO_ROWS, WaitingRows
 from simulation.topology.hierarchy import Since
 from simulation.topology.hosts import HostEvent
 from simulation.traces.chunks import Chunk
@@ -90,7 +90,7 @@ class Engine:
         hierarchies: Sequence[Since] = (),
     ) -> None:
         self.cluster, self.book, self.choice = cluster, book, choice
-        self.waiting = NOBODY
+        self.waiting = NO_ROWS
         self.running = RunningBuckets(choice.slot_length_s)
         self.rules = HostRules()
         self._events = list(events)
@@ -103,7 +103,7 @@ class Engine:
         self.decider = SlotDecider(choice, cluster)
         self._start_s = 0.0
         self.movers: SlotMover | None = None
-        if choice.moving.is_asked:
+        if choice.moving.is_enabled:
             self.movers = SlotMover(
                 self,
                 choice.moving,
@@ -131,7 +131,7 @@ class Engine:
         }
 
     def restore(self, kept: Kept) -> None:
-        """Stand as was kept; to be told to an engine that has just been made."""
+        """Restore a saved state; call it on a new engine."""
         events = whole(kept, "events_left", ValueRange(0, len(self._events) + 1))
         hierarchies = whole(kept, "hierarchies_left", ValueRange(0, len(self._hierarchies) + 1))
         self._events = self._events[len(self._events) - events :]
@@ -214,7 +214,7 @@ class Engine:
         return replace(passed, round=round_)
 
     def fleet(self) -> MovableVms:
-        """Return what runs and waits now, for whoever plans moves."""
+        """Return what runs and waits now, for planners of moves."""
         parts = self.running.parts()
         snapshot, tenants = self.snapshot(told_apart=True)
         movers = self.movers
@@ -225,7 +225,7 @@ class Engine:
             moving=Counter() if movers is None else movers.timetable.moving(),
             resting=Counter() if movers is None else movers.resting(self._start_s),
             arriving=() if movers is None else movers.timetable.arriving(),
-            book=self.book,
+            names=self.book,
             cluster=self.cluster,
             waiting=self.waiting,
             rules=self.rules,
@@ -240,37 +240,37 @@ class Engine:
         Tenants are those who hold something or ask for something: one who does
         neither takes part in nothing.
         """
-        waiting, book = self.waiting, self.book
-        concerned = book.vms > 0
+        waiting, names = self.waiting, self.book
+        concerned = names.vms > 0
         concerned[waiting.tenant] = True
-        tenants = book.in_order(np.flatnonzero(concerned).astype(np.int64))
+        tenants = names.in_order(np.flatnonzero(concerned).astype(np.int64))
         place = np.zeros(len(concerned), dtype=np.int64)
         place[tenants] = np.arange(len(tenants))
         apart = None
         if told_apart or self.choice.moving.spare is not None:
             wishes = [np.unique(part.wish) for part in self.running.parts()]
             apart = np.concatenate([np.zeros(0, dtype=np.int64), *wishes])
-        open_ = self.rules.open_to(waiting, self.cluster, book.wishes.values, apart)
+        open_ = self.rules.open_to(waiting, self.cluster, names.wishes.values, apart)
         free = self.cluster.free()
         to_come = None if self.movers is None else self.movers.to_come()
         if to_come is not None:
             free = np.maximum(free - to_come[self.cluster.rows], 0)
         return Snapshot(
-            resources=book.resources,
+            resources=names.resources,
             capacity=self.cluster.offered(),
             free=free,
             host_class=open_.host_class,
             eligible=open_.eligible,
-            demand=book.demand[waiting.kind],
+            demand=names.demand[waiting.kind],
             count=waiting.count.copy(),
             min_count=waiting.least(),
             tenant=place[waiting.tenant],
             age=waiting.age.copy(),
-            weight=book.weight[tenants],
-            held=book.held[tenants],
-            tree=book.tree(tenants),
+            weight=names.weight[tenants],
+            held=names.held[tenants],
+            tree=names.tree(tenants),
             constraints=open_.constraints,
-            allowances=book.allowances(tenants),
+            allowances=names.allowances(tenants),
         ), tenants
 
     def _release(self, vms: VmRows) -> None:
@@ -345,32 +345,32 @@ class Engine:
             others.append(chunk.where(np.flatnonzero(hosts < 0)) if len(hosts) else chunk)
             if not len(stands):
                 continue
-            part, book = chunk.where(stands), self.book
+            part, names = chunk.where(stands), self.book
             vms = VmRows(
                 request=-1 - self._stood - np.arange(len(part)),
-                tenant=book.tenants_of(part.tenant),
-                kind=book.kinds_of(part.demand),
-                wish=book.wishes.numbers(part.wishes),
+                tenant=names.tenants_of(part.tenant),
+                kind=names.kinds_of(part.demand),
+                wish=names.wishes.numbers(part.wishes),
                 host=hosts[stands],
                 count=part.count,
                 end_s=part.arrival_s + part.lifetime_s,
             )
             self._stood += len(part)
             self.rules.arrived(vms.tenant.tolist(), part.wishes)
-            self.cluster.commit(vms.host, vms.count[:, None] * book.demand[vms.kind])
-            book.hold(vms.tenant, vms.kind, vms.count)
-            self.rules.count(vms, book.wishes.values, sign=1)
+            self.cluster.commit(vms.host, vms.count[:, None] * names.demand[vms.kind])
+            names.hold(vms.tenant, vms.kind, vms.count)
+            self.rules.count(vms, names.wishes.values, sign=1)
             self.running.add(vms, slot)
             found.append(vms)
         return (VmRows.joined(found) if found else None), [each for each in others if len(each)]
 
     def _arrive(self, chunk: Chunk) -> WaitingRows:
-        book, count = self.book, chunk.count
+        names, count = self.book, chunk.count
         arrived = WaitingRows(
             request=np.arange(self._requests, self._requests + len(chunk)),
-            tenant=book.tenants_of(chunk.tenant),
-            kind=book.kinds_of(chunk.demand),
-            wish=book.wishes.numbers(chunk.wishes),
+            tenant=names.tenants_of(chunk.tenant),
+            kind=names.kinds_of(chunk.demand),
+            wish=names.wishes.numbers(chunk.wishes),
             count=count.copy(),
             min_count=chunk.min_count.copy(),
             wanted=count.copy(),
@@ -390,7 +390,7 @@ class Engine:
         if self.choice.wait_at_most_s is not None:
             over |= waited_s > self.choice.wait_at_most_s
         if not over.any():
-            return NOBODY
+            return NO_ROWS
         given_up = self.waiting.where(over)
         self.waiting = self.waiting.where(~over)
         return given_up

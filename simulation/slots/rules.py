@@ -34,7 +34,7 @@ class Open:
 
 @dataclass(slots=True)
 class _Places:
-    """Where VMs are that somebody must keep apart from, or together with."""
+    """Where the VMs are from which others must be kept apart, or with which together."""
 
     #: in order of creation, as the register center lists groups
     of_group: dict[GroupKey, Counter[int]] = field(default_factory=dict)
@@ -109,12 +109,12 @@ class HostRules:
 
         Hosts of one class are alike to the wishes ``told_apart_by``, too.
         """
-        asked, of_row = np.unique(waiting.wish, return_inverse=True)
+        keys, of_row = np.unique(waiting.wish, return_inverse=True)
         if told_apart_by is not None:
-            asked = np.unique(np.concatenate([asked, told_apart_by]))
-            of_row = np.searchsorted(asked, waiting.wish)
-        key = (cluster.version, tuple(asked.tolist()))
-        listed = [wishes[wish] for wish in asked.tolist()]
+            keys = np.unique(np.concatenate([keys, told_apart_by]))
+            of_row = np.searchsorted(keys, waiting.wish)
+        key = (cluster.version, tuple(keys.tolist()))
+        listed = [wishes[wish] for wish in keys.tolist()]
         if self._known is None or self._known[0] != key:
             classes = host_classes(cluster.hosts, listed)
             self._known = (key, classes, eligibility(cluster.hosts, classes, listed, may_use))

@@ -102,7 +102,7 @@ class RunningBuckets:
         return [self._buckets[slot] for slot in (first, first + 1) if slot in self._buckets]
 
     def parts(self) -> list[VmRows]:
-        """Return everything that runs, for whoever counts."""
+        """Return everything that runs, for metrics."""
         return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
             *self._endless
         ]

@@ -46,4 +46,4 @@ class WaitingRows(Rows):
         return left.where(count > 0)
 
 
-NOBODY: Final = WaitingRows.none()
+NO_ROWS: Final = WaitingRows.none()

@@ -58,10 +58,10 @@ class HostInventory:
         """Return this inventory and more hosts."""
         return checked([*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts")
 
-    def without(self, told: Sequence[str]) -> HostInventory:
+    def without(self, names: Sequence[str]) -> HostInventory:
         """Return this inventory without hosts of these names, or patterns as ``rack3-*``."""
         gone: set[str] = set()
-        for pattern in told:
+        for pattern in names:
             found = {host.name for host in self.hosts if fnmatchcase(host.name, pattern)}
             if not found:
                 some = ", ".join(host.name for host in self.hosts[:5])
@@ -70,7 +70,7 @@ class HostInventory:
         return checked(
             [host for host in self.hosts if host.name not in gone],
             [event for event in self.events if event.host not in gone],
-            f"--without-hosts {','.join(told)}",
+            f"--without-hosts {','.join(names)}",
         )
 
     def named(self, prefix: str) -> HostInventory:
@@ -122,19 +122,19 @@ def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) 
     return HostInventory(hosts=tuple(listed), events=tuple(ordered))
 
 
-def read_inventory(told: str) -> HostInventory:
+def read_inventory(spec: str) -> HostInventory:
     """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``.
 
     ``azure:N`` are N of the machines that VMs of Azure's packing trace take parts of.
     """
-    if _SHORT.fullmatch(told) and not Path(told).exists():
-        return _short(told)
-    if told.startswith(PREFIX):
-        return _like_google(told)
-    if found := _AZURE.fullmatch(told):
+    if _SHORT.fullmatch(spec) and not Path(spec).exists():
+        return _short(spec)
+    if spec.startswith(PREFIX):
+        return _like_google(spec)
+    if found := _AZURE.fullmatch(spec):
         whole = dict.fromkeys(azure_packing.RESOURCES, azure_packing.MACHINE)
-        return checked(_alike("azure", int(found[1]), whole, host_class="azure"), (), told)
-    path = Path(told)
+        return checked(_alike("azure", int(found[1]), whole, host_class="azure"), (), spec)
+    path = Path(spec)
     if path.suffix == ".json":
         return _json(path)
     return _table_reader(path)(path)
@@ -155,50 +155,50 @@ def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
     return _csv
 
 
-def short_host(told: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
+def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
     """Return how many hosts of which capacity and labels ``20:64c:256g:label=ssd`` means."""
-    count, *parts = told.split(":")
+    count, *parts = spec.split(":")
     capacity: dict[str, int] = {}
     labels = tuple(sorted(part.removeprefix(_LABEL) for part in parts if part.startswith(_LABEL)))
     try:
         check_labels("label", labels)
     except InvalidError as error:
-        raise InputError(told, str(error)) from None
+        raise InputError(spec, str(error)) from None
     for part in parts:
         if part.startswith(_LABEL):
             continue
         found = _PART.fullmatch(part)
         if found is None or not found[2]:
             raise InputError(
-                told, f"{part!r} is neither a number with c, g, d or a resource, nor label=NAME"
+                spec, f"{part!r} is neither a number with c, g, d or a resource, nor label=NAME"
             )
         name, factor = _UNITS.get(found[2], (found[2], 1))
         capacity[name] = int(found[1]) * factor
     if not capacity or int(count) < 1:
-        raise InputError(told, "expected COUNT:CORESc:MEMORYg, as in 20:64c:256g")
+        raise InputError(spec, "expected COUNT:CORESc:MEMORYg, as in 20:64c:256g")
     return int(count), capacity, labels
 
 
-def _short(told: str) -> HostInventory:
+def _short(spec: str) -> HostInventory:
     hosts: list[HostSpec] = []
-    for place, part in enumerate(told.split(",")):
+    for place, part in enumerate(spec.split(",")):
         count, capacity, labels = short_host(part)
         prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
         host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
         hosts += _alike(prefix, count, capacity, host_class=host_class, labels=labels)
-    return checked(hosts, (), told)
+    return checked(hosts, (), spec)
 
 
-def _like_google(told: str) -> HostInventory:
-    number = told.removeprefix(PREFIX)
+def _like_google(spec: str) -> HostInventory:
+    number = spec.removeprefix(PREFIX)
     if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
-        raise InputError(told, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
+        raise InputError(spec, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
     hosts: list[HostSpec] = []
     for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
         capacity = {"vcpus": cores, "memory_mib": memory_mib}
         prefix = "abcdefghijklmnopqrstuvwxyz"[place]
         hosts += _alike(prefix, count, capacity, host_class=_shape(capacity))
-    return checked(hosts, (), told)
+    return checked(hosts, (), spec)
 
 
 def _alike(
@@ -244,9 +244,9 @@ def _csv(path: Path) -> HostInventory:
         )
         hosts += new
         for what in (Happening.JOIN, Happening.DRAIN, Happening.LEAVE):
-            told = row.get(f"{what.value}_s")
-            if told not in (None, ""):
-                at_s = _seconds(told, f"{where}: {what.value}_s")
+            length = row.get(f"{what.value}_s")
+            if length not in (None, ""):
+                at_s = _seconds(length, f"{where}: {what.value}_s")
                 events += [HostEvent(at_s=at_s, host=host.name, what=what) for host in new]
     return checked(hosts, events, str(path))
 
@@ -254,16 +254,16 @@ def _csv(path: Path) -> HostInventory:
 def _json(path: Path) -> HostInventory:
     """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
+        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
     except ValueError as error:
         raise InputError(str(path), f"no JSON: {error}") from error
-    if not isinstance(told, dict) or not isinstance(told.get("hosts"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("hosts"), list):
         raise InputError(str(path), 'expected an object with "hosts"')
     hosts: list[HostSpec] = []
     events: list[HostEvent] = []
-    for place, each in enumerate(told["hosts"]):
+    for place, each in enumerate(document["hosts"]):
         where = f"{path}: hosts[{place}]"
         if not isinstance(each, dict) or not isinstance(each.get("capacity"), dict):
             raise InputError(where, 'expected an object with "name" and "capacity"')
@@ -278,7 +278,7 @@ def _json(path: Path) -> HostInventory:
             host_class=str(each.get("class") or _shape(capacity)),
             labels=tuple(sorted(map(str, each.get("labels", ())))),
         )
-    for place, each in enumerate(told.get("events", ())):
+    for place, each in enumerate(document.get("events", ())):
         where = f"{path}: events[{place}]"
         try:
             what = Happening(each["event"])

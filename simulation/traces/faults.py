@@ -1,4 +1,4 @@
-"""Bad rows of a file: counted, told with file and line, never silently dropped."""
+"""Bad rows of a file: counted, reported with file and line, never silently dropped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 #: So many are kept in full; all are counted.
-MOST_TOLD: Final = 1000
+MOST_SHOWN: Final = 1000
 
 
 class RowError(ValueError):
@@ -25,7 +25,7 @@ class BadRows:
     def add(self, line: int, problem: str) -> None:
         """Count a bad row."""
         self.count += 1
-        if len(self.told) < MOST_TOLD:
+        if len(self.told) < MOST_SHOWN:
             self.told.append((line, problem))
 
     def lines(self) -> list[str]:

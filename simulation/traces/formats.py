@@ -53,7 +53,7 @@ def _native(rows: Iterable[Row]) -> Iterator[Row]:
 def _each(
     rows: Iterable[Row], native: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Iterator[Row]:
-    """Convert row by row; what a row lacks or misspells is told with its line."""
+    """Convert row by row; report what a row lacks or misspells with its line."""
     for line, row, read in rows:
         if isinstance(row, RowError):
             yield line, row, read
@@ -69,8 +69,8 @@ def _by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
     listed = list(rows)
 
     def key(row: Row) -> float:
-        told = row[1]
-        return 0.0 if isinstance(told, RowError) else float(told["arrival_s"])
+        arrival = row[1]
+        return 0.0 if isinstance(arrival, RowError) else float(arrival["arrival_s"])
 
     total = max(len(listed), 1)
     for place, (line, row, _) in enumerate(sorted(listed, key=key)):

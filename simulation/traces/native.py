@@ -93,20 +93,20 @@ class NativeTrace:
         last, read = -math.inf, 0.0
         for line, row, read in self.source():
             try:
-                asked = self._asked(row, line)
+                requested = self._asked(row, line)
             except RowError as error:
                 self.faults.add(line, str(error))
                 continue
-            if asked.arrival_s < last:
+            if requested.arrival_s < last:
                 raise InputError(
                     f"{self.faults.file}:{line}",
-                    f"arrival_s {asked.arrival_s:g} is before {last:g}, of a row above; "
+                    f"arrival_s {requested.arrival_s:g} is before {last:g}, of a row above; "
                     "sort the file by arrival_s",
                 )
-            last = asked.arrival_s
-            if self.keep is not None and not self.keep(asked.tenant):
+            last = requested.arrival_s
+            if self.keep is not None and not self.keep(requested.tenant):
                 continue
-            rows.append(asked)
+            rows.append(requested)
             if len(rows) == CHUNK_ROWS:
                 yield self._chunk(rows, read)
                 rows = []
@@ -130,10 +130,10 @@ class NativeTrace:
 
     def tenant_of(self, name: Any, line: int) -> str:
         """Return the tenant of a row; of rows without one, and folded, the line decides."""
-        told = None if name is None or name == "" else str(name)
+        text = None if name is None or name == "" else str(name)
         if not self.fold:
-            return told or "all"
-        number = zlib.crc32((told or f"row {line}").encode()) % self.fold
+            return text or "all"
+        number = zlib.crc32((text or f"row {line}").encode()) % self.fold
         return f"tenant-{number:0{len(str(self.fold - 1))}}"
 
     def _demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:

@@ -125,16 +125,16 @@ class Workload:
         return times
 
 
-def workload_of(told: str, resources: tuple[str, ...], seed: int) -> Workload:
+def workload_of(spec: str, resources: tuple[str, ...], seed: int) -> Workload:
     """Return the workload that ``google:REQUESTS[:DAYSd][:TENANTSt]`` means."""
-    found = _FORM.fullmatch(told)
+    found = _FORM.fullmatch(spec)
     if found is None or not 1 <= int(found[1]) <= 10**8:
         raise InputError(
-            told, "expected google:REQUESTS[:DAYSd][:TENANTSt], as google:10000:2d:50t"
+            spec, "expected google:REQUESTS[:DAYSd][:TENANTSt], as google:10000:2d:50t"
         )
     days, tenants = float(found[2] or 1), int(found[3] or 100)
     if not 0 < days <= 3650 or not 1 <= tenants <= 1_000_000:
-        raise InputError(told, "expected 3650 days and 1,000,000 tenants at most")
+        raise InputError(spec, "expected 3650 days and 1,000,000 tenants at most")
     return Workload(
         resources=resources, requests=int(found[1]), days=days, tenants=tenants, seed=seed
     )

@@ -340,7 +340,7 @@ def test_a_ledger_that_does_not_add_up(world: World) -> None:
 
 def _ask_to_move(world: World, host: str = "h2") -> Move:
     world.raw.run("UPDATE hosts SET domain_type = 'qemu'")  # libvirt's test driver moves nothing
-    return world.registry.moves.ask(_uuid(world.vms[0]), host, reason="test", actor="chaos")
+    return world.registry.moves.create(_uuid(world.vms[0]), host, reason="test", actor="chaos")
 
 
 def _move(world: World, number: int) -> Move:
@@ -404,13 +404,13 @@ def test_what_a_vm_left_behind_and_nobody_removed(own_world: World) -> None:
 
 
 def test_a_plan_that_nobody_decided(own_world: World) -> None:
-    own_world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor="chaos")
+    own_world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor="chaos")
 
     assert own_world.rules() == {"unfinished plan"}
 
 
 def test_a_plan_that_is_done_without_one_of_its_moves(own_world: World) -> None:
-    plan = own_world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor="chaos")
+    plan = own_world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor="chaos")
     own_world.raw.run("UPDATE plans SET state = 'done' WHERE id = ?", plan.id)
     own_world.raw.run(
         "INSERT INTO plan_moves (plan_id, position, wave, vm_id, from_host_id, to_host_id, why,"
@@ -632,7 +632,7 @@ def _fence(world: World, *, switched_off: bool) -> None:
     host = registry.hosts.get("h1")
     registry.hosts.update("h1", labels=["on_failure=rebuild"], fence_target="1", actor="cli")
     registry.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=1)
-    registry.fencing.ask("h1", actor="cli")
+    registry.fencing.request("h1", actor="cli")
     order = registry.fencing.claim(host.id, "w1", 60)
     assert order is not None
     if switched_off:

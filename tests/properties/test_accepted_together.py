@@ -190,7 +190,7 @@ def test_calls_accepted_together_come_to_the_same_as_one_at_a_time(
         number += size
         askings = [an_asking(call, "grouped") for call in calls]
         made: list[Request | str | None] = [
-            said(each) for each in register.requests.accept_together(askings)
+            said(each) for each in register.requests.accept_batch(askings)
         ]
         in_order = sorted(range(size), key=lambda at: made[at] is None)
         together += sum(isinstance(each, Request) for each in made)
@@ -223,7 +223,7 @@ def test_what_stands_in_nobodys_way_is_accepted_together(register: Registry):
         call["asked"] |= {"vm_type": "small", "count": 1}
 
     askings = [an_asking(call, "w") for call in calls]
-    made = register.requests.accept_together(askings)
+    made = register.requests.accept_batch(askings)
 
     ids = [each.id for each in made if isinstance(each, Request)]
     assert len(ids) == len(askings)
@@ -246,7 +246,7 @@ def test_of_two_that_together_exceed_a_quota_the_second_is_refused(register: Reg
         for count in (3, 2, 1)
     ]
 
-    made = register.requests.accept_together(askings)
+    made = register.requests.accept_batch(askings)
 
     first, second, third = made
     assert (isinstance(first, Request), isinstance(third, Request)) == (True, True)
@@ -263,7 +263,7 @@ def test_one_key_twice_makes_one_request(register: Registry, raw: RawSql):
     call |= {"audited": False, "asked": {"vm_type": "small", "count": 1}}
     askings = [an_asking(call, "w") for _ in range(3)]
 
-    made = register.requests.accept_together(askings)
+    made = register.requests.accept_batch(askings)
 
     assert [each is None for each in made] == [False, True, True]
     assert alone(register, askings[2]) == "answered before: 201 w-free 1"
@@ -280,7 +280,7 @@ def test_a_group_that_is_refused_whole_leaves_nothing_behind(register: Registry,
     ]
     raw.run("CREATE UNIQUE INDEX one_a_tenant ON requests (tenant_id)")
 
-    made = register.requests.accept_together(askings)
+    made = register.requests.accept_batch(askings)
 
     assert made == [None, None]
     assert raw.value("SELECT count(*) FROM idempotency_keys") == 0
@@ -303,7 +303,7 @@ def test_a_tenant_that_somebody_holds_holds_up_only_its_own(register: Registry, 
     raw.run("BEGIN")
     raw.rows("SELECT id FROM tenants WHERE name = 'w-few' FOR UPDATE")
 
-    together = register.requests.accept_together([held, free])
+    together = register.requests.accept_batch([held, free])
     by_itself = alone(register, free)
     raw.run("ROLLBACK")
 

@@ -59,7 +59,7 @@ class CommandsOnHosts:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts for which it runs, or whose end nobody asked for yet."""
+        """Hosts whose command runs, or whose result was not read yet."""
         return (*self._running, *self._not_begun)
 
     def begin(self, host: str) -> None:
@@ -99,7 +99,7 @@ class CommandsOnHosts:
         return ended
 
     def end(self, why: str) -> None:
-        """Tell all that run to end."""
+        """Ask all running commands to end."""
         for each in self._running.values():
             self._signal(each, why)
 

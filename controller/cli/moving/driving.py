@@ -91,8 +91,8 @@ class RollRunner:
                     self._wakes.clear()
 
     def _step(self, begun: Sequence[str], ended: Mapping[str, str | None]) -> Json | None:
-        """Tell what was done; None if the API does not answer, then it is told again."""
-        told = {
+        """Report what was done. None if the API does not answer: the next report repeats it."""
+        report = {
             "begun": list(begun),
             "ended": [
                 {"host": host, "error": None if error is None else text(error)[:_MAX_ERROR]}
@@ -102,14 +102,14 @@ class RollRunner:
             "leave": self._leave and not self._commands.hosts,
         }
         try:
-            return self._api.put(self._path, told)
+            return self._api.put(self._path, report)
         except ApiProblemError as problem:
             status = problem.http_status
             if status < _SERVERS_FAULT and status != _TOO_MANY:
                 self._commands.end("another drives the roll")
                 raise
         except ApiUnreachableError:
-            if told["leave"]:
+            if report["leave"]:
                 raise
         self._say("api", "the API does not answer; asking again")
         return None
@@ -117,7 +117,7 @@ class RollRunner:
     def _run_where_begun(self, turn: Json) -> dict[str, str | None]:
         """Begin the command where that is written down; return those for which it is too late.
 
-        It is written first: if this process ends now, whoever resumes knows that it may have run.
+        It is written first: if this process ends now, a resumed run knows that it may have run.
         """
         too_late: dict[str, str | None] = {}
         for each in turn["hosts"]:
@@ -141,8 +141,8 @@ class RollRunner:
         for plan_id in plans:
             try:
                 plan = self._api.get(f"plans/{plan_id}")
-                asked = plan["state"] == "pending"
-                what = "the control centre plans the moves" if asked else going_on(self._api)
+                is_pending = plan["state"] == "pending"
+                what = "the control centre plans the moves" if is_pending else going_on(self._api)
             except (ApiUnreachableError, ApiProblemError):
                 continue  # the next step tells, if that lasts
             self._screen.moves(plan["ended"], plan["moves"], what)
@@ -231,7 +231,7 @@ def _bar() -> Iterator[Screen]:
         yield Shown()
 
 
-def drive(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
+def run_steps(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
     """Drive a roll from this terminal until it goes no further."""
     with screen(quiet=quiet) as shown:
         return RollRunner(api, claim, argv, shown).run()

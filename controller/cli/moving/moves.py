@@ -202,19 +202,21 @@ def show(session: Session, move: MoveArgument) -> None:
 def cancel(session: Session, move: MoveArgument) -> None:
     """Cancel a move. The VM stays where it is."""
     found = _find_move(session.api, move)
-    told = session.api.post(f"moves/{found['id']}/cancel", {})
-    if told["ended_at"] is None:
-        message = f"the move of {told['vm_name']} ends with the next step of its worker"
+    cancelled = session.api.post(f"moves/{found['id']}/cancel", {})
+    if cancelled["ended_at"] is None:
+        message = f"the move of {cancelled['vm_name']} ends with the next step of its worker"
     else:
-        message = f"the move of {told['vm_name']} is cancelled; it stays on {told['from_host']}"
-    session.answer(told, message)
+        message = (
+            f"the move of {cancelled['vm_name']} is cancelled; it stays on {cancelled['from_host']}"
+        )
+    session.answer(cancelled, message)
 
 
 def _moved(move: Mapping[str, Any]) -> str:
-    told = f"VM {move['vm_name']} moved from {move['from_host']} to {move['to_host']}"
+    sentence = f"VM {move['vm_name']} moved from {move['from_host']} to {move['to_host']}"
     if move["downtime_ms"] is None:
-        return told
-    return f"{told}; its guest was paused for {_stood_still(move)}"
+        return sentence
+    return f"{sentence}; its guest was paused for {_stood_still(move)}"
 
 
 def _not_moved(move: Mapping[str, Any]) -> str:
@@ -232,8 +234,8 @@ def _find_vm(api: Client, typed: str) -> Json:
     if target.kind == "vm":
         return target.record
     names = [str(vm["name"]) for vm in api.items("vms", request=target.record["id"], most=5)]
-    told = f"; its VMs: {', '.join(names)}" if names else ""
-    raise BadInputError(f"{typed!r} is a request, not a VM{told}")
+    vms_of_host = f"; its VMs: {', '.join(names)}" if names else ""
+    raise BadInputError(f"{typed!r} is a request, not a VM{vms_of_host}")
 
 
 def _find_move(api: Client, typed: str) -> Json:

@@ -49,7 +49,7 @@ TimeoutOption = Annotated[
 #: Plans end long before; a wait without end would hide a control centre that is away.
 TIMEOUT_S = 86_400.0
 _SEARCHED: Final = 500
-_TOLD: Final = 50  #: failed moves, each of which is asked about
+_MOST_FAILED_SHOWN: Final = 50  #: failed moves, each of which is asked about
 _WHOLE: Final = 36  #: characters of an id
 _NOT_FOUND: Final = 404
 
@@ -150,7 +150,7 @@ def list_(
 @with_session
 def show(session: Session, plan: IdArgument) -> None:
     """Show a plan: what it gains, each move, and what stays."""
-    tell(session, find(session, plan))
+    print_plan(session, find(session, plan))
 
 
 @app.command()
@@ -199,12 +199,12 @@ def propose(
     timeout_s: float,
 ) -> None:
     """Have a plan decided, and show it; with ``approve`` have it carried out."""
-    asked = session.api.post("plans", {**body, "approve": approve})
-    decided = wait_until_decided(session.api, asked, quiet=session.json)
+    plan = session.api.post("plans", {**body, "approve": approve})
+    decided = wait_until_decided(session.api, plan, quiet=session.json)
     if wait and approve:
         carried_out(session, decided, timeout_s=timeout_s)
     else:
-        tell(session, decided)
+        print_plan(session, decided)
 
 
 def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) -> None:
@@ -237,12 +237,12 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
             for each in session.api.get(f"plans/{plan['id']}/moves")["items"]
             if each["refused"] or each["state"] in ("failed", "cancelled")
         ]
-        if len(failed) > _TOLD:
+        if len(failed) > _MOST_FAILED_SHOWN:
             more = [
-                f"  {len(failed) - _TOLD} more moves failed:"
+                f"  {len(failed) - _MOST_FAILED_SHOWN} more moves failed:"
                 f" `fuga plan show {plan['id']}` lists all"
             ]
-        for each in failed[:_TOLD]:
+        for each in failed[:_MOST_FAILED_SHOWN]:
             vm = session.api.get(f"vms/{each['vm_id']}")
             if vm["desired"] == "deleted" or vm.get("host") not in (None, each["from_host"]):
                 continue
@@ -255,7 +255,7 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
     return [*([f"{several}:", *lines] if lines else []), *more]
 
 
-def tell(session: Session, plan: Mapping[str, Any]) -> None:
+def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
     """Print a plan, its measures and its moves."""
     moves = session.api.get(f"plans/{plan['id']}/moves")["items"]
     if session.json:
@@ -277,7 +277,7 @@ def tell(session: Session, plan: Mapping[str, Any]) -> None:
         return
     if plan["before"]:
         _show_measures(plan)
-    _tell_moves(moves)
+    _print_moves(moves)
     if plan["stays"]:
         echo("")
         echo("These VMs have no place:")
@@ -308,7 +308,7 @@ def _show_measures(plan: Mapping[str, Any]) -> None:
         echo_lines(textwrap.fill(plan["effect"], terminal_width() or 100))
 
 
-def _tell_moves(moves: Sequence[Mapping[str, Any]]) -> None:
+def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
     """Print moves in their order, and why some of them were refused."""
     echo("")
     print_table(
@@ -351,10 +351,10 @@ def _admitted(admitted: Mapping[str, Any]) -> str:
         parts.append(f"{wait} as before ({left['reason'].replace('_', ' ')})")
     stay = admitted.get("in_the_way")  # plans of earlier versions do not say it
     if stay:
-        told = [
+        lines = [
             f"{count} {_IN_THE_WAY.get(why, why.replace('_', ' '))}" for why, count in stay.items()
         ]
-        parts.append(f"of the VMs on the hosts where it could be, {', '.join(told)}")
+        parts.append(f"of the VMs on the hosts where it could be, {', '.join(lines)}")
     return "; ".join(parts)
 
 

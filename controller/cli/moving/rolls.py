@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.moving.driving import drive
+from controller.cli.moving.driving import run_steps
 from controller.session.completion import complete_host
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import is_part_of_id
@@ -161,8 +161,8 @@ def over(
         claim = session.api.post(f"rolls/{find(session, resume)['id']}/resume", body)
     else:
         claim = session.api.begin_roll({**body, "hosts": hosts, **given})
-    _tell_begun(session, claim["roll"])
-    roll = drive(session.api, claim, argv, quiet=session.json)
+    _print_started(session, claim["roll"])
+    roll = run_steps(session.api, claim, argv, quiet=session.json)
     if roll["state"] != "done":
         if session.json:
             print_json(roll)
@@ -217,11 +217,13 @@ def show(session: Session, roll: RollArgument) -> None:
 @with_session
 def cancel(session: Session, roll: RollArgument) -> None:
     """End a roll for good. Hosts on which the command runs come back first."""
-    told = session.api.post(f"rolls/{find(session, roll)['id']}/cancel", {})
-    if told["ended_at"] is None:
-        session.answer(told, f"roll {told['id']} ends when its hosts at work are back")
+    cancelled = session.api.post(f"rolls/{find(session, roll)['id']}/cancel", {})
+    if cancelled["ended_at"] is None:
+        session.answer(cancelled, f"roll {cancelled['id']} ends when its hosts at work are back")
     else:
-        session.answer(told, f"roll {told['id']} is cancelled", *_left(session, told))
+        session.answer(
+            cancelled, f"roll {cancelled['id']} is cancelled", *_left(session, cancelled)
+        )
 
 
 def find(session: Session, typed: str) -> Json:
@@ -247,7 +249,7 @@ def _argv(command: str) -> Sequence[str]:
     return argv
 
 
-def _tell_begun(session: Session, roll: Mapping[str, Any]) -> None:
+def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
     turns = -(-roll["hosts"] // roll["at_once"])
     hosts = f"{roll['hosts']} host{'s' * (roll['hosts'] != 1)}"
     session.say(f"roll {roll['id']}: {hosts}, {roll['at_once']} at once")

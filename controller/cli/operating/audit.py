@@ -34,8 +34,8 @@ def _result(row: Mapping[str, Any]) -> str:
         counts: Counter[str] = Counter()
         for kind, count in refusals.items():
             counts[_STATUS.match(kind)[0]] += count  # type: ignore[index]  # matches anything
-        told = ", ".join(f"{status} ×{count}" for status, count in counts.most_common())
-        return f"{told}, until {clock(row['last_at'])}"
+        summary = ", ".join(f"{status} ×{count}" for status, count in counts.most_common())
+        return f"{summary}, until {clock(row['last_at'])}"
     status = "no answer" if row["status"] is None else str(row["status"])
     return f"{status} (+{row['suppressed']} like it)" if row["suppressed"] else status
 
@@ -43,9 +43,9 @@ def _result(row: Mapping[str, Any]) -> str:
 def _path(row: Mapping[str, Any]) -> str:
     # An upload's query names all that an image has; --output json has it in full.
     path: str = row["path"]
-    told = path if len(path) <= _WIDEST_PATH else f"{path[: _WIDEST_PATH - 1]}…"
+    shortened = path if len(path) <= _WIDEST_PATH else f"{path[: _WIDEST_PATH - 1]}…"
     kinds = len(row.get("refusals") or ())
-    return told if kinds <= 1 else f"{told} and others"
+    return shortened if kinds <= 1 else f"{shortened} and others"
 
 
 _AT: Final = Column("at", lambda row: clock(row["at"]))

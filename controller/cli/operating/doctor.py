@@ -31,8 +31,8 @@ from controller.cli.operating.pause import paused
 from controller.cli.operating.status import (
     clock_sentence,
     late_sentence,
+    print_differences,
     release_sentence,
-    tell_differences,
     well_sentence,
 )
 from controller.client.errors import ApiError
@@ -90,7 +90,7 @@ def doctor(
     if hosts and history:
         raise BadInputError("--history cannot be used with --hosts")
     if hosts:
-        tell_differences(session, repair=repair, yes=yes)
+        print_differences(session, repair=repair, yes=yes)
         return
     from registry.hosts import OnFailure  # noqa: PLC0415 - slow; `--help` needs none
 
@@ -151,14 +151,14 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
     if memory.hosts_from:
         embedded = embedded_settings(environ, memory.lab_uris, image=memory.default_image)
     given = {name.upper() for name in environ}
-    told: set[str] = set()
+    names: set[str] = set()
     shared = set.intersection(*(set(each.model_fields) for each in settings_classes().values()))
     for process, each in settings_classes().items():
         found = load_as(each)
         for name in each.model_fields:
-            if name in told:
+            if name in names:
                 continue
-            told.add(name)
+            names.add(name)
             value = getattr(found, name)
             if f"FUGA_{name.upper()}" in given:
                 source = f"FUGA_{name.upper()}"
@@ -290,8 +290,8 @@ def _hosts(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
     networks = list(session.api.items("networks"))
     yield from guest_findings(workers, hosts, networks, _lab_uris())
     yield from move_findings(workers, hosts, list(session.api.items("vm-types")))
-    if told := paused(session):
-        yield CheckResult("slot loop", False, told)
+    if notice := paused(session):
+        yield CheckResult("slot loop", False, notice)
     yield from _liveness(session)
     well = sum(each["health"] == "up" for each in hosts)
     yield CheckResult("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")

@@ -123,9 +123,9 @@ _UNSEEN: Final = (
 
 
 def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
-    """Judge what keeps guests from their hosts and from one another, where a host has told."""
-    told = [host for host in hosts if host.get("security_model") and host["admin"] != "retired"]
-    for host in told:
+    """Judge what keeps guests from their hosts and from one another, where a host reports it."""
+    checked = [host for host in hosts if host.get("security_model") and host["admin"] != "retired"]
+    for host in checked:
         if host["security_model"] == "none":
             yield CheckResult(
                 f"host {host['name']}",
@@ -141,9 +141,9 @@ def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
                 "processor time is not shared by vCPUs: no cgroup",
                 note=True,
             )
-    models = Counter(str(host["security_model"]) for host in told)
+    models = Counter(str(host["security_model"]) for host in checked)
     shown = ", ".join(f"{model} on {count}" for model, count in sorted(models.items()))
-    if told:
+    if checked:
         yield CheckResult("confinement", True, f"security models of hosts: {shown}; {_UNSEEN}")
 
 

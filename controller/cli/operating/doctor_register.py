@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from registry import Registry
 
 
-#: Whoever may change these at the provider becomes anybody (OpenID Connect Core 1.0, section 5.7).
+#: A user who may change these at the provider can become any other (OpenID Connect Core, 5.7).
 _CHANGEABLE: Final = frozenset({"preferred_username", "nickname", "name"})
 
 
@@ -156,14 +156,14 @@ def _connections(registry: Registry) -> Iterator[CheckResult]:
     found = registry.connections()
     if found is None:
         return
-    told = (
+    hint = (
         f"an API and {found.processes} processes keep up to {found.kept} connections,"
         f" the server allows {found.given}"
     )
     if found.kept > found.given:
-        yield CheckResult("database", False, f"{told}: raise max_connections of PostgreSQL")
+        yield CheckResult("database", False, f"{hint}: raise max_connections of PostgreSQL")
     else:
-        yield CheckResult("database", True, told)
+        yield CheckResult("database", True, hint)
 
 
 def _roles(registry: Registry) -> Iterator[CheckResult]:
@@ -207,7 +207,7 @@ def _tokens(registry: Registry) -> Iterator[CheckResult]:
     endless = [
         token.name
         for token in living
-        # Whoever reads what `fuga up` keeps in the state folder reads the database as well.
+        # The state folder of `fuga up` holds the database too: its tokens give nothing more away.
         if token.expires_at is None and not token.name.startswith(OF_FUGA_UP)
     ]
     if soon:

@@ -57,11 +57,11 @@ def _database(url: str, environ: Mapping[str, str]) -> Found:
         case "verify-full":
             return about, True, "encrypted, server name verified"
         case "verify-ca":
-            told = "encrypted, but accepts any server with a certificate of that CA"
-            return about, is_local(host), f"{told}: set sslmode=verify-full to verify its name"
+            weakness = "encrypted, but accepts any server with a certificate of that CA"
+            return about, is_local(host), f"{weakness}: set sslmode=verify-full to verify its name"
         case "require":
-            told = "encrypted, but accepts any server"
-            return about, is_local(host), f"{told}: set sslmode=verify-full and sslrootcert"
+            weakness = "encrypted, but accepts any server"
+            return about, is_local(host), f"{weakness}: set sslmode=verify-full and sslrootcert"
         case _:
             return _plain(about, host, "set sslmode=verify-full and sslrootcert in the URL")
 

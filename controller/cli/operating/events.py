@@ -85,19 +85,19 @@ def events(
     """List events, newest last."""
     if follow and session.json:
         raise BadInputError("--follow is for people; programs poll with --after")
-    asked: dict[str, Any] = {"kind": kind}
+    query: dict[str, Any] = {"kind": kind}
     if subject is not None:
-        asked["subject"] = id_of_subject(session, subject)
+        query["subject"] = id_of_subject(session, subject)
     if since is not None:
-        asked["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
+        query["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
     order = {"newest": True} if after is None else {"after": after}
-    items = session.api.get("events", limit=last, **order, **asked)["items"]
+    items = session.api.get("events", limit=last, **order, **query)["items"]
     if session.json:
         print_json(items)
         return
     session.show(items, EVENT_COLUMNS, empty="no events" if items else _none(session, kind))
     if follow:
-        _follow(session, items[-1]["id"] if items else after or 0, asked)
+        _follow(session, items[-1]["id"] if items else after or 0, query)
     elif len(items) == last:
         more = f"--after {items[-1]['id']}" if after is not None else f"--last {_PAGE}"
         session.say(f"there may be more: fuga events {more}")
@@ -113,18 +113,18 @@ def _none(session: Session, kind: str | None) -> str:
     return f"no events of kind {kind}{others}"
 
 
-def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
+def _follow(session: Session, after: int, query: Mapping[str, Any]) -> None:
     """Print new events as they come; by polling where the API refuses a stream."""
     from controller.client.errors import ApiProblemError, ApiUnreachableError  # noqa: PLC0415
 
-    wanted = {name: value for name, value in asked.items() if name != "since"}
+    wanted = {name: value for name, value in query.items() if name != "since"}
     while True:
         poll_until = 0.0
         try:
-            for kind, told in session.api.follow("events/stream", after=after, **wanted):
+            for kind, received in session.api.follow("events/stream", after=after, **wanted):
                 if kind == "message":
-                    _tell(told)
-                    after = told["id"]
+                    _print_event(received)
+                    after = received["id"]
         except ApiUnreachableError:
             pass  # polling waits for it, and says so if it does not come back
         except ApiProblemError as error:
@@ -135,14 +135,14 @@ def _follow(session: Session, after: int, asked: Mapping[str, Any]) -> None:
             page = session.api.get("events", after=after, limit=_PAGE, **wanted)
             after = page["next"]
             for event in page["items"]:
-                _tell(event)
+                _print_event(event)
             if len(page["items"]) < _PAGE:
                 time.sleep(_EVERY_S)
                 if time.monotonic() >= poll_until:
                     break
 
 
-def _tell(event: Mapping[str, Any]) -> None:
+def _print_event(event: Mapping[str, Any]) -> None:
     parts = [clock(event["at"]), event["kind"], subject_of(event), _change(event)]
     parts.append(event["reason"])
     echo("  ".join(str(each) for each in parts if each))
@@ -164,7 +164,7 @@ def id_of_subject(session: Session, typed: str) -> str:
     except ApiProblemError:
         raise NoSubjectError(
             f"request, VM or host {typed!r} not found; `fuga requests --all`, `fuga vms`,"
-            f" `fuga vms --deleted` and `fuga host list` list them{nothing.meant}"
+            f" `fuga vms --deleted` and `fuga host list` list them{nothing.suggestion}"
         ) from None
 
 

@@ -25,17 +25,17 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 
 
-def tell_game(told: Row) -> None:
+def print_game(game: Row) -> None:
     """Print a round step by step."""
-    again = "the same again, bit for bit" if told["identical"] else "DIFFERS from what was stored"
-    who = f"decided by {told['decided_by']} with policy {told['policy']}"
-    echo(f"round {told['round']}, {who}: {again}")
-    for each in told["differences"]:
+    again = "the same again, bit for bit" if game["identical"] else "DIFFERS from what was stored"
+    who = f"decided by {game['decided_by']} with policy {game['policy']}"
+    echo(f"round {game['round']}, {who}: {again}")
+    for each in game["differences"]:
         echo(plain(f"  {each}"))
-    if told["ranking"]:
-        echo(f"combinations are ranked by {', '.join(told['ranking'])}")
+    if game["ranking"]:
+        echo(f"combinations are ranked by {', '.join(game['ranking'])}")
     echo("")
-    rows = [_line(told, place, step) for place, step in enumerate(told["steps"], start=1)]
+    rows = [_line(game, place, step) for place, step in enumerate(game["steps"], start=1)]
     columns = (
         field("step", right=True),
         field("what"),
@@ -48,18 +48,18 @@ def tell_game(told: Row) -> None:
         Column("off fair", lambda row: percent(row["off fair"]), right=True),
     )
     print_table(columns, rows, empty="it placed nothing")
-    if left := told["steps_left_out"]:
+    if left := game["steps_left_out"]:
         echo(f"and {left} steps more: --steps N, up to 2000")
 
 
-def _line(told: Row, place: int, step: Row) -> dict[str, Any]:
+def _line(game: Row, place: int, step: Row) -> dict[str, Any]:
     chosen = next((each for each in step["combinations"] if each["chosen"]), None)
     number_of = f" {step['game']}" if step["kind"] == "game" else ""
     return {
         "step": place,
         "what": _KINDS[step["kind"]] + number_of,
-        "where": _where(told, step),
-        "took": _took(told, step, chosen),
+        "where": _where(game, step),
+        "took": _took(game, step, chosen),
         "utility": None if chosen is None else number(chosen["utility"], 4),
         "weighed": len(step["combinations"]) or None,
         "v(A)": _measure(step["fairness"]),
@@ -72,37 +72,37 @@ def _measure(value: float | None) -> str | None:
     return None if value is None else number(value, 4)
 
 
-def _where(told: Row, step: Row) -> str:
+def _where(game: Row, step: Row) -> str:
     if step["kind"] == "game":
         return f"{step['players']} hosts"
     if step["host"] is not None:
-        return str(told["hosts"][step["host"]]["name"])
-    names = list(dict.fromkeys(told["hosts"][row["host"]]["name"] for row in step["rows"]))
+        return str(game["hosts"][step["host"]]["name"])
+    names = list(dict.fromkeys(game["hosts"][row["host"]]["name"] for row in step["rows"]))
     return _listed(names)
 
 
-def _took(told: Row, step: Row, chosen: Row | None) -> str:
+def _took(game: Row, step: Row, chosen: Row | None) -> str:
     if step["kind"] == "game":
         return f"{step['vms']} VMs offered, {step['how']}"
     if chosen is not None:
-        return _sizes(told, chosen["vms"]) or "nothing"
+        return _sizes(game, chosen["vms"]) or "nothing"
     if step["kind"] == "handed_out":
         return "VMs go to their requests"
     by_request: dict[int, int] = {}
     for row in step["rows"]:
         by_request[row["request"]] = by_request.get(row["request"], 0) + row["count"]
     words = [
-        f"{count:+d} {told['requests'][request]['name']}" if count else None
+        f"{count:+d} {game['requests'][request]['name']}" if count else None
         for request, count in by_request.items()
     ]
     return _listed([word for word in words if word is not None])
 
 
-def _sizes(told: Row, vms: Sequence[Row]) -> str:
+def _sizes(game: Row, vms: Sequence[Row]) -> str:
     """Return a combination in VMs of each type."""
     counts: dict[str, int] = {}
     for each in vms:
-        name = told["requests"][each["request"]]["vm_type"]
+        name = game["requests"][each["request"]]["vm_type"]
         counts[name] = counts.get(name, 0) + each["count"]
     return " + ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
@@ -122,13 +122,14 @@ _REQUESTS: Final = (
 )
 
 
-def tell_second(told: Row) -> None:
-    """Print what another policy would have decided beside what was decided."""
-    echo(f"round {told['round']} by {told['first_policy']} / by {told['policy']}, without effect:")
-    for label, line in summary_of_both(told):
+def print_shadow_game(shadow_game: Row) -> None:
+    """Print another policy's decision next to the real one."""
+    first, second = shadow_game["first_policy"], shadow_game["policy"]
+    echo(f"round {shadow_game['round']} by {first} / by {second}, without effect:")
+    for label, line in summary_of_both(shadow_game):
         echo(f"{label:18}{line}")
     echo("")
-    print_table(TENANTS, told["shares"], empty="neither policy placed a VM")
-    if told["requests"]:
+    print_table(TENANTS, shadow_game["shares"], empty="neither policy placed a VM")
+    if shadow_game["requests"]:
         echo("")
-        print_table(_REQUESTS, told["requests"], empty="")
+        print_table(_REQUESTS, shadow_game["requests"], empty="")

@@ -128,10 +128,10 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
     if no_browser:
         attempt = Attempt.begin(way, unheard_redirect_uri())
         echo_lines(f"Open in a browser:\n\n  {attempt.address}\n", err=True)
-        told = typer.prompt(
+        typed = typer.prompt(
             "It ends at a page that does not load. Its address", hide_input=True, err=True
         )
-        return attempt.body(told, tenant)
+        return attempt.body(typed, tenant)
     listener = CallbackListener()
     attempt = Attempt.begin(way, listener.redirect_uri)
     with listener.listening(attempt.state):

@@ -52,14 +52,16 @@ def paused(session: Session) -> str | None:
 
 
 def halted(session: Session) -> str | None:
-    """Return a sentence about why nothing is decided, by a pause or for want of somebody."""
-    if told := paused(session):
-        return told
+    """Return a sentence about why nothing is decided: a pause, or no process that decides."""
+    if notice := paused(session):
+        return notice
     try:
         late = session.api.get("status")["late"]
     except ApiError:
         return None
-    nobody = next((each for each in late if each["work"] == "decide" and each["unattended"]), None)
-    if nobody is None:
+    no_process = next(
+        (each for each in late if each["work"] == "decide" and each["unattended"]), None
+    )
+    if no_process is None:
         return None
-    return f"nothing is decided: {nobody['message']}. Operators: see `fuga status`."
+    return f"nothing is decided: {no_process['message']}. Operators: see `fuga status`."

@@ -62,7 +62,7 @@ def wait_until_ready(
         If it is not ready by then.
     """
     context = ssl.create_default_context(cafile=ca)
-    last = _ask(url, context)
+    last = _get(url, context)
     silent_from, judged, said = time.monotonic(), False, ""
     here = _is_here(url)
     while not last.ready:
@@ -83,10 +83,10 @@ def wait_until_ready(
             said = last.message
             say(f"{url}: {said}")
         time.sleep(_EVERY_S)
-        last = _ask(url, context)
+        last = _get(url, context)
 
 
-def _ask(url: str, context: ssl.SSLContext) -> _Answer:
+def _get(url: str, context: ssl.SSLContext) -> _Answer:
     if not url.startswith(("http://", "https://")):
         raise BadInputError(f"{url}: an address begins with http:// or https://")
     whole = url.rstrip("/").removesuffix(_PATH) + _PATH

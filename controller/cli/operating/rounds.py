@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.cli.operating.pause import paused
-from controller.cli.operating.shadow import tell
+from controller.cli.operating.shadow import print_comparison
 from controller.session.round_words import decided_by, duration_s, shares
 from controller.session.session import Session, listing, with_session
 from controller.terminal.columns import Column, field
@@ -98,8 +98,8 @@ def rounds(
     session.show(rows, COLUMNS, empty="no rounds yet. Slots without work leave no round.")
     if more:
         session.say(f"newest {last} rounds; use --all for all")
-    if not session.json and (told := paused(session)):
-        session.say(told)
+    if not session.json and (notice := paused(session)):
+        session.say(notice)
 
 
 @app.command()
@@ -151,8 +151,8 @@ def show(session: Session, number: NumberArgument) -> None:
         _print_shares(groups, empty="")
     if prices := found.get("prices"):
         _print_prices(prices)
-    if beside := found.get("shadow"):
-        tell(beside)
+    if shadow := found.get("shadow"):
+        print_comparison(shadow)
     echo()
     echo("VMs of this round that still exist:")
     placed = [vm for vm in session.api.items("vms") if vm["round"] == number]
@@ -172,13 +172,13 @@ def game(
     Hosts in the order in which they play, how many combinations each weighed and which it
     took, with v(A), skewness and the distance from fair shares after each step.
     """
-    from controller.cli.operating.games import tell_game  # noqa: PLC0415
+    from controller.cli.operating.games import print_game  # noqa: PLC0415
     from controller.session.waiting import progress  # noqa: PLC0415
 
     with progress(quiet=session.json) as show_line:
         show_line(f"computing round {number} again")
         found = session.api.game(number, steps)
-    print_json(found) if session.json else tell_game(found)
+    print_json(found) if session.json else print_game(found)
 
 
 def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
@@ -268,11 +268,11 @@ def replay(
 
 
 def _second(session: Session, number: int, policy: str, parameters: Sequence[str]) -> None:
-    from controller.cli.operating.games import tell_second  # noqa: PLC0415
+    from controller.cli.operating.games import print_shadow_game  # noqa: PLC0415
     from controller.session.waiting import progress  # noqa: PLC0415
 
     body = {"policy": policy, "parameters": parameters_of("--parameter", parameters)}
     with progress(quiet=session.json) as show_line:
         show_line(f"deciding round {number} by {policy}")
         found = session.api.second_policy(number, body)
-    print_json(found) if session.json else tell_second(found)
+    print_json(found) if session.json else print_shadow_game(found)

@@ -18,13 +18,13 @@ Row = Mapping[str, Any]
 _LAST: Final = 100
 
 
-def _both(name: str, told: Callable[[Any], str] = str) -> Callable[[Row], str | None]:
+def _both(name: str, render: Callable[[Any], str] = str) -> Callable[[Row], str | None]:
     """Return a column's function that shows a measure of both policies."""
 
     def cell(row: Row) -> str | None:
         if row["first"] is None or row["decided"] is None:
             return None
-        return f"{told(row['first'][name])} / {told(row['decided'][name])}"
+        return f"{render(row['first'][name])} / {render(row['decided'][name])}"
 
     return cell
 
@@ -103,9 +103,9 @@ def shadow(
     """
     now = datetime.now(UTC)
     moments = {
-        name: parse_moment(told, f"--{name}", now).isoformat()
-        for name, told in (("since", since), ("until", until))
-        if told is not None
+        name: parse_moment(day, f"--{name}", now).isoformat()
+        for name, day in (("since", since), ("until", until))
+        if day is not None
     }
     most = last if last or moments or everything else _LAST
     found = session.api.items("shadow-rounds", most=None if everything else most, **moments)
@@ -142,8 +142,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def tell(found: Row) -> None:
-    """Print a round's decision by the second policy beside the real one."""
+def print_comparison(found: Row) -> None:
+    """Print the second policy's decision of a round next to the real one."""
     echo()
     echo(f"second policy {found['policy']}, without effect (first / second):")
     if found["error"] is not None:
@@ -152,8 +152,8 @@ def tell(found: Row) -> None:
     lines = summary_of_both(found)
     if found["first"]["zones"] or found["decided"]["zones"]:
         lines.append(("in zones", _both("zones", _in_zones)(found)))
-    for label, told in lines:
-        echo(f"{label:18}{told}")
+    for label, value in lines:
+        echo(f"{label:18}{value}")
     echo("")
     print_table(TENANTS, found["shares"], empty="neither policy placed a VM")
 
@@ -175,5 +175,5 @@ def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
 
 def _in_zones(zones: Mapping[str, str]) -> str:
     """Return which policy decides in which zone."""
-    told = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
-    return ", ".join(told) or "the same everywhere"
+    policies = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
+    return ", ".join(policies) or "the same everywhere"

@@ -16,28 +16,28 @@ from controller.terminal.times import age, clock, span
 from plain_text import plain
 
 
-def tell_differences(session: Session, *, repair: bool, yes: bool) -> None:
+def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
     """Print every difference with its answer; with ``repair`` ask before repairing."""
     found = list(session.api.items("differences"))
-    asking = [each for each in found if each["remedy"] == "confirm"]
+    undecided = [each for each in found if each["remedy"] == "confirm"]
     if not repair:
         if session.json:
             print_json(found)
         else:
             _print(found)
-        if asking:
+        if undecided:
             raise CliError(
-                f"{len(asking)} of {len(found)} differences need an operator's decision:"
+                f"{len(undecided)} of {len(found)} differences need an operator's decision:"
                 " `fuga doctor --hosts --repair`"
             )
         return
-    done = [each for each in asking if _is_wanted(each, yes=yes) and _repair(session, each)]
+    done = [each for each in undecided if _is_wanted(each, yes=yes) and _repair(session, each)]
     if session.json:
         print_json(done)
     else:
-        echo(f"{len(done)} of {len(asking)} differences are being repaired")
-    if len(done) < len(asking):
-        raise CliError(f"{len(asking) - len(done)} differences remain")
+        echo(f"{len(done)} of {len(undecided)} differences are being repaired")
+    if len(done) < len(undecided):
+        raise CliError(f"{len(undecided) - len(done)} differences remain")
 
 
 def _print(found: list[dict[str, Any]]) -> None:
@@ -83,7 +83,7 @@ def status(session: Session) -> None:
     if session.json:
         print_json(found)
     else:
-        _tell(found)
+        _print_status(found)
     if not found["well"]:
         late = [late_sentence(each) for each in found["late"]]
         raise CliError("; ".join([*late, *found.get("disks", ())]) or "late")
@@ -135,7 +135,7 @@ def release_sentence(found: Mapping[str, Any]) -> str | None:
     return f"the API runs {ours}, and others another release: {named}. Restart them"
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def _print_status(found: Mapping[str, Any]) -> None:
     leader = found["leader"] or ("somebody" if found["leads_since"] else "nobody")
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
     echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")

@@ -53,14 +53,14 @@ def verify(
         found = checked(document, tenant, known)
     except ProofError as error:
         raise CliError(f"NOT VERIFIED: {plain(str(error))}") from error
-    session.answer(_as_json(found), *_told(found))
+    session.answer(_as_json(found), *_lines_of(found))
 
 
 def _as_json(found: Checked) -> dict[str, Any]:
     return {name: getattr(found, name) for name in Checked.__dataclass_fields__}
 
 
-def _told(found: Checked) -> list[str]:
+def _lines_of(found: Checked) -> list[str]:
     lines = [
         f"{found.rounds} rounds, {found.first} to {found.last}, are one chain",
         f"{found.rows} of them have a row of {found.tenant}, each as it was committed",

@@ -47,12 +47,12 @@ def save(window: Window, folder: Path) -> None:
     if folder.exists():
         raise BadInputError(f"--save-trace {folder}: already exists")
     found = _record(window, folder)
-    echo_lines(_told(found))
+    echo_lines(_summary_of(found))
     echo(found.command())
 
 
 def on_registry(
-    asked: SimulateOptions, window: Window, *, out: Path, resume: bool
+    options: SimulateOptions, window: Window, *, out: Path, resume: bool
 ) -> SimulateOptions:
     """Return what is asked for on a recording of the register center, which DIR keeps.
 
@@ -60,10 +60,10 @@ def on_registry(
     for is as rounds of the live system were: slots, parameters, budget, and the policies of
     zones, if their hosts are those of the live system.
     """
-    stray = [word for word in asked.sweep if "=" not in word]
+    stray = [word for word in options.sweep if "=" not in word]
     if stray:
         raise BadInputError(f"{stray[0]}: --from-registry takes no TRACE")
-    if asked.types is not None or asked.trace_format is not None:
+    if options.types is not None or options.trace_format is not None:
         raise BadInputError("--types and --format cannot be used with --from-registry")
     folder = out / _FOLDER
     if resume and folder.is_dir():
@@ -75,25 +75,25 @@ def on_registry(
         if (out / "runs").exists():
             raise BadInputError(f"{out} holds a simulation: give another --out, or --resume")
         found = _record(window, folder)
-    echo_lines(_told(found), err=True)
+    echo_lines(_summary_of(found), err=True)
     return replace(
-        asked,
+        options,
         trace=found.trace,
-        hosts=asked.hosts or found.hosts,
-        tree=asked.tree or found.tree,
-        quotas=asked.quotas or found.quota_file,
-        zone_policies=_zones(asked, found),
-        parameters=(*found.parameters, *asked.parameters),
-        slot_length_s=asked.slot_length_s or found.decided.slot_length_s,
-        budget=found.decided.budget_units or 0 if asked.budget is None else asked.budget,
+        hosts=options.hosts or found.hosts,
+        tree=options.tree or found.tree,
+        quotas=options.quotas or found.quota_file,
+        zone_policies=_zones(options, found),
+        parameters=(*found.parameters, *options.parameters),
+        slot_length_s=options.slot_length_s or found.decided.slot_length_s,
+        budget=found.decided.budget_units or 0 if options.budget is None else options.budget,
         began_at_s=found.began_at_s,
-        until_s=None if asked.drain else found.length_s,
+        until_s=None if options.drain else found.length_s,
     )
 
 
-def _zones(asked: SimulateOptions, found: Recording) -> Sequence[str]:
-    if asked.zone_policies or asked.hosts is not None or found.zones is None:
-        return [] if [*asked.zone_policies] == [_NO_ZONES] else asked.zone_policies
+def _zones(options: SimulateOptions, found: Recording) -> Sequence[str]:
+    if options.zone_policies or options.hosts is not None or found.zones is None:
+        return [] if [*options.zone_policies] == [_NO_ZONES] else options.zone_policies
     return [found.zones]
 
 
@@ -124,7 +124,7 @@ def _slot_start(at: datetime, length_s: float) -> datetime:
     return datetime.fromtimestamp(at.timestamp() // length_s * length_s, UTC)
 
 
-def _told(found: Recording) -> str:
+def _summary_of(found: Recording) -> str:
     decided = found.decided
     lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"

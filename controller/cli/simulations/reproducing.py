@@ -91,19 +91,19 @@ def reproduce(
 
 
 def _line(finished: Finished, width: int) -> str:
-    told = finished.told
-    near = sum(each["agrees"] for each in told["numbers"])
-    held = sum(each["holds"] for each in told["statements"])
+    printed = finished.told
+    near = sum(each["agrees"] for each in printed["numbers"])
+    held = sum(each["holds"] for each in printed["statements"])
     counts = [
         f"{found} of {len(of)} {what}"
         for found, of, what in (
-            (near, told["numbers"], "numbers near"),
-            (held, told["statements"], "statements held"),
+            (near, printed["numbers"], "numbers near"),
+            (held, printed["statements"], "statements held"),
         )
         if of
     ]
     return (
-        f"{told['name']:<{width}}  {told['verdict']:<19}{finished.seconds:>7.1f} s  "
+        f"{printed['name']:<{width}}  {printed['verdict']:<19}{finished.seconds:>7.1f} s  "
         f"{', '.join(counts)}"
     )
 

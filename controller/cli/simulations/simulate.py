@@ -359,7 +359,7 @@ def simulate_command(
 
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
     form = output or before.output or OutputFormat.TABLE
-    asked = simulating.SimulateOptions(
+    options = simulating.SimulateOptions(
         hosts=hosts,
         add_hosts=tuple(add_hosts or ()),
         without_hosts=tuple(filter(None, (without_hosts or "").split(","))),
@@ -396,8 +396,8 @@ def simulate_command(
         if save_trace is not None:
             recording.save(window, save_trace)
             return
-        asked = recording.on_registry(
-            replace(asked, sweep=(*asked.sweep, *(words or ()))), window, out=out, resume=resume
+        options = recording.on_registry(
+            replace(options, sweep=(*options.sweep, *(words or ()))), window, out=out, resume=resume
         )
     elif since is not None or save_trace is not None or anonymous:
         raise BadInputError("--since, --save-trace and --anonymous need --from-registry")
@@ -407,13 +407,13 @@ def simulate_command(
             raise BadInputError("give a trace: fuga simulate TRACE --hosts 20:64c:256g")
         if hosts is None:
             raise BadInputError("give the hosts: --hosts FILE or --hosts 20:64c:256g")
-        asked = replace(
-            asked,
+        options = replace(
+            options,
             trace=trace,
-            sweep=(*asked.sweep, *more),
+            sweep=(*options.sweep, *more),
             began_at_s=simulating.time_of(began_at, "--began-at"),
             until_s=simulating.seconds_of(until, "--until"),
         )
     simulating.run_study(
-        asked, out=out, jobs=jobs, celery=celery, resume=resume, as_csv=as_csv, form=form
+        options, out=out, jobs=jobs, celery=celery, resume=resume, as_csv=as_csv, form=form
     )

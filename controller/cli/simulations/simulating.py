@@ -127,9 +127,9 @@ _OF_MOVES = (
 
 def _mean(path: str, shown: Callable[[float | None], str]) -> Callable[[Mapping[str, Any]], str]:
     def cell(row: Mapping[str, Any]) -> str:
-        told = row["measures"][path]
-        spread = "" if told["sd"] is None else f" ± {shown(told['sd'])}"
-        return f"{shown(told['mean'])}{spread}"
+        value = row["measures"][path]
+        spread = "" if value["sd"] is None else f" ± {shown(value['sd'])}"
+        return f"{shown(value['mean'])}{spread}"
 
     return cell
 
@@ -232,31 +232,31 @@ class SimulateOptions:
         )
 
 
-def seconds_of(told: str | None, option: str) -> float | None:
+def seconds_of(text: str | None, option: str) -> float | None:
     """Return a time of a trace."""
-    if told is None:
+    if text is None:
         return None
     try:
-        seconds = float(told)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadInputError(f"{option}: found {told!r}, wanted seconds of the trace")
+        raise BadInputError(f"{option}: found {text!r}, wanted seconds of the trace")
     return seconds
 
 
-def time_of(told: str | None, option: str) -> float:
+def time_of(text: str | None, option: str) -> float:
     """Return a time of the calendar in seconds since 1970."""
-    if told is None:
+    if text is None:
         return 0.0
-    if (at := parse_time(told, option)) is None:
+    if (at := parse_time(text, option)) is None:
         wanted = "a time such as 2026-11-10T08:00 (local time) or 2026-11-10T00:00Z"
-        raise BadInputError(f"{option}: found {told!r}, wanted {wanted}")
+        raise BadInputError(f"{option}: found {text!r}, wanted {wanted}")
     return at.timestamp()
 
 
 def run_study(
-    asked: SimulateOptions,
+    options: SimulateOptions,
     *,
     out: Path,
     jobs: int,
@@ -278,7 +278,7 @@ def run_study(
     if (out / "runs").exists() and not resume:
         raise BadInputError(f"{out} holds a simulation: give another --out, or --resume")
     try:
-        specs = asked.specs()
+        specs = options.specs()
         open_inputs(specs[0])  # reports bad files before processes start
         out.mkdir(parents=True, exist_ok=True)
     except SimulationError as error:
@@ -304,7 +304,7 @@ def run_study(
             undo()
     document = write_summary(out, summaries, ["fuga", *sys.argv[1:]])
     report = write_report(out, document)
-    _tell(document, summaries, report, form)
+    _print_results(document, summaries, report, form)
     if len(summaries) < len(specs) or not document["finished"]:
         raise CliError(f"stopped; continue with the same options and `--resume --out {out}`")
 
@@ -326,7 +326,7 @@ def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
     return queue
 
 
-def _tell(
+def _print_results(
     document: Mapping[str, Any],
     summaries: Sequence[Mapping[str, Any]],
     report: Path,

@@ -99,7 +99,7 @@ def run(  # noqa: PLR0917 - options of a command line
     if add_hosts is not None:
         amounts = {name: _whole(name, n) for name, n in _pairs(capacity, "--capacity").items()}
         added = {"count": add_hosts, "like": like, "capacity": amounts or None, "zone": zone}
-        body["add_hosts"] = {name: told for name, told in added.items() if told is not None}
+        body["add_hosts"] = {name: value for name, value in added.items() if value is not None}
     elif like or capacity or zone:
         raise BadInputError("--like, --capacity and --zone are of hosts that --add-hosts N adds")
     if remove_host:
@@ -111,14 +111,15 @@ def run(  # noqa: PLR0917 - options of a command line
         raise BadInputError("-p is of the policy that --policy names")
     if weight:
         body["weights"] = {
-            name: _number(name, told) for name, told in _pairs(weight, "--weight").items()
+            name: _number(name, value) for name, value in _pairs(weight, "--weight").items()
         }
-    asked = session.api.post("what-ifs", body)
+    what_if = session.api.post("what-ifs", body)
     if wait:
-        tell(session, _waited(session, asked, timeout))
+        print_what_if(session, _waited(session, what_if, timeout))
         return
     session.answer(
-        asked, f"what-if {asked['id']} is asked for; `fuga what-if show {asked['id']}` shows it"
+        what_if,
+        f"what-if {what_if['id']} is asked for; `fuga what-if show {what_if['id']}` shows it",
     )
 
 
@@ -140,7 +141,7 @@ def show(
 ) -> None:
     """Show a what-if and its report."""
     found = find(session, what_if)
-    tell(session, _waited(session, found, timeout) if wait else found)
+    print_what_if(session, _waited(session, found, timeout) if wait else found)
 
 
 @app.command()
@@ -163,23 +164,23 @@ def find(session: Session, typed: str) -> Mapping[str, Any]:
     return dict(session.api.get(f"what-ifs/{typed}"))
 
 
-def said(asked: Mapping[str, Any]) -> str:
+def said(changes: Mapping[str, Any]) -> str:
     """Return in a line what is changed."""
     parts = []
-    if added := asked["add_hosts"]:
+    if added := changes["add_hosts"]:
         size = f" like {added['like']}" if added["like"] else ""
         zone = f" in {added['zone']}" if added["zone"] else ""
         parts.append(f"+{added['count']} hosts{size}{zone}")
-    if asked["remove_hosts"]:
-        parts.append(f"-{', -'.join(asked['remove_hosts'])}")
-    if asked["policy"]:
-        parts.append(asked["policy"])
-    if asked["weights"]:
-        parts.append(", ".join(f"{name}={weight:g}" for name, weight in asked["weights"].items()))
+    if changes["remove_hosts"]:
+        parts.append(f"-{', -'.join(changes['remove_hosts'])}")
+    if changes["policy"]:
+        parts.append(changes["policy"])
+    if changes["weights"]:
+        parts.append(", ".join(f"{name}={weight:g}" for name, weight in changes["weights"].items()))
     return "; ".join(parts)
 
 
-def tell(session: Session, what_if: Mapping[str, Any]) -> None:
+def print_what_if(session: Session, what_if: Mapping[str, Any]) -> None:
     """Print a what-if and its report; fail if it has none and will have none."""
     if session.json:
         print_json(what_if)
@@ -192,7 +193,7 @@ def tell(session: Session, what_if: Mapping[str, Any]) -> None:
             raise CliError(str(what_if["last_error"] or f"it was cancelled {by}"))
         echo(f"{100 * what_if['progress']:.0f} % of it is over")
         return
-    _tell_inputs(report["inputs"])
+    _print_inputs(report["inputs"])
     for line in report["cut"]:
         echo(line)
     before, after = report["as_it_is"], report["what_if"]
@@ -207,7 +208,7 @@ def tell(session: Session, what_if: Mapping[str, Any]) -> None:
         field("after", "what if", right=True),
     )
     print_table(columns, rows, empty="")
-    _tell_tenants(before, after)
+    _print_tenants(before, after)
     for name, of in (("as it is", before), ("what if", after)):
         if of["waiting"]:
             echo("")
@@ -223,7 +224,7 @@ _WAITING = (
 )
 
 
-def _tell_inputs(inputs: Mapping[str, Any]) -> None:
+def _print_inputs(inputs: Mapping[str, Any]) -> None:
     echo(
         f"{inputs['hosts']} hosts, {inputs['vms_running']} VMs run and {inputs['vms_waiting']}"
         f" wait; {inputs['vms_repeated']} VMs of the last {inputs['hours']} h come again"
@@ -256,7 +257,7 @@ def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _tell_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     known = {each["tenant"]: each for each in before["tenants"]}
     rows = [
         {"tenant": each["tenant"], "before": known.get(each["tenant"]), "after": each}

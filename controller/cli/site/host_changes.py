@@ -57,13 +57,13 @@ def change_of(
     return body
 
 
-def tell_warnings(host: Mapping[str, Any]) -> None:
+def print_warnings(host: Mapping[str, Any]) -> None:
     """Print warnings about a host's settings on standard error."""
     for warning in host.get("warnings", ()):
         echo(f"warning: host {host['name']}: {warning}", err=True)
 
 
-def tell_who_must_act(session: Session, host: Mapping[str, Any], message: str) -> None:
+def print_required_action(session: Session, host: Mapping[str, Any], message: str) -> None:
     """Print which VMs remain on a host that takes no new VMs, and their tenants."""
     held: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for vm in session.api.items("vms", host=host["name"]):

@@ -126,7 +126,7 @@ def _looked_at(
     if any(each.about in {"name", "port"} and not each.well for each in findings):
         return findings  # libvirt would only say it again, later
     others = _others(target, registered)
-    seen = _ask(
+    seen = _run_check(
         {
             "target": _question_about(target),
             "others": [_question_about(each) for each in others],
@@ -142,7 +142,7 @@ def _looked_at(
     return findings
 
 
-def _ask(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
+def _run_check(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
     """Ask in a process of the monitor's: the controller imports no hypervisor."""
     questions = 3  # the host, its pool, and the processors of others
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.site.host_changes import change_of, tell_warnings, tell_who_must_act
+from controller.cli.site.host_changes import change_of, print_required_action, print_warnings
 from controller.cli.site.host_check import check
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
@@ -210,7 +210,7 @@ def add(
 
         made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
     session.answer(made, f"host {name} is {made['health']}")
-    tell_warnings(made)
+    print_warnings(made)
 
 
 @app.command("set")
@@ -283,7 +283,7 @@ def set_(
     )
     offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])
     session.answer(changed, f"host {name} offers {offers}")
-    tell_warnings(changed)
+    print_warnings(changed)
 
 
 @app.command("ratios")
@@ -424,7 +424,7 @@ def maintenance(
     move: MoveOption = False,
     wait: WaitOption = False,
 ) -> None:
-    """Stop placing VMs on a host while somebody works on it."""
+    """Stop placing VMs on a host, for maintenance."""
     message = "is in maintenance and takes no new VMs"
     _take_out(session, name, "maintenance", message, move=move, wait=wait)
 
@@ -514,4 +514,4 @@ def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
     if admin == "active":
         session.answer(answer, f"host {name} {message}")
     else:
-        tell_who_must_act(session, answer, message)
+        print_required_action(session, answer, message)

@@ -181,11 +181,11 @@ def _group_change(row: Mapping[str, Any]) -> str:
 
 
 def _before_and_after(what: str) -> Any:
-    def told(row: Mapping[str, Any]) -> str:
+    def render(row: Mapping[str, Any]) -> str:
         before, after = (percent(row[f"{what}_{when}"]) for when in ("before", "after"))
         return after if before == after else f"{before} → {after}"
 
-    return told
+    return render
 
 
 def _standing(session: Session, name: str) -> Mapping[str, Any]:

@@ -139,8 +139,10 @@ def _living(session: Session, token: str) -> Mapping[str, Any]:
     living = [each for each in good if each["name"] == token or is_part_of_id(token, each["id"])]
     if len(living) != 1:
         what = "several tokens are" if living else "no valid token is"
-        meant = None if living else advice(token, [each["name"] for each in good])
-        raise BadInputError(f"{what} called {token!r}; {meant or '`fuga token list` shows them'}")
+        suggestion = None if living else advice(token, [each["name"] for each in good])
+        raise BadInputError(
+            f"{what} called {token!r}; {suggestion or '`fuga token list` shows them'}"
+        )
     return living[0]
 
 

@@ -131,7 +131,7 @@ class Attached:
                 self._over.wait(_AGAIN_S)  # the API has no thread that could wait for us
 
     def _next(self, path: str, after: int) -> dict[str, Any] | None:
-        """Return what the guest wrote since; None once nobody can read it any more."""
+        """Return what the guest wrote since; None once the session is over."""
         since = time.monotonic()
         while not self._over.is_set():
             try:

@@ -53,7 +53,7 @@ def capacity(
     if (vm_type is None) == (survive is None):
         raise BadInputError("name a VM type, or what may fail: `fuga capacity --survive host`")
     if survive is not None:
-        tell_survival(session, session.api.survival(survive))
+        print_survival(session, session.api.survival(survive))
         return
     found = session.api.get(
         "capacity",
@@ -80,7 +80,7 @@ def capacity(
         echo(f"at least {found['fits']} {what} fit now")
     else:
         echo(f"no {what} fits now")
-    _tell_in_turn(found)
+    _print_after_queue(found)
     if found["runs_out_first"]:
         echo(f"{found['runs_out_first']} runs out first")
     if found["classes"]:
@@ -95,7 +95,7 @@ def capacity(
         print_table(columns, found["classes"], empty="")
 
 
-def _tell_in_turn(found: Mapping[str, Any]) -> None:
+def _print_after_queue(found: Mapping[str, Any]) -> None:
     if "in_turn" not in found:  # an older API
         return
     in_turn = found["in_turn"]
@@ -107,7 +107,7 @@ def _tell_in_turn(found: Mapping[str, Any]) -> None:
         echo(f"{least}{in_turn or 'none'} of them {after}")
 
 
-def tell_survival(session: Session, found: Mapping[str, Any]) -> None:
+def print_survival(session: Session, found: Mapping[str, Any]) -> None:
     """Print whether any one failure domain may fail, and what is missing."""
     if session.json:
         print_json(found)

@@ -40,7 +40,7 @@ def labels_and_end(labels: list[str] | None, ttl: str | None) -> dict[str, Any]:
     return given if ttl is None else given | {"ttl_s": parse_ttl(ttl)}  # the API refuses 0
 
 
-def told_labels(record: Mapping[str, Any]) -> str:
+def labels_text(record: Mapping[str, Any]) -> str:
     """Return the labels of a request or VM as the text of a cell."""
     return ",".join(f"{key}={value}" for key, value in (record.get("labels") or {}).items())
 
@@ -90,7 +90,7 @@ def label(
     if both := gone.keys() & put.keys():
         raise BadInputError(f"label {min(both)!r} is both set and removed")
     changed = session.api.patch(found.path, {"labels": {**gone, **put}})
-    session.answer(changed, f"{found}: {told_labels(changed) or 'no labels'}")
+    session.answer(changed, f"{found}: {labels_text(changed) or 'no labels'}")
 
 
 def _removes(change: str) -> bool:
@@ -112,5 +112,5 @@ def extend(
     body = {"ttl_s": "never" if ttl is None else parse_ttl(ttl)}
     changed = session.api.patch(f"requests/{found['id']}", body)
     ends = changed["expires_at"]
-    told = "never ends" if ends is None else f"ends {clock(ends)}"
-    session.answer(changed, f"request {changed['name']} {told}")
+    ending = "never ends" if ends is None else f"ends {clock(ends)}"
+    session.answer(changed, f"request {changed['name']} {ending}")

@@ -110,7 +110,7 @@ def remove_key(
     found = [each for each in listed if each["name"] == key or is_part_of_id(key, each["id"])]
     if len(found) != 1:
         what = "several keys are" if found else "no key is"
-        meant = None if found else advice(key, [each["name"] for each in listed])
-        raise BadInputError(f"{what} called {key!r}; {meant or '`fuga key list` shows them'}")
+        suggestion = None if found else advice(key, [each["name"] for each in listed])
+        raise BadInputError(f"{what} called {key!r}; {suggestion or '`fuga key list` shows them'}")
     gone = session.api.delete(f"ssh-keys/{found[0]['id']}")
     session.answer(gone, f"key {gone['name']} of tenant {gone['tenant']} is removed")

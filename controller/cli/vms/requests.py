@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.vms.changes import TtlOption, labels_and_end, told_labels
+from controller.cli.vms.changes import TtlOption, labels_and_end, labels_text
 from controller.cli.vms.keys import read_public_keys, read_user_data
 from controller.session.completion import (
     complete_host,
@@ -50,12 +50,12 @@ def waiting_for(request: Mapping[str, Any]) -> str:
     waiting, unknown = request.get("waiting"), request.get("vms_unknown")
     if request["state"] not in LIVE_REQUEST:
         return "-"
-    told = [f"{unknown}: unknown"] if unknown else []
+    lines = [f"{unknown}: unknown"] if unknown else []
     if waiting:
-        told.append(f"{waiting['count']}: {waiting['reason']}")
+        lines.append(f"{waiting['count']}: {waiting['reason']}")
     elif request["vms_placed"] < request["count"]:
-        told.append("the next slot")
-    return ", ".join(told) or "-"
+        lines.append("the next slot")
+    return ", ".join(lines) or "-"
 
 
 def vm_state(vm: Mapping[str, Any]) -> str:
@@ -154,7 +154,7 @@ REQUEST_COLUMNS = (
     Column("waits for", waiting_for, spare=-1),
     Column("ends in", lambda row: until(row.get("expires_at")), right=True, spare=2),
     Column("age", lambda row: age(row.get("created_at")), right=True, spare=1),
-    Column("labels", told_labels, spare=3),
+    Column("labels", labels_text, spare=3),
 )
 
 VM_COLUMNS = (
@@ -167,7 +167,7 @@ VM_COLUMNS = (
     field("address"),
     field("round", right=True, spare=1),
     Column("age", lambda row: age(row.get("created_at")), right=True, spare=2),
-    Column("labels", told_labels, spare=3),
+    Column("labels", labels_text, spare=3),
     field("last_error", "last error", spare=3),
 )
 #: Of VMs that are gone; `fuga events --subject ID` says who deleted one.
@@ -410,8 +410,8 @@ def vms(
         none = f"no such VM is gone since {since or _RECENTLY}; look further back with --since"
         session.show(rows, GONE_COLUMNS, empty=none)
         return
-    asks = "no such VMs." if narrowed else "no VMs. Request some with `fuga request small -n 4`."
-    session.show(rows, VM_COLUMNS, empty=asks)
+    notice = "no such VMs." if narrowed else "no VMs. Request some with `fuga request small -n 4`."
+    session.show(rows, VM_COLUMNS, empty=notice)
 
 
 def _gone_since(since: str | None) -> str:

@@ -129,13 +129,13 @@ def cancel(session: Session, reservation: ReservationArgument) -> None:
 
 
 def _answer(session: Session, found: Mapping[str, Any]) -> None:
-    """Tell of a reservation; of one that is not over also why nobody keeps room for it now."""
-    session.answer(found, *_told(found))
-    if found["state"] in _OPEN and not session.json and (told := halted(session)):
-        session.say(told)
+    """Print a reservation; of one that is not over also why no room is kept for it now."""
+    session.answer(found, *_lines_of(found))
+    if found["state"] in _OPEN and not session.json and (notice := halted(session)):
+        session.say(notice)
 
 
-def _told(found: Mapping[str, Any]) -> list[str]:
+def _lines_of(found: Mapping[str, Any]) -> list[str]:
     lines = [
         f"reservation {found['name']} ({short_id(found['id'])}): {found['count']} ×"
         f" {found['vm_type']} for tenant {found['tenant']}, {found['state'].replace('_', ' ')}",

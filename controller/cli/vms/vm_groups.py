@@ -17,8 +17,8 @@ def _rule(group: Mapping[str, Any]) -> str:
 
 
 def _hosts(group: Mapping[str, Any]) -> str:
-    told = (name if vms == 1 else f"{name} ({vms})" for name, vms in group["hosts"].items())
-    return ", ".join(told) or "-"
+    places = (name if vms == 1 else f"{name} ({vms})" for name, vms in group["hosts"].items())
+    return ", ".join(places) or "-"
 
 
 _COLUMNS = (

@@ -62,7 +62,7 @@ class AuditTrail:
             if call.row is None and (status is None or status >= _REFUSED_FROM):
                 await self.refusals.add(call, status)
                 return
-            if call.is_told(status):
+            if call.is_noted(status):
                 return
             await run_in_threadpool(self._finish, call, status)
 
@@ -90,8 +90,8 @@ def _path(scope: Scope) -> str:
     """Return what was called as it was sent: printable, whatever it means."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
     query: bytes = scope.get("query_string", b"")
-    told = b"?".join(filter(None, (raw.partition(b"?")[0], query)))
-    return quote(told, safe="%/?&=:@,;+!$'()*~[]")[:MAX_PATH]
+    shown_path = b"?".join(filter(None, (raw.partition(b"?")[0], query)))
+    return quote(shown_path, safe="%/?&=:@,;+!$'()*~[]")[:MAX_PATH]
 
 
 def note_route(scope: Scope) -> None:

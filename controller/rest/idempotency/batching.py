@@ -1,7 +1,7 @@
 """Work that is done once for all who wait for it at the same time.
 
-Whoever comes first is served at once. Whoever comes meanwhile waits until that is done,
-and then all of them are served together: nobody is made to wait for others to come.
+The first call is served at once. Calls that arrive while it runs wait for its end and are then
+served as one batch. No call waits for others to arrive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from starlette.concurrency import run_in_threadpool
 
-#: Of answers that are the same for all: whoever is there gets one, a third of the time at most.
+#: Of answers that are the same for all: all who wait get it, a third of the time at most.
 MOST_CALLERS: Final = 1_000
 RESTS: Final = 2.0
 
@@ -31,11 +31,11 @@ class _Waiting(Generic[M, R]):
 
 
 class Gathering(Generic[M, R]):
-    """Gathers what is asked for.
+    """Gathers calls into batches.
 
     Parameters
     ----------
-    together : callable
+    run_batch : callable
         Returns the results of some members in their places. It runs in a thread and in
         a context of its own; what it raises, all of them are told.
     most : int
@@ -46,9 +46,9 @@ class Gathering(Generic[M, R]):
     """
 
     def __init__(
-        self, together: Callable[[Sequence[M]], Sequence[R]], *, most: int, rests: float = 0.0
+        self, run_batch: Callable[[Sequence[M]], Sequence[R]], *, most: int, rests: float = 0.0
     ) -> None:
-        self._together = together
+        self._together = run_batch
         self._most = most
         self._rests = rests
         # An application may be served by several loops, each in a thread of its own.

@@ -43,7 +43,7 @@ class UnknownKeyError(LoginRefusedError):
 def nonce_of(verifier: str) -> str:
     """Return the nonce that goes with a verifier of PKCE.
 
-    So whoever hands in a code must know the verifier even where a provider ignores PKCE.
+    So a caller that presents a code must know the verifier even where a provider ignores PKCE.
     """
     digest = hashlib.sha256(f"nonce.{verifier}".encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
@@ -143,8 +143,10 @@ def _check_party(claims: Mapping[str, Any], client_id: str) -> None:
 
 
 def _check_login(claims: Mapping[str, Any], nonce: str, now: float) -> None:
-    told = claims["nonce"]
-    if not isinstance(told, str) or not hmac.compare_digest(told.encode(), nonce.encode()):
+    claimed_nonce = claims["nonce"]
+    if not isinstance(claimed_nonce, str) or not hmac.compare_digest(
+        claimed_nonce.encode(), nonce.encode()
+    ):
         raise _refused("it is of another login")
     if now - float(claims["iat"]) > MOST_AGE_S:
         raise _refused("it is too old")

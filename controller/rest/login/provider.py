@@ -32,7 +32,7 @@ MOST_BYTES: Final = 256 * 1024
 #: How long what a provider said of itself is believed, its keys as well.
 KEPT_S: Final = 3600.0
 #: After a failure, or keys that were not enough, it is not asked again for so long.
-ASKED_AGAIN_AFTER_S: Final = 10.0
+REFETCH_AFTER_S: Final = 10.0
 #: Logins that wait for the provider in one process.
 MOST_AT_ONCE: Final = 32
 _ERROR: Final = re.compile(r"[a-z_]{1,40}")
@@ -66,7 +66,7 @@ class Described:
 
 @dataclass(slots=True)
 class _Kept:
-    """Something that was asked for, or why it was not answered."""
+    """A document fetched from the provider, or why it could not be."""
 
     until: float = 0.0
     value: Any = None
@@ -110,7 +110,7 @@ class Provider:
     async def admit(
         self, code: str, verifier: str, redirect_uri: str, *, tenant: str | None = None
     ) -> Admission:
-        """Return as whom somebody is let in who brings a code of the provider.
+        """Return the identity of a user who presents a code of the provider.
 
         Raises
         ------
@@ -164,17 +164,17 @@ class Provider:
         status, answer = await self._call("POST", described.token_endpoint, data=form, auth=auth)
         if status in (400, 401):
             error = answer.get("error")
-            told = error if isinstance(error, str) and _ERROR.fullmatch(error) else "no reason"
-            if told != "invalid_grant":  # then it is the site's settings
-                log.warning("oidc_exchange_refused", error=told)
-            raise LoginRefusedError(f"the provider refused the login ({told}); begin again")
+            reason = error if isinstance(error, str) and _ERROR.fullmatch(error) else "no reason"
+            if reason != "invalid_grant":  # then it is the site's settings
+                log.warning("oidc_exchange_refused", error=reason)
+            raise LoginRefusedError(f"the provider refused the login ({reason}); begin again")
         id_token = answer.get("id_token")
         if status != 200 or not isinstance(id_token, str):
             raise ProviderError(f"its answer to a code was {status} without an ID token")
         return id_token
 
     async def _claims(self, id_token: str, nonce: str) -> Mapping[str, Any]:
-        """Check an ID token, with keys asked for anew if none of those known signed it."""
+        """Check an ID token; fetch the keys again if none of those cached signed it."""
         settings = self.settings
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
         known = await self._keep(self._keys, self._read_keys)
@@ -182,20 +182,20 @@ class Provider:
             return claims_of(id_token, known, **names)
         except UnknownKeyError:
             told_at = self._keys.until - KEPT_S
-            if self._clock() - told_at < ASKED_AGAIN_AFTER_S:
+            if self._clock() - told_at < REFETCH_AFTER_S:
                 raise
         self._keys.until = 0.0
         return claims_of(id_token, await self._keep(self._keys, self._read_keys), **names)
 
-    async def _keep(self, kept: _Kept, ask: Callable[[], Any]) -> Any:
+    async def _keep(self, kept: _Kept, fetch: Callable[[], Any]) -> Any:
         async with kept.asking:
             if self._clock() >= kept.until:
                 try:
-                    kept.value, kept.error = await ask(), None
+                    kept.value, kept.error = await fetch(), None
                     kept.until = self._clock() + KEPT_S
                 except ProviderError as error:
                     log.warning("oidc_provider_failed", error=error.reason)
-                    kept.error, kept.until = error, self._clock() + ASKED_AGAIN_AFTER_S
+                    kept.error, kept.until = error, self._clock() + REFETCH_AFTER_S
             if kept.error is not None:
                 raise ProviderError(kept.error.reason)
             return kept.value
@@ -211,17 +211,18 @@ class Provider:
         methods = said.get("code_challenge_methods_supported")
         if methods is not None and "S256" not in _words(methods):
             raise ProviderError("it offers no PKCE with S256")
-        ways = _words(said.get("token_endpoint_auth_methods_supported"))
+        auth_methods = _words(said.get("token_endpoint_auth_methods_supported"))
         return Described(
             authorization_endpoint=self._endpoint(said, "authorization_endpoint"),
             token_endpoint=self._endpoint(said, "token_endpoint"),
             jwks_uri=self._endpoint(said, "jwks_uri"),
             in_fragment="fragment" in _words(said.get("response_modes_supported")),
-            secret_in_body="client_secret_post" in ways and "client_secret_basic" not in ways,
+            secret_in_body="client_secret_post" in auth_methods
+            and "client_secret_basic" not in auth_methods,
         )
 
     def _endpoint(self, said: Mapping[str, Any], name: str) -> str:
-        """Return an address that it names, if nobody else can read what goes there."""
+        """Return an endpoint that it names, if the connection there is private."""
         address = said.get(name)
         if not isinstance(address, str) or not is_safe(address, local=self._local):
             raise ProviderError(f"its {name} is no https address")

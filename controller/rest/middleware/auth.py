@@ -39,7 +39,7 @@ OF_ITS_OWN: Final[Collection[tuple[str, str]]] = frozenset(
     {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
 )
 #: Tokens that are read with one statement.
-MOST_TOGETHER: Final = 100
+MOST_TOKENS_PER_READ: Final = 100
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 
@@ -138,7 +138,9 @@ class Authenticator:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._gathering: Gathering[str, Token | None] = Gathering(self._known, most=MOST_TOGETHER)
+        self._gathering: Gathering[str, Token | None] = Gathering(
+            self._known, most=MOST_TOKENS_PER_READ
+        )
 
     async def authenticate(self, headers: Headers) -> Caller:
         """Return the caller, or raise `UnauthorizedError`. Reads the database."""

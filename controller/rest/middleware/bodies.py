@@ -48,7 +48,7 @@ class BoundedRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         """Return FastAPI's own handler, behind the checks."""
         serve = super().get_route_handler()
-        for_operators = _asks_for(self.dependant, requires_operator)
+        for_operators = _depends_on(self.dependant, requires_operator)
         has_body = self.body_field is not None
 
         async def guarded(request: HttpRequest) -> Response:
@@ -92,8 +92,8 @@ async def _with_checked_body(scope: Scope, receive: Receive) -> HttpRequest:
     return _CheckedRequest(scope, receive, body, parsed)
 
 
-def _asks_for(dependant: Dependant, call: Callable[..., Any]) -> bool:
-    return any(each.call is call or _asks_for(each, call) for each in dependant.dependencies)
+def _depends_on(dependant: Dependant, call: Callable[..., Any]) -> bool:
+    return any(each.call is call or _depends_on(each, call) for each in dependant.dependencies)
 
 
 def _check_announced(headers: Headers) -> None:

@@ -1,4 +1,4 @@
-"""Work in a process of its own, for as long as whoever asked for it is there."""
+"""Work in a process of its own, cancelled when its caller hangs up."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ MOST_FILES: Final = 65_536
 HANDSHAKE_S: Final = 10.0
 #: To end TLS, including the rest of an answer. `protocol` watches the progress of the answer.
 GOODBYE_S: Final = 600.0
-TOLD_EVERY_S: Final = 60.0
+LOG_EVERY_S: Final = 60.0
 #: Accepted or refused in one turn of the event loop. Calls under way need turns, too.
 _AT_ONCE: Final = 16
 _REFUSED_AT_ONCE: Final = 128
@@ -63,7 +63,7 @@ class Sparingly:
         """Count one event. Return the count since the last report, or 0 if no report is due."""
         self._times += 1
         now = self._clock()
-        if now - self._told_at < TOLD_EVERY_S:
+        if now - self._told_at < LOG_EVERY_S:
             return 0
         self._told_at = now
         times, self._times = self._times, 0

@@ -100,7 +100,7 @@ class RateLimits:
         self._refuse_address(self._failures.wait_s(network_of(address)))
 
     def stranger_waits(self, address: str) -> float:
-        """Count a call where no token is asked for; return how long it is before the next."""
+        """Count a call without a token; return how long to wait before the next."""
         return self._strangers.take(network_of(address)) if self._strangers is not None else 0.0
 
     def failed(self, address: str, credentials: str | None = None) -> None:

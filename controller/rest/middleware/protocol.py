@@ -117,7 +117,7 @@ class BoundedProtocol(H11Protocol):
         self._watch()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close what nobody uses."""
+        """Close idle connections."""
         super().timeout_keep_alive_handler()
         self._watch()
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.metrics import HttpMetrics
 from controller.rest.middleware.auth import LOGIN_PATH, READING, Authenticator, is_protected
-from controller.rest.middleware.connections import TOLD_EVERY_S
+from controller.rest.middleware.connections import LOG_EVERY_S
 from controller.rest.middleware.limits import RateLimits, address_of, network_of, whole_seconds
 from controller.rest.middleware.party_concurrency import PartyConcurrency
 from controller.rest.middleware.streaming import LEAVE_CROWD
@@ -40,12 +40,12 @@ from registry import NotFoundError, Registry, UnknownNameError
 from service.fair_semaphore import FairSemaphore
 
 #: Log lines per minute of calls without a valid token; one line counts the rest.
-MOST_STRANGERS_TOLD: Final = 60
+MOST_STRANGERS_LOGGED: Final = 60
 #: Calls of tenants in one process; the first may have half, the next half of the rest.
 MOST_OF_TENANTS: Final = 640
 #: Calls of operators, shared by their tokens: no tenant takes these.
 MOST_OF_OPERATORS: Final = 160
-#: Logins of all addresses together: whoever has no token may send a body slowly.
+#: Logins of all addresses together: a caller without a token may send a body slowly.
 MOST_LOGINS: Final = 64
 #: What restarts the process, systemd say, asks there.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
@@ -98,7 +98,7 @@ class AccessLog:
             except Exception as error:  # the one place where any error becomes an answer
                 if status is not None:
                     raise
-                problem = await _told(error, scope)
+                problem = await _problem_answer(error, scope)
                 await problem.response()(scope, receive, send_and_note)
             finally:
                 caller = scope.get("state", {}).get("caller")
@@ -116,7 +116,7 @@ class AccessLog:
                     )
 
 
-async def _told(error: Exception, scope: Scope) -> ProblemAnswer:
+async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
     """Return the caller's answer; suggestions may need a read of the database."""
     caller = scope.get("state", {}).get("caller")
     names: Names = no_names
@@ -124,9 +124,9 @@ async def _told(error: Exception, scope: Scope) -> ProblemAnswer:
         services = scope["app"].state.services
         names = KnownNames(services.registry, services.host_names, caller).of
     # What is not of the form that the API describes ended in `problem_handler` before.
-    asked = RefusedCall(UNKNOWN.operation, names)
+    call = RefusedCall(UNKNOWN.operation, names)
     tell = functools.partial(
-        problem_of, error, method=scope["method"], path=scope["path"], asked=asked
+        problem_of, error, method=scope["method"], path=scope["path"], call=call
     )
     return tell() if names is no_names else await run_in_threadpool(tell)
 
@@ -235,13 +235,13 @@ class _Strangers:
     def may_be_told(self) -> bool:
         """Say whether a call gets a line of its own."""
         now = self._clock()
-        if now - self._since >= TOLD_EVERY_S:
+        if now - self._since >= LOG_EVERY_S:
             if self._untold:
                 log.info("strangers_calls", untold=self._untold)
             self._since, self._told, self._untold = now, 0, 0
         self._told += 1
-        self._untold += self._told > MOST_STRANGERS_TOLD
-        return self._told <= MOST_STRANGERS_TOLD
+        self._untold += self._told > MOST_STRANGERS_LOGGED
+        return self._told <= MOST_STRANGERS_LOGGED
 
 
 class Authentication:

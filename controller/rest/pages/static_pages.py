@@ -45,7 +45,7 @@ class _InPieces(Response):
 
 
 class StaticPage:
-    """One page, with its version; whoever has it already is told so and nothing else.
+    """One page with its ETag; a caller that has this version gets 304 without a body.
 
     Parameters
     ----------
@@ -72,18 +72,18 @@ class StaticPage:
         if made is None:
             made = await run_in_threadpool(self._once)
         headers = Headers(scope=request.scope)
-        told = {
+        response_headers = {
             "Cache-Control": "no-cache",  # keep it, and ask whether it still is the same
             **self._headers,
             "ETag": made.tag,
             "Vary": "Accept-Encoding",
         }
         if made.tag in headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=told)
+            return Response(status_code=304, headers=response_headers)
         if made.packed is not None and "gzip" in headers.get("accept-encoding", ""):
-            told["Content-Encoding"] = "gzip"
-            return _InPieces(made.packed, media_type=self._media_type, headers=told)
-        return _InPieces(made.plain, media_type=self._media_type, headers=told)
+            response_headers["Content-Encoding"] = "gzip"
+            return _InPieces(made.packed, media_type=self._media_type, headers=response_headers)
+        return _InPieces(made.plain, media_type=self._media_type, headers=response_headers)
 
     def _once(self) -> _PackedPage:
         with self._making:

@@ -42,7 +42,7 @@ from controller.rest.problems.errors import (
     UnsupportedMediaTypeError,
     VersionMismatchError,
 )
-from controller.rest.problems.faults import UNKNOWN, RefusedCall, asked_by, places, shown, summary
+from controller.rest.problems.faults import UNKNOWN, RefusedCall, call_of, places, shown, summary
 from registry import (
     CapacityExceededError,
     ConflictError,
@@ -223,18 +223,18 @@ class ProblemAnswer:
 
 
 def problem_of(
-    error: Exception, *, method: str, path: str, asked: RefusedCall = UNKNOWN
+    error: Exception, *, method: str, path: str, call: RefusedCall = UNKNOWN
 ) -> ProblemAnswer:
-    """Return the problem for an error in the call ``asked``; never fails."""
+    """Return the problem document for an error in ``call``; never fails."""
     if isinstance(error, HTTPException):
         return _of_http_exception(error, method=method, path=path)
     kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
     if kind is None:
         return _of_unknown(error)
-    errors = places(error, method, asked)
+    errors = places(error, method, call)
     return ProblemAnswer(
         kind=kind,
-        detail=_detail(error, errors, asked),
+        detail=_detail(error, errors, call),
         errors=errors[:ERRORS_SHOWN],
         extensions=_extensions(error),
         headers=_headers_of(kind) | _headers_about(error),
@@ -245,8 +245,8 @@ async def problem_handler(request: HttpRequest, error: Exception) -> Response:
     """Answer the framework's own exceptions, in the form that its router wants."""
 
     def tell() -> Response:
-        asked = asked_by(request.scope)
-        problem = problem_of(error, method=request.method, path=request.url.path, asked=asked)
+        call = call_of(request.scope)
+        problem = problem_of(error, method=request.method, path=request.url.path, call=call)
         return problem.response()
 
     # The API's description is made when it is first needed, which takes half a second.
@@ -333,11 +333,11 @@ def _of_unknown(error: Exception) -> ProblemAnswer:
     )
 
 
-def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], asked: RefusedCall) -> str:
+def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], call: RefusedCall) -> str:
     if errors:
         return summary(errors)
     if isinstance(error, NotFoundError):
-        return asked.with_advice(str(error), error.kind, error.key)
+        return call.with_advice(str(error), error.kind, error.key)
     if isinstance(error, DatabaseFullError):
         log.error("database_full", alert=True, error=str(error))
         return (

@@ -67,14 +67,14 @@ class RefusedCall:
         names = self.names(kind)
         if names is None:
             return message
-        told = advice(key, names) if names else "none exist yet"
-        return f"{message}; {told}" if told else message
+        choices = advice(key, names) if names else "none exist yet"
+        return f"{message}; {choices}" if choices else message
 
 
 UNKNOWN: Final = RefusedCall(Operation({}, {}))
 
 
-def asked_by(scope: Scope) -> RefusedCall:
+def call_of(scope: Scope) -> RefusedCall:
     """Return the call, once it is routed."""
     routed = getattr(scope.get("route"), "path", None)
     if routed is None:
@@ -84,11 +84,11 @@ def asked_by(scope: Scope) -> RefusedCall:
     return RefusedCall(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 
-def places(error: Exception, method: str, asked: RefusedCall) -> list[dict[str, Any]]:
+def places(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
     """Return the faulty places of the input, each once; empty for other errors."""
     match error:
         case RequestValidationError():
-            return list(_once(_place(found, asked.operation) for found in error.errors()))
+            return list(_once(_place(found, call.operation) for found in error.errors()))
         case InvalidError():
             place, found, allowed = _where(error.field, method), error.found, error.allowed
             detail = str(error)
@@ -96,7 +96,7 @@ def places(error: Exception, method: str, asked: RefusedCall) -> list[dict[str, 
                 what = detail.removeprefix(f"{error.field}: ")
                 detail = f"{said_pointer(place['pointer'])}: {what}"
             if isinstance(error, UnknownNameError) and not error.known:
-                detail = asked.with_advice(detail, error.kind, error.key)
+                detail = call.with_advice(detail, error.kind, error.key)
         case ImageUrlRefusedError():
             place, found, allowed = _where("url", method), error.url, error.reason
             detail = str(error)
@@ -119,22 +119,22 @@ def summary(errors: Sequence[Mapping[str, Any]]) -> str:
 
 def shown(value: Any) -> Any:
     """Return the found value, shortened for quoting and always valid JSON."""
-    told: Any
+    rendered: Any
     match value:
         case None | bool():
-            told = value
+            rendered = value
         case int():
-            told = value if abs(value) < 2**63 else "an integer beyond 64 bits"
+            rendered = value if abs(value) < 2**63 else "an integer beyond 64 bits"
         case float():
-            told = value if math.isfinite(value) else str(value)
+            rendered = value if math.isfinite(value) else str(value)
         case Mapping():
-            told = f"an object with {len(value)} members"
+            rendered = f"an object with {len(value)} members"
         case list() | tuple():
-            told = f"a list of {len(value)}"
+            rendered = f"a list of {len(value)}"
         case _:
             text = str(value)
-            told = text if len(text) <= FOUND_SHOWN else text[:FOUND_SHOWN] + "…"
-    return told
+            rendered = text if len(text) <= FOUND_SHOWN else text[:FOUND_SHOWN] + "…"
+    return rendered
 
 
 def _once(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -184,9 +184,9 @@ def _place(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
         return {**place, "detail": detail, "found": "nothing", "allowed": allowed}
     quoted = _is_quoted(error.get("input"), path)
     detail = f"{name}: found {said_value(found) if quoted else found}, allowed is {allowed}"
-    meant = _meant(error.get("input"), wanted)
-    if meant and quoted:
-        detail += f"; did you mean {meant}?"
+    suggestion = _suggestion_for(error.get("input"), wanted)
+    if suggestion and quoted:
+        detail += f"; did you mean {suggestion}?"
     return {**place, "detail": detail, "found": found, "allowed": allowed}
 
 
@@ -216,19 +216,19 @@ def _allowed(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
 
 
 def _known_fields(typed: str, known: Sequence[str]) -> str:
-    told = advice(typed, known)
-    if told is None and len(known) <= _FIELDS_SHOWN:
-        told = f"known: {listed(known, 'and')}" if known else "none are allowed"
-    return f"unknown name; {told or 'see /docs'}"
+    advised = advice(typed, known)
+    if advised is None and len(known) <= _FIELDS_SHOWN:
+        advised = f"known: {listed(known, 'and')}" if known else "none are allowed"
+    return f"unknown name; {advised or 'see /docs'}"
 
 
-def _meant(value: Any, wanted: ExpectedValues) -> str | None:
+def _suggestion_for(value: Any, wanted: ExpectedValues) -> str | None:
     """Suggest a value for text: one of a few words, or a known name."""
     if not isinstance(value, str):
         return None
-    told = advice(value, wanted.choices) or ""
-    if told.startswith("did you mean "):
-        return told.removeprefix("did you mean ").removesuffix("?")
+    advised = advice(value, wanted.choices) or ""
+    if advised.startswith("did you mean "):
+        return advised.removeprefix("did you mean ").removesuffix("?")
     if wanted.pattern == patterns.NAME:
         return _NO_NAME.sub("-", value[:FOUND_SHOWN].lower()).strip("._-")[:63].rstrip("._-")
     return None

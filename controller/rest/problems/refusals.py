@@ -119,8 +119,8 @@ class Refusals:
             gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
         except Exception as error:  # the refusal must reach its caller
             values = {key: str(value) for key, value in gathered.call.values().items()}
-            told = values | {"status": gathered.status, "error": str(error)}
-            log.error("audit_failed", **told)
+            payload = values | {"status": gathered.status, "error": str(error)}
+            log.error("audit_failed", **payload)
 
     def _tell(self, some: Sequence[_Gathered]) -> None:
         for each in some:

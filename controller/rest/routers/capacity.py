@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Security
 
 from controller.queries.capacity import Capacity, capacity_in_steps, capacity_left
 from controller.queries.capacity_after_queue import CapacityQuestion, capacity_in_turn
-from controller.queries.failure_survival import NICENESS, Survival, survival_aside
+from controller.queries.failure_survival import NICENESS, Survival, survival_in_child
 from controller.rest.dependencies import ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -38,7 +38,7 @@ def show_capacity(
     `in_turn` is null while it is computed for another caller, and if that takes too long.
     """
     rules = query.as_rules()
-    named = [reader.meant("hosts", name) for name in query.hosts] or None
+    named = [reader.resolve_name("hosts", name) for name in query.hosts] or None
     tenant = caller.tenant_to_list(query.tenant, services.registry)
     reckon = services.turns.take(caller.scope)
     try:
@@ -48,7 +48,7 @@ def show_capacity(
         found = capacity_left(
             view, query.vm_type, requires=query.requires, named=named, rules=rules
         )
-        asked = CapacityQuestion(
+        question = CapacityQuestion(
             view=view,
             found=found,
             tenant=tenant,
@@ -56,7 +56,7 @@ def show_capacity(
             named=named,
             rules=rules,
         )
-        found = capacity_in_turn(asked, start=services.start_child)
+        found = capacity_in_turn(question, start=services.start_child)
     finally:
         if reckon:
             services.turns.give_back(caller.scope)
@@ -72,6 +72,6 @@ def show_survival(
         raise ConflictError("other replays are running; try again later")
     try:
         process = PolicyProcess(niceness=NICENESS, start=services.start_child)
-        return survival_aside(services.registry, query.domain, process=process)
+        return survival_in_child(services.registry, query.domain, process=process)
     finally:
         services.replays.release()

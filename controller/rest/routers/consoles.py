@@ -20,7 +20,7 @@ from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_session
+from controller.rest.redaction import redact_session
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas.consoles import (
     ConsoleKeystrokes,
@@ -163,7 +163,7 @@ def read_a_console_session(
         if waits:
             held.services.console_waits.give_back(held.whose)
     return ConsoleSessionOutput(
-        session=told_session(output.session, held.reader),
+        session=redact_session(output.session, held.reader),
         start=output.start,
         content=base64.b64encode(output.content).decode(),
         end=output.end,
@@ -184,7 +184,7 @@ def type_on_a_console(
         session = sessions.type(held.vm_id, held.session_id, number, _bytes_of(body))
     except ConflictError as error:  # it may say why the session is over
         raise ConflictError(held.reader.text(str(error))) from error
-    return told_session(session, held.reader)
+    return redact_session(session, held.reader)
 
 
 @router.delete("/{vm_id}/console/sessions/{session_id}", status_code=204, responses=problems(404))

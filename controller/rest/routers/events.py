@@ -11,7 +11,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_event
+from controller.rest.redaction import redact_event
 from controller.rest.schemas.operating import EventsPage, EventsQuery, EventStreamQuery
 from controller.rest.schemas.values import MAX_BIGINT
 from controller.rest.streams import EventStream
@@ -43,8 +43,8 @@ def list_events(
         newest=query.newest,
         limit=query.limit,
     )
-    told = [told_event(event, reader) for event in events]
-    return EventsPage(items=told, next=events[-1].id if events else query.after)
+    redacted = [redact_event(event, reader) for event in events]
+    return EventsPage(items=redacted, next=events[-1].id if events else query.after)
 
 
 @router.get(

@@ -104,8 +104,8 @@ def show_report(name: Name, caller: Operator, registry: RegistryDep) -> HostRepo
 @router.patch("/{name}", response_model=Host, responses=problems(403, 404, 409))
 def change_host(name: Name, body: HostChange, caller: Operator, registry: RegistryDep) -> Host:
     """Change a host's settings, or drain, maintain or activate it."""
-    asked = body.model_dump(exclude={"admin"})
-    changes = {field: value for field, value in asked.items() if value is not None}
+    values = body.model_dump(exclude={"admin"})
+    changes = {field: value for field, value in values.items() if value is not None}
     if "credential" in body.model_fields_set:  # null says something there
         changes["credential"] = body.credential
     host = registry.hosts.get(name)
@@ -130,5 +130,5 @@ def fence_host(name: Name, body: FenceInput, caller: Operator, registry: Registr
     if body.by_hand:
         registry.fencing.confirm(name, actor=caller.actor)
     else:
-        registry.fencing.ask(name, actor=caller.actor)
+        registry.fencing.request(name, actor=caller.actor)
     return registry.hosts.get(name)

@@ -19,7 +19,7 @@ from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.problems.errors import MalformedBodyError, UnsupportedMediaTypeError
-from controller.rest.redaction import told_image, told_page
+from controller.rest.redaction import redact_image, redact_page
 from controller.rest.schemas.offers import ImageCopies, ImageInput, ImagesQuery, ImageUpload
 from controller.rest.schemas.values import ImageReference, PageOf
 from registry import Registry
@@ -56,13 +56,13 @@ def list_images(
         limit=query.limit,
         cursor=query.cursor,
     )
-    return told_page(page, told_image, caller)
+    return redact_page(page, redact_image, caller)
 
 
 @router.get("/{reference}", response_model=Image, responses=problems(404))
 def show_image(reference: ImageReference, caller: AnyCaller, registry: RegistryDep) -> Image:
     """Show an image: ``NAME`` is its newest revision, ``NAME:REVISION`` that one."""
-    return told_image(registry.images.get(reference), caller)
+    return redact_image(registry.images.get(reference), caller)
 
 
 @router.get("/{reference}/copies", response_model=ImageCopies, responses=problems(403, 404))

@@ -14,7 +14,7 @@ from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_network, told_page
+from controller.rest.redaction import redact_network, redact_page
 from controller.rest.schemas.offers import (
     NetworkChange,
     NetworkInput,
@@ -64,13 +64,13 @@ def list_networks(
 ) -> Page[Network]:
     """List the networks that the caller may see."""
     page = registry.networks.list(tenant=caller.tenant, limit=query.limit, cursor=query.cursor)
-    return told_page(page, told_network, caller)
+    return redact_page(page, redact_network, caller)
 
 
 @router.get("/{name}", response_model=Network, responses=problems(404))
 def show_network(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETagDep) -> Network:
     """Show a network."""
-    return told_network(shown(registry.networks.get(name, tenant=caller.tenant)), caller)
+    return redact_network(shown(registry.networks.get(name, tenant=caller.tenant)), caller)
 
 
 @router.patch("/{name}", response_model=Network, responses=problems(403, 404, 409))

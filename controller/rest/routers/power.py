@@ -16,7 +16,7 @@ from controller.rest.idempotency.keys import Creation, IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_request, told_vm
+from controller.rest.redaction import redact_request, redact_vm
 from controller.rest.routers.requests import own_request
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas.requests import ShutdownInput, StartInput
@@ -48,7 +48,7 @@ class Switch:
             ),
             status=202,
             adapter=_VM,
-            shown=lambda vm: _VM.dump_json(told_vm(vm, self.reader)),
+            shown=lambda vm: _VM.dump_json(redact_vm(vm, self.reader)),
         )
 
     def request(
@@ -65,7 +65,7 @@ class Switch:
             ),
             status=202,
             adapter=_REQUEST,
-            shown=lambda request: _REQUEST.dump_json(told_request(request, self.reader)),
+            shown=lambda request: _REQUEST.dump_json(redact_request(request, self.reader)),
         )
 
     def _timeout_s(self, body: ShutdownInput | StartInput) -> int:

@@ -31,7 +31,7 @@ from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_page, told_request
+from controller.rest.redaction import redact_page, redact_request
 from controller.rest.schemas.requests import RequestChange, RequestInput, RequestsQuery
 from controller.rest.schemas.values import PageOf
 from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
@@ -42,8 +42,8 @@ from registry.requests import (
     CreateRequestCommand,
     Request,
     RequestSpec,
+    can_batch,
     check_asked,
-    goes_together,
 )
 
 log: Final = structlog.get_logger(__name__)
@@ -55,7 +55,7 @@ router = APIRouter(
     route_class=BoundedRoute,
 )
 #: In one transaction: others who ask for the same tenants wait for it.
-MOST_TOGETHER: Final = 64
+MOST_PER_BATCH: Final = 64
 _ADAPTER: Final = TypeAdapter(Request)
 _FIELDS: Final[Mapping[str, str]] = MappingProxyType(
     {"VM type": "vm_type", "host": "hosts", "reservation": "reservation"}
@@ -69,10 +69,10 @@ async def ask_for_vms(
     """Request VMs. The next slot places them as far as they fit."""
     caller, services = caller_of(request), services_of(request)
     reader = reader_of(request)
-    tenant = _tenant_asked_for(body, caller)
+    tenant = _tenant_named(body, caller)
     hosts = None
     if body.hosts is not None:
-        hosts = await run_in_threadpool(_hosts_meant, body.hosts, reader)
+        hosts = await run_in_threadpool(_resolve_hosts, body.hosts, reader)
     spec = RequestSpec(
         tenant=tenant,
         vm_type=body.vm_type,
@@ -93,18 +93,18 @@ async def ask_for_vms(
         spot=body.spot,
         reservation=body.reservation,
     )
-    asked = check_asked(spec)
+    spec = check_asked(spec)
 
     async def create(key: IdempotencyKey | None) -> Request:
-        asking = CreateRequestCommand(
-            asked=asked,
+        command = CreateRequestCommand(
+            asked=spec,
             actor=caller.actor,
             over_quota=services.over_quota,
             idempotency=key,
             call=request.scope["state"].get("writing"),
         )
         try:
-            made = await accept(asking, services.asking, services.registry)
+            made = await accept(command, services.asking, services.registry)
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
             named = reader.host(error.key) if error.kind == "host" else error.key
@@ -113,7 +113,7 @@ async def ask_for_vms(
         return made
 
     def shown(made: Request) -> bytes:
-        return _ADAPTER.dump_json(told_request(made, reader))
+        return _ADAPTER.dump_json(redact_request(made, reader))
 
     return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
@@ -135,7 +135,7 @@ def list_requests(
         limit=query.limit,
         cursor=query.cursor,
     )
-    return told_page(page, told_request, reader)
+    return redact_page(page, redact_request, reader)
 
 
 @router.get("/{request_id}", response_model=Request, responses=problems(404))
@@ -147,7 +147,7 @@ def show_request(
     shown: ETagDep,
 ) -> Request:
     """Show a request."""
-    return told_request(shown(own_request(registry, request_id, caller)), reader)
+    return redact_request(shown(own_request(registry, request_id, caller)), reader)
 
 
 @router.patch("/{request_id}", response_model=Request, responses=problems(403, 404, 409))
@@ -170,7 +170,7 @@ def change_request(
         over_quota=services.over_quota,
         actor=caller.actor,
     )
-    return told_request(changed, reader)
+    return redact_request(changed, reader)
 
 
 @router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))
@@ -179,7 +179,7 @@ def delete_request(
 ) -> Request:
     """Delete a request and all its VMs. It is `released` when the last VM is gone."""
     own_request(registry, request_id, caller)
-    return told_request(registry.requests.delete(request_id, actor=caller.actor), reader)
+    return redact_request(registry.requests.delete(request_id, actor=caller.actor), reader)
 
 
 @router.get("/{request_id}/explanation", response_model=RequestExplanation, responses=problems(404))
@@ -200,27 +200,27 @@ def gathering_of(
 ) -> Gathering[CreateRequestCommand, Request | RegistryError | None]:
     """Return what accepts in one transaction the calls that come at the same time."""
 
-    def together(
+    def create_batch(
         askings: Sequence[CreateRequestCommand],
     ) -> Sequence[Request | RegistryError | None]:
-        return registry.requests.accept_together(askings)
+        return registry.requests.accept_batch(askings)
 
-    return Gathering(together, most=MOST_TOGETHER)
+    return Gathering(create_batch, most=MOST_PER_BATCH)
 
 
 async def accept(
-    asking: CreateRequestCommand,
+    command: CreateRequestCommand,
     gathering: Gathering[CreateRequestCommand, Request | RegistryError | None],
     registry: Registry,
 ) -> Request:
     """Do what `Requests.accept` does, together with others where that makes no difference."""
-    if goes_together(asking):
-        made = await gathering.result(asking)
+    if can_batch(command):
+        made = await gathering.result(command)
         if isinstance(made, RegistryError):
             raise made
         if made is not None:
             return made
-    return await run_in_threadpool(registry.requests.accept, asking)
+    return await run_in_threadpool(registry.requests.accept, command)
 
 
 def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request:
@@ -230,11 +230,11 @@ def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request
     return registry.requests.get(request_id)
 
 
-def _hosts_meant(given: Sequence[str], reader: Viewer) -> tuple[str, ...]:
-    return tuple(reader.meant("hosts", name) for name in given)
+def _resolve_hosts(given: Sequence[str], reader: Viewer) -> tuple[str, ...]:
+    return tuple(reader.resolve_name("hosts", name) for name in given)
 
 
-def _tenant_asked_for(body: RequestInput, caller: Caller) -> str:
+def _tenant_named(body: RequestInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")

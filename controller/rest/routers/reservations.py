@@ -32,11 +32,11 @@ _ADAPTER: Final = TypeAdapter(Reservation)
 @router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
 def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
-    tenant = _tenant_asked_for(body, caller)
+    tenant = _tenant_named(body, caller)
 
-    def ask(registry: Registry) -> Reservation:
+    def create(registry: Registry) -> Reservation:
         try:
-            return registry.reservations.ask(
+            return registry.reservations.create(
                 tenant=tenant,
                 vm_type=body.vm_type,
                 count=body.count,
@@ -49,7 +49,7 @@ def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep)
         except NotFoundError as error:  # of something the body names, not of this path
             raise UnknownNameError(error.kind, error.kind, error.key) from error
 
-    return creation.answer(body, ask, status=202, adapter=_ADAPTER)
+    return creation.answer(body, create, status=202, adapter=_ADAPTER)
 
 
 @router.get("", response_model=PageOf[Reservation], responses=problems(403))
@@ -87,7 +87,7 @@ def _own(registry: Registry, key: UUID, caller: Caller) -> Reservation:
     return registry.reservations.get(key)
 
 
-def _tenant_asked_for(body: ReservationInput, caller: Caller) -> str:
+def _tenant_named(body: ReservationInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")

@@ -19,7 +19,7 @@ from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.cancellable import attended
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_detail, told_page, told_round
+from controller.rest.redaction import redact_detail, redact_page, redact_round
 from controller.rest.schemas.games import (
     GameQuery,
     PolicySummary,
@@ -56,7 +56,7 @@ def list_rounds(
 ) -> Page[RoundSummary]:
     """List rounds, newest first. A tenant sees only its own dominant share in them."""
     page = registry.rounds.list(limit=query.limit, cursor=query.cursor)
-    return told_page(page, told_round, reader)
+    return redact_page(page, redact_round, reader)
 
 
 @router.get("/proofs", response_model=PageOf[RoundProof], responses=problems(403, 404))
@@ -87,7 +87,7 @@ def list_policies(caller: Operator) -> Page[PolicySummary]:
 def show_round(number: RoundNumber, reader: ViewerDep, registry: RegistryDep) -> RoundDetail:
     """Show a round; operators also see the decision of the second policy."""
     shadow = registry.shadows.get(number) if reader.is_operator else None
-    return told_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
+    return redact_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
 
 
 @router.post(
@@ -115,8 +115,8 @@ async def show_game(
     round did and a few seconds more. Of a large round the first steps are told, the rest in one.
     """
     work = partial(game_of_round, services.registry, number, query.steps)
-    told = await attended(http, services.games, work, start=services.start_child)
-    return RoundGame.model_validate(told)
+    game = await attended(http, services.games, work, start=services.start_child)
+    return RoundGame.model_validate(game)
 
 
 @router.post(
@@ -139,10 +139,10 @@ async def decide_by_another_policy(
     check_policy(body.policy, body.parameters)
     work = partial(decide_again_by, services.registry, number, body.policy, body.parameters)
     try:
-        told = await attended(http, services.games, work, start=services.start_child)
+        decision = await attended(http, services.games, work, start=services.start_child)
     except PolicyFailedError as error:
         raise ConflictError(str(error)) from error
-    return SecondDecision.model_validate(told)
+    return SecondDecision.model_validate(decision)
 
 
 def check_policy(policy: str, parameters: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
-from controller.rest.redaction import told_standings
+from controller.rest.redaction import redact_standings
 from controller.rest.schemas.tenants import TenantShares
 from registry import Registry
 
@@ -39,19 +39,19 @@ async def show_shares(caller: AnyCaller, services: ServicesDep) -> Response:
 
 
 def gathered(registry: Registry) -> Gathering[str | None, bytes]:
-    """Return what sums up what all hold, once for all who ask for it meanwhile.
+    """Return the gathering that sums up holdings once for all concurrent calls.
 
     It reads every assignment, and every open page asks again after each change.
     """
 
     def summed(callers: Sequence[str | None]) -> Sequence[bytes]:
         found = standings(registry.views.accounts())
-        told = {
+        sums = {
             whose: _ADAPTER.dump_json(
-                {"items": found if whose is None else told_standings(found, whose)}
+                {"items": found if whose is None else redact_standings(found, whose)}
             )
             for whose in dict.fromkeys(callers)
         }
-        return [told[whose] for whose in callers]
+        return [sums[whose] for whose in callers]
 
     return Gathering(summed, most=MOST_CALLERS, rests=RESTS)

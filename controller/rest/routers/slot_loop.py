@@ -28,7 +28,7 @@ _ADAPTER: Final = TypeAdapter(SlotLoopStatus)
 @router.get("")
 def show_slot_loop(caller: AnyCaller, registry: RegistryDep) -> SlotLoop:
     """Show whether the slot loop runs, and why not."""
-    return _told(registry.slot_loop.get(), caller)
+    return _redact_slot_loop(registry.slot_loop.get(), caller)
 
 
 @router.post("/pause", response_model=SlotLoop, responses=problems(403, 409))
@@ -39,7 +39,7 @@ def pause_slot_loop(body: PauseInput, caller: Operator, creation: IdempotencyDep
         lambda registry: registry.slot_loop.pause(body.reason, actor=caller.actor),
         status=200,
         adapter=_ADAPTER,
-        shown=lambda status: _told(status, caller).model_dump_json().encode(),
+        shown=lambda status: _redact_slot_loop(status, caller).model_dump_json().encode(),
     )
 
 
@@ -55,11 +55,11 @@ def resume_slot_loop(
         lambda registry: registry.slot_loop.resume(body.reason, actor=caller.actor),
         status=200,
         adapter=_ADAPTER,
-        shown=lambda status: _told(status, caller).model_dump_json().encode(),
+        shown=lambda status: _redact_slot_loop(status, caller).model_dump_json().encode(),
     )
 
 
-def _told(status: SlotLoopStatus, caller: Caller) -> SlotLoop:
+def _redact_slot_loop(status: SlotLoopStatus, caller: Caller) -> SlotLoop:
     """Tenants see the reason but not the operator."""
     return SlotLoop(
         state=status.state,

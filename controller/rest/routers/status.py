@@ -48,7 +48,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         release=release() if exact else None,
         well=not late and not disks,
         disks=disks,
-        late=[_told(each, exact=exact) for each in late if exact or each.unattended],
+        late=[_redact_late(each, exact=exact) for each in late if exact or each.unattended],
         leader=lease.holder if lease is not None and leads and exact else None,
         leads_since=lease.held_since if lease is not None and leads else None,
         paused=loop.state is SlotLoopState.PAUSED,
@@ -88,7 +88,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
     )
 
 
-def _told(late: Late, *, exact: bool) -> OverdueWork:
+def _redact_late(late: Late, *, exact: bool) -> OverdueWork:
     return OverdueWork(
         work=late.work,
         unattended=late.unattended,

@@ -68,16 +68,16 @@ def admit_tenant(
     A tenant begins with the site's default quota, if it has one.
     """
     default_quota = services.default_quota
-    asked = body.model_dump() | {"actor": caller.actor, "default_quota": default_quota}
+    values = body.model_dump() | {"actor": caller.actor, "default_quota": default_quota}
     if query.dry_run:
         with _pointing_at_the_body():
-            before, after = services.registry.views.rehearse_add(**asked)
+            before, after = services.registry.views.rehearse_add(**values)
         content = Effects(tenants=list(effects(before, after))).model_dump_json()
         return Response(content, media_type=JSON_TYPE)
 
     def create(registry: Registry) -> Tenant:
         with _pointing_at_the_body():
-            return registry.tenants.add(**asked)
+            return registry.tenants.add(**values)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 

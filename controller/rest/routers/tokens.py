@@ -105,13 +105,13 @@ def revoke_token(token_id: UUID, caller: Operator, registry: RegistryDep) -> Tok
     return registry.tokens.revoke(token_id, actor=caller.actor)
 
 
-def _check_bounded(asked: int | str, most_s: int | None) -> None:
+def _check_bounded(lifetime: int | str, most_s: int | None) -> None:
     """Keep what was lent for some time from becoming access without an end, by a copy of itself."""
-    if most_s is None or (isinstance(asked, int) and asked <= most_s):
+    if most_s is None or (isinstance(lifetime, int) and lifetime <= most_s):
         return
     raise InvalidError(
         "ttl_s",
-        asked,
+        lifetime,
         f"at most {most_s}, by FUGA_OPERATOR_TOKEN_DAYS: the token of this call ends itself;"
         " use one without an end, or `fuga db token` where the database is known",
     )

@@ -10,7 +10,7 @@ from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_page, told_vm_group
+from controller.rest.redaction import redact_page, redact_vm_group
 from controller.rest.schemas.requests import VmGroupsQuery
 from controller.rest.schemas.values import PageOf
 from registry.db import Page
@@ -35,4 +35,4 @@ def list_vm_groups(
     page = registry.vm_groups.list(
         tenant=caller.tenant_to_list(query.tenant, registry), limit=query.limit, cursor=query.cursor
     )
-    return told_page(page, told_vm_group, reader)
+    return redact_page(page, redact_vm_group, reader)

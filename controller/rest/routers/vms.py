@@ -14,7 +14,7 @@ from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_page, told_vm
+from controller.rest.redaction import redact_page, redact_vm
 from controller.rest.schemas.requests import VmChange, VmsQuery
 from controller.rest.schemas.values import PageOf, moment
 from registry import NotFoundError, Registry
@@ -40,7 +40,7 @@ def list_vms(
     page = registry.vms.list(
         tenant=caller.tenant_to_list(query.tenant, registry),
         request_id=query.request,
-        host=None if query.host is None else reader.meant("host", query.host),
+        host=None if query.host is None else reader.resolve_name("host", query.host),
         name=query.name,
         search=query.search,
         state=query.state,
@@ -52,7 +52,7 @@ def list_vms(
         limit=query.limit,
         cursor=query.cursor,
     )
-    return told_page(page, told_vm, reader)
+    return redact_page(page, redact_vm, reader)
 
 
 @router.get("/{vm_id}", response_model=Vm, responses=problems(404))
@@ -64,7 +64,7 @@ def show_vm(
     shown: ETagDep,
 ) -> Vm:
     """Show a VM."""
-    return told_vm(shown(own_vm(registry, vm_id, caller)), reader)
+    return redact_vm(shown(own_vm(registry, vm_id, caller)), reader)
 
 
 @router.patch("/{vm_id}", response_model=Vm, responses=problems(404))
@@ -77,14 +77,14 @@ def change_vm(
 ) -> Vm:
     """Change labels of a VM."""
     own_vm(registry, vm_id, caller)
-    return told_vm(registry.vms.label(vm_id, body.labels), reader)
+    return redact_vm(registry.vms.label(vm_id, body.labels), reader)
 
 
 @router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))
 def delete_vm(vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Vm:
     """Delete a VM; the `count` of its request falls by one."""
     own_vm(registry, vm_id, caller)
-    return told_vm(registry.vms.delete(vm_id, actor=caller.actor), reader)
+    return redact_vm(registry.vms.delete(vm_id, actor=caller.actor), reader)
 
 
 @router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))

@@ -122,7 +122,7 @@ class GameStep(BaseModel):
 
 
 class RoundGame(BaseModel):
-    """A stored round, computed again and told step by step."""
+    """A stored round, computed again and shown step by step."""
 
     round: int
     policy: str = Field(description="Who decided; other policies than `fuga` tell no moves.")

@@ -1,4 +1,4 @@
-"""Moves of VMs: asked for, listed."""
+"""Schemas of moves of VMs."""
 
 from __future__ import annotations
 

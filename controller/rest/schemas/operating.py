@@ -256,19 +256,19 @@ class RoundDetail(BaseModel):
     @classmethod
     def of(cls, record: RoundRecord, shadow: ShadowRound | None) -> RoundDetail:
         """Return a round as the API shows it, or raise `RoundDamagedError`."""
-        told: dict[str, Any] = {"replayable": False, "shadow": shadow}
+        fields: dict[str, Any] = {"replayable": False, "shadow": shadow}
         if record.stored is not None or record.damaged:
             stored = record.decision()
             with reading(record.number):
                 games = solved_games(stored.outcome["details"])
-                told |= {
+                fields |= {
                     "outcome": stored.outcome,
                     "games": [GameView.model_validate(each) for each in games],
                     "spot_preemptions": list(spot_preemptions_of(stored)),
                     "reservations": list(reservations_of(stored)),
                     "replayable": True,
                 }
-        return cls.model_validate(record).model_copy(update=told)
+        return cls.model_validate(record).model_copy(update=fields)
 
 
 class Alive(BaseModel):

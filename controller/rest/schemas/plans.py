@@ -38,7 +38,7 @@ class PlanInput(Input):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """What the planner is told."""
+        """The planner's arguments."""
         if self.request is not None:
             return {"request": str(self.request)}
         return {"hosts": sorted(set(self.hosts))} if self.hosts else {}

@@ -1,4 +1,4 @@
-"""Requests and VMs: asked for, changed, listed."""
+"""Schemas of requests and VMs."""
 
 from __future__ import annotations
 

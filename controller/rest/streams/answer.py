@@ -24,7 +24,7 @@ from controller.rest.streams.places import StreamPlaces
 from registry import RegistryError
 
 MEDIA_TYPE: Final = "text/event-stream"
-#: Also how long whoever went away without a word may keep a place.
+#: Also how long a caller that vanished without closing may keep a place.
 BEAT_S: Final = 15.0
 #: Several processes and proxies share streams anew that often.
 LASTS_S: Final = 3600.0
@@ -96,9 +96,9 @@ class EventStream(StreamingResponse):
                 yield _message({"reason": self._listener.ends}, kind="end")
                 return
             if self._brief:
-                told = self._feed.has(self._wanted, after) is not False
+                is_due = self._feed.has(self._wanted, after) is not False
                 after = max(after, self._feed.upto)
-                if told:
+                if is_due:
                     yield _message({"after": after}, kind="changed", number=after)
                     await asyncio.sleep(BRIEF_EVERY_S)
                     continue

@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
 from controller.host_aliases import HostNames, Viewer
-from controller.rest.middleware.auth import MOST_TOGETHER
-from controller.rest.redaction import told_event
+from controller.rest.middleware.auth import MOST_TOKENS_PER_READ
+from controller.rest.redaction import redact_event
 from registry import Registry, RegistryError
 from registry.audit import Event
 
@@ -85,7 +85,7 @@ def as_it_reads_now(reader: Viewer) -> Viewer:
 
 def as_json(event: Event, reader: Viewer) -> bytes:
     """Return an event as its reader may see it; without line ends, as JSON has none."""
-    return _EVENT.dump_json(told_event(event, reader))
+    return _EVENT.dump_json(redact_event(event, reader))
 
 
 class StreamListener:
@@ -121,10 +121,10 @@ class EventFeed:
         self._stretches: deque[Stretch] = deque()
         self._reader: asyncio.Task[None] | None = None
         self._behind: defaultdict[Tenant, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self.upto = 0  #: whoever knows all up to here has missed nothing
+        self.upto = 0  #: a listener that has all events up to here has missed none
 
     async def join(self, listener: StreamListener) -> None:
-        """Begin to read for a listener, if nobody does yet. Raises `RegistryError`."""
+        """Begin to read for a listener's tenant, if that has not begun. Raises `RegistryError`."""
         self._listeners.add(listener)
         try:
             if self._reader is None:
@@ -232,8 +232,8 @@ class EventFeed:
     async def _check(self) -> None:
         """End the streams whose token is no longer valid."""
         secrets = sorted({each.secret for each in self._listeners})
-        for start in range(0, len(secrets), MOST_TOGETHER):
-            some = secrets[start : start + MOST_TOGETHER]
+        for start in range(0, len(secrets), MOST_TOKENS_PER_READ):
+            some = secrets[start : start + MOST_TOKENS_PER_READ]
             found = await run_in_threadpool(self._registry.tokens.authenticate_all, some)
             gone = {secret for secret, token in zip(some, found, strict=True) if token is None}
             for listener in self._listeners:

@@ -24,7 +24,7 @@ from placement.model.budget import Budget
 #: kilobyte; where few hosts choose among a hundred kinds of VM, fifty.
 MOST_KEPT: Final = 2**25
 #: What an answer takes besides its question and its arrays.
-_BESIDE: Final = 600
+_ENTRY_OVERHEAD_BYTES: Final = 600
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,12 @@ class CombinationCache:
 
     def keep(self, question: bytes, answer: BestCombinations) -> None:
         """Remember an answer; of two runs of so many bytes, the older is forgotten."""
-        size = len(question) + answer.found.counts.nbytes + answer.found.score.nbytes + _BESIDE
+        size = (
+            len(question)
+            + answer.found.counts.nbytes
+            + answer.found.score.nbytes
+            + _ENTRY_OVERHEAD_BYTES
+        )
         if self._size + size > self._most:
             self._older, self._newer, self._size = self._newer, {}, 0
         self._newer[question] = answer
@@ -141,11 +146,11 @@ class Questions:
     def _make_ready(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
         """Return the tables of some kinds, and the part of questions that they have in common."""
         demand, tables = self._demand[list(kinds)], None
-        told = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]
+        key = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]
         if len(self._ranking) <= 2:
             tables = Tables(demand, self._ranking, self._largest)
-            told += [*tables.grid.unit, *tables.grid.size]
-        ready = self._about[kinds] = (tables, np.array(told, dtype=np.int64).tobytes())
+            key += [*tables.grid.unit, *tables.grid.size]
+        ready = self._about[kinds] = (tables, np.array(key, dtype=np.int64).tobytes())
         return ready
 
     def _search(
@@ -178,15 +183,15 @@ class Questions:
         """Return a number that is the question's own, whatever the units of its resources."""
         all_amounts = np.concatenate([demand, amounts])
         unit = np.maximum(np.gcd.reduce(all_amounts, axis=0), 1)
-        told = [
+        text = [
             self._eta,
             *self._ranking.tolist(),
             *numbers,
             *(all_amounts // unit).ravel().tolist(),
         ]
         if tables is not None:
-            told += tables.grid.size
-        digest = hashlib.blake2b(np.array(told, dtype=np.int64).tobytes(), digest_size=16)
+            text += tables.grid.size
+        digest = hashlib.blake2b(np.array(text, dtype=np.int64).tobytes(), digest_size=16)
         return int.from_bytes(digest.digest())
 
 

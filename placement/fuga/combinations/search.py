@@ -185,8 +185,8 @@ class _Search:
 
 
 def _fit_rows(left: IntArray, demand: IntArray, most: int) -> IntArray:
-    asked = demand > 0
-    fits: IntArray = np.minimum((left[:, asked] // demand[asked]).min(axis=1), most)
+    demanded = demand > 0
+    fits: IntArray = np.minimum((left[:, demanded] // demand[demanded]).min(axis=1), most)
     return fits
 
 

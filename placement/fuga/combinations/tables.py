@@ -93,8 +93,8 @@ class Tables:
     def charge(self, most: Sequence[int], alone: Sequence[int], budget: Budget) -> _Bounds | None:
         """Take from the budget what a table costs, once; None if not so much is left.
 
-        Whoever knows what a table would tell pays for it all the same: what is spent must not
-        depend on what is known. ``most`` and ``alone`` as `table` has them.
+        A cached answer costs as much of the budget as a computed one: what is spent must not
+        depend on the cache. ``most`` and ``alone`` are those of `table`.
         """
         bounds = tuple(None if few >= fit else few for few, fit in zip(most, alone, strict=True))
         if bounds not in self._charged:

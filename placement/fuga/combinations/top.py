@@ -157,9 +157,9 @@ def top_combinations(
 
 def _fit(room: IntArray, demand: IntArray) -> IntArray:
     """How many VMs of each kind the room holds by themselves."""
-    asked = demand > 0
-    fits = np.where(asked, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
-    return np.where(asked.any(axis=1), fits, 0).astype(np.int64)
+    demanded = demand > 0
+    fits = np.where(demanded, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
+    return np.where(demanded.any(axis=1), fits, 0).astype(np.int64)
 
 
 def _is_ceiling(

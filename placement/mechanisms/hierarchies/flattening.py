@@ -48,11 +48,11 @@ class Flattening:
             equal shares per weight.
         """
         vector = np.zeros((len(self._parent), self._shape.shape[1]))
-        asks = active & (self._shape > 0).any(axis=1)
-        vector[self._leaf[asks]] = self._shape[asks]
+        demanding = active & (self._shape > 0).any(axis=1)
+        vector[self._leaf[demanding]] = self._shape[demanding]
         # Siblings' weights count relative to the largest of the active ones: no
         # leaf's weight changes by it (mu_P follows), and mu_P is at least 1.
-        largest = self._largest_active_child(asks)
+        largest = self._largest_active_child(demanding)
         below = self._parent > 0
         omega = self._weight.copy()
         omega[below] = np.minimum(omega[below] / largest[self._parent[below]], 1.0)
@@ -67,7 +67,7 @@ class Flattening:
             np.add.at(vector, self._parent[layer], omega[layer, None] * vector[layer])
         for layer in self._layers[1:]:
             weight[layer] *= weight[self._parent[layer]]
-        weights = np.where(asks, np.maximum(weight[self._leaf], LEAST_WEIGHT), 1.0)
+        weights = np.where(demanding, np.maximum(weight[self._leaf], LEAST_WEIGHT), 1.0)
         return weights, vector[0]
 
     def normal_weights(self, active: BoolArray) -> FloatArray:

@@ -72,12 +72,12 @@ def _divide(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Divi
     _refuse_too_many(problem, leaves, mechanism)
     tasks = hand_out(leaves, problem.count, rescale=rescale).astype(np.float64)
     weight = leaves.tree.weight[np.array(leaves.tree.leaf, dtype=np.int64)]
-    told = levels_and_shares(problem, np.zeros(len(tasks)), tasks[:, None])
-    levels = np.array(told["dominant_shares"]) / weight
+    divided = levels_and_shares(problem, np.zeros(len(tasks)), tasks[:, None])
+    levels = np.array(divided["dominant_shares"]) / weight
     return Division(
         tasks=tasks[:, None],
         pooled=True,
-        details={**told, "levels": levels.tolist()},
+        details={**divided, "levels": levels.tolist()},
     )
 
 
@@ -97,7 +97,7 @@ def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
     """
     wanted = [int(each) if np.isfinite(each) else -1 for each in count.tolist()]
     task = (leaves.shape * leaves.unit[:, None]).tolist()
-    asked = [[(r, part) for r, part in enumerate(each) if part > 0] for each in task]
+    parts = [[(r, part) for r, part in enumerate(each) if part > 0] for each in task]
     free = (leaves.room + _ROUNDING).tolist()
     given = [0] * len(wanted)
     alive = leaves.active.tolist()
@@ -132,7 +132,7 @@ def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
         if given[tenant] == wanted[tenant]:
             alive[tenant] = False
             tree.block(tenant)
-        for resource, part in asked[tenant]:
+        for resource, part in parts[tenant]:
             free[resource] -= part
             block_who_does_not_fit(resource)
     return np.array(given, dtype=np.int64)

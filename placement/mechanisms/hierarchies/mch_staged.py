@@ -18,7 +18,7 @@ from placement.model.arrays import BoolArray, FloatArray
 #: Of what a job wants, or of what is free: closer than this it is all of it.
 _ALL_BUT: Final = 1e-12
 #: Weights of every stage are told for small trees alone.
-_MOST_WEIGHTS_TOLD: Final = 5_000
+_MOST_WEIGHTS_SHOWN: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -180,7 +180,7 @@ class MchStaged:
             details={
                 "weights": filling.weights.tolist(),
                 **levels_and_shares(problem, shares / filling.weights, tasks[:, None]),
-                "stages": _told(filling, problem.resources),
+                "stages": _stage_details(filling, problem.resources),
             },
         )
 
@@ -192,16 +192,16 @@ def wanted_shares(problem: DivisibleProblem, leaves: Leaves) -> FloatArray:
     return wanted
 
 
-def _told(filling: StagedFilling, resources: tuple[str, ...]) -> list[dict[str, Any]]:
+def _stage_details(filling: StagedFilling, resources: tuple[str, ...]) -> list[dict[str, Any]]:
     cells = len(filling.stages) * len(filling.weights)
     stages = []
     for stage in filling.stages:
-        told: dict[str, Any] = {
+        details: dict[str, Any] = {
             "level": stage.level,
             "used_up": [resources[r] for r in np.flatnonzero(stage.used_up).tolist()],
             "stopped": np.flatnonzero(stage.stopped).tolist(),
         }
-        if cells <= _MOST_WEIGHTS_TOLD:
-            told["weights"] = np.where(stage.active, stage.weights, 0.0).tolist()
-        stages.append(told)
+        if cells <= _MOST_WEIGHTS_SHOWN:
+            details["weights"] = np.where(stage.active, stage.weights, 0.0).tolist()
+        stages.append(details)
     return stages

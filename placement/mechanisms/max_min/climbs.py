@@ -169,6 +169,6 @@ class Climbs:
                 low = middle
             else:
                 high = middle
-        paid, asked = cost(low), cost(high)
-        part = max((budget - paid) / (asked - paid), 0.0) if asked > paid else 0.0
+        paid, due = cost(low), cost(high)
+        part = max((budget - paid) / (due - paid), 0.0) if due > paid else 0.0
         return Point(low, part) if part < 1.0 else Point(high, 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.mechanisms.max_min.levels import dominant_climbs, levels_and_shares, shapes
-from placement.mechanisms.max_min.rising import fill_pool, most_of_pool, told
+from placement.mechanisms.max_min.rising import fill_pool, most_of_pool, rising_details
 from placement.mechanisms.max_min.room import of_pool, refuse_speed
 from placement.mechanisms.model import DivisibleProblem, Division
 
@@ -59,6 +59,6 @@ class Drf:
             pooled=True,
             details={
                 **levels_and_shares(problem, climbs.level_of(amounts), tasks[:, None]),
-                "rounds": told(stops, problem.resources, None),
+                "rounds": rising_details(stops, problem.resources, None),
             },
         )

@@ -1,7 +1,7 @@
 """Lexicographic max-min over servers: linear programs from stop to stop.
 
 What tenants need at a point of the climb is known in closed form, so one linear
-program tells whether it fits, and if it does not, its prices tell an upper
+program says whether it fits, and if it does not, its prices tell an upper
 bound of the points that can: with a price for every resource of every server, a
 tenant's amount costs at least what its cheapest server charges, and all needs
 together may cost no more than all that is free. The highest point that passes
@@ -23,7 +23,7 @@ from placement.errors import SolverError
 from placement.mechanisms.max_min.climbs import Climbs, Point
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.merging import Merged, merge
-from placement.mechanisms.max_min.rising import Ascent, Stop, told
+from placement.mechanisms.max_min.rising import Ascent, Stop, rising_details
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
 
@@ -75,7 +75,7 @@ class Filling:
             tasks=tasks,
             details={
                 **levels_and_shares(problem, levels, tasks),
-                "rounds": told(self.stops, problem.resources, range(len(problem.hosts))),
+                "rounds": rising_details(self.stops, problem.resources, range(len(problem.hosts))),
                 "programs": self.programs,
                 "residual": self.residual,
             },
@@ -86,8 +86,8 @@ def alone_on(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatA
     """Return how much each tenant could have of each server alone, shape (N, K)."""
     most = np.full(able.shape, np.inf)
     for r in range(room.shape[1]):
-        asked = shape[:, r] > 0
-        most[asked] = np.minimum(most[asked], room[None, :, r] / shape[asked, r, None])
+        demanded = shape[:, r] > 0
+        most[demanded] = np.minimum(most[demanded], room[None, :, r] / shape[demanded, r, None])
     return np.where(able & np.isfinite(most), most * speed, 0.0)
 
 
@@ -177,7 +177,7 @@ def _cut(
     point = ascent.last_point(cost[servers.merged.group], budget)
     if point >= ascent.climbs.last:  # nothing that these prices are of is used up
         cost, prices = np.zeros_like(cost), np.zeros_like(prices)
-    # Whoever is not stopped, though it should be, is at the next stop at the latest.
+    # A tenant that should have stopped and did not stops at the next stop at the latest.
     paying = cost if climb is None else cost * climb
     stopped = paying > (0.0 if climb is None else 1e-7 * paying.sum())
     return _Cut(prices=prices, cost=cost, point=point, stopped=stopped)

@@ -9,7 +9,7 @@ import numpy as np
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.mechanisms.max_min.levels import levels_and_shares, shapes
-from placement.mechanisms.max_min.rising import Stop, fill_pool, most_of_pool, told
+from placement.mechanisms.max_min.rising import Stop, fill_pool, most_of_pool, rising_details
 from placement.mechanisms.max_min.room import of_pool, usable
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
@@ -46,7 +46,7 @@ class PerServerDrf:
         rounds = []
         for place in range(len(problem.hosts)):
             tasks[:, place], stops = _on_one_class(problem, place, able[:, place])
-            rounds += told(stops, problem.resources, [place])
+            rounds += rising_details(stops, problem.resources, [place])
         dominant = levels_and_shares(problem, np.zeros(len(tasks)), tasks)["dominant_shares"]
         levels = np.array(dominant) / problem.weight
         return Division(

@@ -96,13 +96,13 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
 
 def most_of_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
     """Return how much each tenant could have alone in a pool, shape (N,)."""
-    asked = shape > 0
-    most = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=asked)
+    demanded = shape > 0
+    most = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=demanded)
     least: FloatArray = most.min(axis=1, initial=np.inf)
-    return np.where(asked.any(axis=1), least, 0.0)
+    return np.where(demanded.any(axis=1), least, 0.0)
 
 
-def told(
+def rising_details(
     stops: Sequence[Stop], resources: tuple[str, ...], classes: Sequence[int] | None
 ) -> list[dict[str, Any]]:
     """Return the stops as JSON values; without ``classes``, of one pool."""

@@ -21,8 +21,8 @@ def usable(problem: DivisibleProblem) -> BoolArray:
     demands nothing gets nothing anywhere.
     """
     lacking = (problem.demand > 0).astype(np.float64) @ (problem.capacity <= 0).T
-    asks = problem.demand.max(axis=1, initial=0.0) > 0
-    found: BoolArray = problem.eligible & (lacking == 0) & asks[:, None]
+    demanded = problem.demand.max(axis=1, initial=0.0) > 0
+    found: BoolArray = problem.eligible & (lacking == 0) & demanded[:, None]
     return found
 
 
@@ -49,9 +49,9 @@ def tasks_alone(problem: DivisibleProblem, *, everywhere: bool = False) -> Float
     tenants, classes = problem.eligible.shape
     alone = np.full((tenants, classes), np.inf)
     for r in range(len(problem.resources)):
-        asked = problem.demand[:, r] > 0
-        alone[asked] = np.minimum(
-            alone[asked], problem.capacity[None, :, r] / problem.demand[asked, r, None]
+        demanded = problem.demand[:, r] > 0
+        alone[demanded] = np.minimum(
+            alone[demanded], problem.capacity[None, :, r] / problem.demand[demanded, r, None]
         )
     alone = np.where(np.isfinite(alone), alone, 0.0) * problem.speed
     return alone if everywhere else np.where(problem.eligible, alone, 0.0)

@@ -1,4 +1,4 @@
-"""A last step after PS-DSF: nobody needs to be without what nobody else can use."""
+"""A last step after PS-DSF: give tenants what no other tenant can use."""
 
 from __future__ import annotations
 
@@ -79,10 +79,12 @@ class _ParetoProgram:
         self._reach = reach
         alone = np.full(self._shape, np.inf)
         for r in np.flatnonzero((problem.demand > 0).any(axis=0)).tolist():
-            asks = problem.demand[:, r] > 0
-            alone[asks] = np.minimum(
-                alone[asks],
-                problem.free[None, :, r] * problem.speed[asks] / problem.demand[asks, r, None],
+            demanded = problem.demand[:, r] > 0
+            alone[demanded] = np.minimum(
+                alone[demanded],
+                problem.free[None, :, r]
+                * problem.speed[demanded]
+                / problem.demand[demanded, r, None],
             )
         alone = np.where((tasks_alone(problem) > 0) & np.isfinite(alone), alone, 0.0)
         self._who, self._where = np.nonzero(alone > 0)

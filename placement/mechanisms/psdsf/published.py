@@ -47,9 +47,9 @@ class Published:
     def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
         """Return the new tasks here, shape (n,)."""
         here = here.copy()
-        asks = server.use > 0
+        demanded = server.use > 0
         inside = np.ones(len(here), dtype=np.bool_)
-        for _ in range(_MOST_MOVES * (1 + asks.size)):
+        for _ in range(_MOST_MOVES * (1 + demanded.size)):
             total = elsewhere + here
             level = total / server.rate
             unsatisfied = total < server.most * (1 - TOLERANCE)
@@ -62,11 +62,11 @@ class Published:
             free = np.maximum(server.room - takes.sum(axis=0), 0.0)
             # Of what is divided here, so that dust on a full server is dust.
             dust = TOLERANCE * server.room
-            scarce = np.flatnonzero((free <= dust) & asks[lowest].any(axis=0))
+            scarce = np.flatnonzero((free <= dust) & demanded[lowest].any(axis=0))
             holds = inside[:, None] & (takes > dust)
             donors, spent = _donors(level, least, holds, scarce)
             if spent:
-                inside &= ~asks[:, spent].any(axis=1)
+                inside &= ~demanded[:, spent].any(axis=1)
             else:
                 givers = np.array(donors, dtype=np.int64)
                 moved = _moved(server, (elsewhere, here), (lowest, givers), free)
@@ -108,8 +108,8 @@ def _moved(
     least = float(level[lowest].min())
     own = here[donors] / server.rate[donors]
     offered = free + own @ server.use[donors]
-    asked = server.use[lowest].sum(axis=0)
-    rise = float((offered[asked > 0] / asked[asked > 0]).min())
+    used = server.use[lowest].sum(axis=0)
+    rise = float((offered[used > 0] / used[used > 0]).min())
     if rise <= 0:
         return None
     lacking = (server.most - elsewhere - here)[lowest] / server.rate[lowest]

@@ -48,11 +48,11 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
     .. [1] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
        2016, Theorem 1.
     """
-    asked = problem.demand > 0
+    demanded = problem.demand > 0
     if _infeasible(problem, tasks):
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore"):
-        held = np.where(asked, problem.held / problem.demand, 0.0).max(axis=1, initial=0.0)
+        held = np.where(demanded, problem.held / problem.demand, 0.0).max(axis=1, initial=0.0)
         lacking = np.where(
             np.isinf(problem.count),
             1.0,
@@ -64,14 +64,14 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
     for place in range(len(problem.hosts)):
         demand = problem.demand / problem.speed[:, place, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            alone = np.where(asked, problem.capacity[place] / demand, np.inf).min(
+            alone = np.where(demanded, problem.capacity[place] / demand, np.inf).min(
                 axis=1, initial=np.inf
             )
         gamma = np.where(problem.eligible[:, place] & np.isfinite(alone), alone, 0.0)
         users = np.flatnonzero(gamma > 0)
         level = total[users] / (problem.weight[users] * gamma[users])
         found = lacking[users].copy()
-        for r in np.flatnonzero(asked.any(axis=0)).tolist():
+        for r in np.flatnonzero(demanded.any(axis=0)).tolist():
             free = problem.free[place, r]
             takes = tasks[users, place] * demand[users, r]
             unused = max(1.0 - takes.sum() / free, 0.0) if free > 0 else 0.0
@@ -80,7 +80,7 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
             if highest > 0:
                 below = np.maximum(1.0 - level / highest, 0.0)
             here = np.maximum(below, unused)
-            found = np.where(asked[users, r], np.minimum(found, here), found)
+            found = np.where(demanded[users, r], np.minimum(found, here), found)
         worst = max(worst, float(found.max(initial=0.0)))
     return worst
 

@@ -46,9 +46,9 @@ def held_tasks(problem: DivisibleProblem) -> FloatArray:
     As many tasks as would hold as much of the demanded resource of which it
     holds most, at speed 1: running VMs have resources, not tasks (derived).
     """
-    asked = problem.demand > 0
+    demanded = problem.demand > 0
     tasks: FloatArray = np.divide(
-        problem.held, problem.demand, out=np.zeros(problem.held.shape), where=asked
+        problem.held, problem.demand, out=np.zeros(problem.held.shape), where=demanded
     ).max(axis=1, initial=0.0)
     return tasks
 

@@ -49,8 +49,8 @@ def _combinations(
         yield (), tuple(room)
         return
     demand = demands[0]
-    asked = [r for r, amount in enumerate(demand) if amount]
-    top = min(most[0], *(room[r] // demand[r] for r in asked))
+    demanded = [r for r, amount in enumerate(demand) if amount]
+    top = min(most[0], *(room[r] // demand[r] for r in demanded))
     for count in range(top, (top if len(demands) == 1 else 0) - 1, -1):
         left = tuple(a - count * b for a, b in zip(room, demand, strict=True))
         for rest, end in _combinations(left, demands[1:], most[1:]):

@@ -67,7 +67,7 @@ class BetterResponses:
     ----------
     vms : ndarray of int64, shape (X,)
         Those that may move.
-    worth : Worth
+    objective : Objective
         What the potential must rise by, and the most moves and gibibytes.
     budget : Budget
         A unit is a kind of VM weighed on a host.
@@ -89,17 +89,17 @@ class BetterResponses:
         kinds: IntArray,
         vms: IntArray,
         *,
-        worth: Objective,
+        objective: Objective,
         budget: Budget,
     ) -> None:
         self._weighing, self._company, self._budget = weighing, company, budget
-        self._worth = worth
+        self._worth = objective
         self._items = items = _Items.of(running, kinds, vms, company.bound)
         self._first = items.first.copy()
         self._vms = items.vms.copy()  # of each item those that moved, then those that did not
         self._item_of = np.full(len(running), -1, dtype=np.int64)
         self._item_of[items.vms] = np.repeat(np.arange(len(items.host)), items.end - items.first)
-        self._price = items.carried_mib * (worth.price_per_gib / MIB_PER_GIB)
+        self._price = items.carried_mib * (objective.price_per_gib / MIB_PER_GIB)
         self._leaving = weighing.leaving(items.host, items.kind) - self._price
         self._cap = np.full(len(items.host), np.inf)
         # Items of a host stand together.

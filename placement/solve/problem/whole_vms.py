@@ -300,7 +300,7 @@ def _counts(
         ],
         dtype=np.int64,
     )
-    asked = np.array(
+    requested = np.array(
         [
             _unbounded(int(room[index]), each.min_count) if each.count is None else each.count
             for index, each in enumerate(problem.demands)
@@ -308,13 +308,13 @@ def _counts(
         dtype=np.int64,
     )
     for resource, column in zip(problem.resources, demand.T, strict=True):
-        total = sum(int(n) * int(each) for n, each in zip(asked, column, strict=True))
+        total = sum(int(n) * int(each) for n, each in zip(requested, column, strict=True))
         if total > MOST_TOTAL:
             faults.add(
                 ("demands",), f"want {total:.1e} of {resource!r} in all, too much to be counted"
             )
 
-    placeable = int(np.minimum(asked, room).sum(dtype=np.float64))
+    placeable = int(np.minimum(requested, room).sum(dtype=np.float64))
     for offered, least in zip(class_free.sum(axis=0), demand.min(axis=0), strict=True):
         if least > 0:
             placeable = min(placeable, int(offered // least))
@@ -323,7 +323,7 @@ def _counts(
             ("demands",),
             f"there is room for about {placeable:,} VMs; policies place at most {MOST_VMS:,}",
         )
-    return asked
+    return requested
 
 
 def _unbounded(room: int, min_count: int) -> int:
@@ -333,5 +333,5 @@ def _unbounded(room: int, min_count: int) -> int:
 
 def _room(demand: IntArray, free: IntArray) -> int:
     """Return how often a demand fits into a vector; 0 for one that demands nothing."""
-    asked = demand > 0
-    return int((free[asked] // demand[asked]).min()) if asked.any() else 0
+    demanded = demand > 0
+    return int((free[demanded] // demand[demanded]).min()) if demanded.any() else 0

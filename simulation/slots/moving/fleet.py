@@ -72,7 +72,7 @@ def fleet_of(
     moving: Counter[VmKey],
     resting: Counter[VmKey],
     arriving: Sequence[tuple[int, int]],
-    book: InternedNames,
+    names: InternedNames,
     cluster: Cluster,
     waiting: WaitingRows,
     rules: HostRules,
@@ -93,15 +93,15 @@ def fleet_of(
     rows = VmRows.none() if vms is None else vms
     rows = rows.where(np.lexsort((rows.host, rows.end_s, rows.request)))
     each = np.repeat(np.arange(len(rows)), rows.count)
-    wishes = book.wishes.values
+    wishes = names.wishes.values
     kinds, kind = np.unique(
         np.stack([rows.kind, rows.wish], axis=1).reshape(-1, 2), axis=0, return_inverse=True
     )
-    place = np.zeros(len(book.tenants), dtype=np.int64)
+    place = np.zeros(len(names.tenants), dtype=np.int64)
     place[tenants] = np.arange(len(tenants))
     of_host = np.full(len(cluster.capacity), -1, dtype=np.int64)
     of_host[cluster.rows] = np.arange(len(cluster.rows))
-    demand = book.demand[kinds[:, 0]]
+    demand = names.demand[kinds[:, 0]]
     request, end_s, host = rows.request[each], rows.end_s[each], rows.host[each]
     moves, rests = _marked(request, end_s, host, moving), _marked(request, end_s, host, resting)
     over = np.maximum(cluster.committed[cluster.rows] - cluster.offered(), 0)
@@ -115,7 +115,7 @@ def fleet_of(
         kind=kind.ravel()[each],
         host=of_host[host],
         tenant=place[rows.tenant[each]],
-        carried_mib=demand[kind.ravel()[each], book.resources.index(MEMORY)],
+        carried_mib=demand[kind.ravel()[each], names.resources.index(MEMORY)],
         mobility=np.where(moves, Mobility.NEVER, Mobility.LIVE).astype(np.int64),
         obstacle=np.where(moves, _MOVING, -1).astype(np.int64),
         rests=rests,
@@ -197,7 +197,7 @@ class _Bound:
         )
 
     def groups(self, rules: HostRules) -> tuple[RunningGroup, ...]:
-        """Return the groups of VMs that run or wait; hosts where members arrive are told, too."""
+        """Return the groups of VMs that run or wait; hosts where members arrive count, too."""
         requests: dict[GroupKey, list[int]] = {}
         for row, wish in enumerate(self.waiting.wish.tolist()):
             for key in group_keys(int(self.waiting.tenant[row]), self.wishes[wish]):

@@ -55,7 +55,7 @@ class MovableSite(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Hosts that a plan frees for a request: nobody else may use them until it is in."""
+    """Hosts that a plan frees for a request: no other request may use them until it is placed."""
 
     request: int
     hosts: tuple[int, ...]  #: numbers of the cluster's hosts
@@ -290,10 +290,10 @@ class SlotMover:
         return Counter(key for _, key in self._rests)
 
     def taken(self) -> tuple[list[Ended], list[Planned]]:
-        """Return the moves that ended and the plans that were made since it was last asked."""
-        told = self._ended, self._planned
+        """Return the moves that ended and the plans that were made since the last call."""
+        taken = self._ended, self._planned
         self._ended, self._planned = [], []
-        return told
+        return taken
 
     def kept(self) -> Kept:
         """Return all that has changed since the beginning, for a checkpoint."""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from placement import PlacementError
 from placement.constraints.patience import ROOM_PATIENCE
 from placement.parameters import Reader, allowing, number, or_null, read, whole_number
-from placement.rebalancing.balance import BALANCE_WORTH
+from placement.rebalancing.balance import BALANCE_OBJECTIVE
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.model import RebalanceLimits
 from plain_text import RepeatedNameError, each_once
@@ -53,8 +53,8 @@ class Balance:
 
     every_s: float = 3600.0
     hours: str | None = None  #: of the day, UTC, in which it may begin, as 01:00-05:00
-    price_per_gib: float = BALANCE_WORTH.price_per_gib
-    least_gain: float = BALANCE_WORTH.least_gain
+    price_per_gib: float = BALANCE_OBJECTIVE.price_per_gib
+    least_gain: float = BALANCE_OBJECTIVE.least_gain
     most_gib: float | None = None  #: of one plan
     most_moves: int | None = None  #: of one plan
 
@@ -62,15 +62,15 @@ class Balance:
     def worth(self) -> Objective:
         """What a move must be worth."""
         given = {name: getattr(self, name) for name in _WORTH}
-        return BALANCE_WORTH.with_given(given)
+        return BALANCE_OBJECTIVE.with_given(given)
 
     def is_open(self, at_s: float) -> bool:
         """Return whether it may begin at a time, in seconds since 1970."""
         if self.hours is None:
             return True
-        told = _HOURS.fullmatch(self.hours)
-        assert told is not None  # noqa: S101 - read by `_hours`
-        first, last = (3600 * int(told[i]) + 60 * int(told[i + 1]) for i in (1, 3))
+        matched = _HOURS.fullmatch(self.hours)
+        assert matched is not None  # noqa: S101 - read by `_hours`
+        first, last = (3600 * int(matched[i]) + 60 * int(matched[i + 1]) for i in (1, 3))
         now = at_s % _DAY_S
         return first <= now < last if first < last else now >= first or now < last
 
@@ -116,7 +116,7 @@ class Moving:
         return not (self.balance is None and self.roll is None and self.room is None)
 
     @property
-    def is_asked(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether anything differs from a run without moves."""
         return self.moves or self.spare is not None
 
@@ -146,7 +146,7 @@ class Moving:
             roll=None if roll is None else _read(RollOptions, "--roll", roll),
             room=None if room is None else _read(Room, "--room", room),
         )
-        return replace(found, measured=found.is_asked)
+        return replace(found, measured=found.is_enabled)
 
     def unchanged(self) -> Moving:
         """Return what stands beside a run with moves: the same measures, and no move."""
@@ -155,15 +155,17 @@ class Moving:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Moving:
         """Return what `dataclasses.asdict` made a document of."""
-        told = {**document, "price": MovePrice(**document["price"])}
+        values = {**document, "price": MovePrice(**document["price"])}
         for name, its in (("balance", Balance), ("roll", RollOptions), ("room", Room)):
-            told[name] = None if document[name] is None else its(**document[name])
-        return cls(**told)
+            values[name] = None if document[name] is None else its(**document[name])
+        return cls(**values)
 
 
 def _hours(name: str, value: Any) -> str:
     wanted = "hours of the day as 01:00-05:00"
-    checked = allowing(wanted, lambda told: isinstance(told, str) and bool(_HOURS.fullmatch(told)))
+    checked = allowing(
+        wanted, lambda value: isinstance(value, str) and bool(_HOURS.fullmatch(value))
+    )
     return str(checked(name, value))
 
 

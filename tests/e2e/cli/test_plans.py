@@ -18,7 +18,7 @@ def test_plans_of_one_minute_are_told_apart_by_what_the_list_shows(
     register: Registry, fuga: Fuga
 ) -> None:
     asked = [
-        str(register.plans.ask(kind, {}, approve=False, actor=ACTOR).id)
+        str(register.plans.create(kind, {}, approve=False, actor=ACTOR).id)
         for kind in (PlanKind.BALANCE, PlanKind.PACK)
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.rest.routers.moving.moves import MOST_ASKED
+from controller.rest.routers.moving.moves import MOST_HOSTS_TRIED
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from registry.errors import MoveRefusedError
@@ -250,7 +250,7 @@ def test_a_host_that_refuses_after_all_is_followed_by_the_next_best(
     hosts(api, *(f"h{number}" for number in range(1, 8)))
     vm = vm_on(api, "h1")
     asked: list[str] = []
-    really = Moves.ask
+    really = Moves.create
     willing = ["h4"]
 
     def full_by_now(self: Moves, vm_id: Any, host: str, **how: Any) -> Any:
@@ -259,7 +259,7 @@ def test_a_host_that_refuses_after_all_is_followed_by_the_next_best(
             raise MoveRefusedError("web-1", "no_room", f"host {host} is full by now")
         return really(self, vm_id, host, **how)
 
-    monkeypatch.setattr(Moves, "ask", full_by_now)
+    monkeypatch.setattr(Moves, "create", full_by_now)
     assert the_move(ask(api, vm))["to_host"] == "h4"
     assert asked == ["h2", "h3", "h4"]
 
@@ -268,7 +268,7 @@ def test_a_host_that_refuses_after_all_is_followed_by_the_next_best(
     willing.clear()
     asked.clear()
     problem = the_problem(ask(api, vm), 409, "move_refused")
-    assert len(asked) == len(set(asked)) == MOST_ASKED
+    assert len(asked) == len(set(asked)) == MOST_HOSTS_TRIED
     assert problem["detail"].endswith(f"host {asked[-1]} is full by now")
 
 

@@ -129,7 +129,7 @@ def test_where_requests_wait_for_a_quota_no_more_than_can_be_kept_are_taken(
     api: Api, monkeypatch: pytest.MonkeyPatch, named: bool
 ):
     """Requests that are accepted together, and those that are not, as a network is named."""
-    monkeypatch.setattr("registry.tenancy.quota_use.MOST_ASKED", 10)
+    monkeypatch.setattr("registry.tenancy.quota_use.MOST_REQUESTED", 10)
     body = {"limits": {"vms": 1}, "over_quota": "wait"}
     assert api.operator.patch("/v1/tenants/a/quota", json=body).status_code == 200
 

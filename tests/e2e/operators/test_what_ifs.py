@@ -119,7 +119,7 @@ def test_tenants_ask_for_none_and_read_none(api: Api):
 def test_one_runs_few_wait_and_the_others_are_told_who_runs(api: Api):
     what_ifs = api.registry.what_ifs
     mine = api.app.state.services.what_ifs.executor_id
-    first, second, *_ = [what_ifs.ask({"hours": 1}, mine, actor="ada") for _ in range(4)]
+    first, second, *_ = [what_ifs.create({"hours": 1}, mine, actor="ada") for _ in range(4)]
 
     assert what_ifs.carry(second.id, mine, 0.0) is WhatIfState.WAITING
     assert what_ifs.carry(first.id, mine, 0.25) is WhatIfState.RUNNING
@@ -140,14 +140,14 @@ def test_one_runs_few_wait_and_the_others_are_told_who_runs(api: Api):
 def test_what_a_killed_process_carried_is_interrupted(api: Api, raw: RawSql):
     what_ifs = api.registry.what_ifs
     theirs, mine = uuid4(), api.app.state.services.what_ifs.executor_id
-    gone = what_ifs.ask({"hours": 1, "policy": "first_fit"}, theirs, actor="ada")
+    gone = what_ifs.create({"hours": 1, "policy": "first_fit"}, theirs, actor="ada")
     raw.run("UPDATE what_ifs SET lease_until = ?", "2020-01-01 00:00:00+00:00")
 
     shown = api.operator.get(f"/v1/what-ifs/{gone.id}").json()
     assert (shown["state"], shown["report"]) == ("interrupted", None)
     assert "is gone" in shown["last_error"]
     assert what_ifs.list(state=WhatIfState.INTERRUPTED).items[0].id == gone.id
-    what_ifs.ask({"hours": 1}, mine, actor="ada")
+    what_ifs.create({"hours": 1}, mine, actor="ada")
     assert [each["to_state"] for each in events_of(api, str(gone.id))] == ["interrupted"]
 
 
@@ -181,7 +181,7 @@ registry = Registry.connect(sys.argv[1])
 carried = what_ifs_of(registry, ControllerSettings.model_construct())
 asked = {"hours": 1, "add_hosts": None, "remove_hosts": [], "policy": "first_fit",
          "parameters": {}, "weights": {}}
-carried.start(registry.what_ifs.ask(asked, carried.executor_id, actor="ada").id, asked)
+carried.start(registry.what_ifs.create(asked, carried.executor_id, actor="ada").id, asked)
 time.sleep(600)
 """
 

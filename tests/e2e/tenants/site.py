@@ -165,7 +165,7 @@ def _move(site: Site) -> None:
     build = run_vm(registry, key, WORKER)
 
     def ask() -> Any:
-        move = registry.moves.ask(
+        move = registry.moves.create(
             build.vm_id, there.name, reason=f"{hostname(28)} at {ADDRESS}28 has no fan", actor=actor
         )
         step = registry.move_steps.claim(move.id, WORKER, 60, MoveLimits(per_host=2, everywhere=8))

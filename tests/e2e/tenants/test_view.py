@@ -289,8 +289,8 @@ def test_one_hosts_names_for_two_tenants_have_nothing_in_common(site: Site):
     own, rivals = names.alias("a", host_name(1)), names.alias(RIVAL, host_name(1))
 
     assert own != rivals
-    assert names.meant("a", rivals) is None
-    assert names.meant("a", own) == host_name(1)
+    assert names.resolve_name("a", rivals) is None
+    assert names.resolve_name("a", own) == host_name(1)
 
 
 def test_the_operator_may_let_tenants_see_names_of_hosts_and_still_no_addresses(

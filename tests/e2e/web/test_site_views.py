@@ -368,7 +368,7 @@ def test_a_plan_is_proposed_compared_and_approved(tab: Tab, site: Site) -> None:
 
 def test_a_plan_says_what_becomes_better_and_what_worse(tab: Tab, site: Site) -> None:
     plans = site.register.plans
-    plan = plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    plan = plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
     plans.propose(
         plan.id,
         [],
@@ -624,7 +624,7 @@ def test_operators_views_fit_and_axe_finds_nothing_serious(
 ) -> None:
     add_request(site.register, 1, tenant="b", name=f"waits-{width}")
     (plan,) = site.register.plans.list(kind=PlanKind.EVACUATE, limit=1).items[:1] or [
-        site.register.plans.ask(PlanKind.EVACUATE, {"hosts": ["h1"]}, approve=False, actor=ACTOR)
+        site.register.plans.create(PlanKind.EVACUATE, {"hosts": ["h1"]}, approve=False, actor=ACTOR)
     ]
     opened = (
         *((where, heading, None) for where, heading in VIEWS),

@@ -163,7 +163,7 @@ def test_a_host_that_was_fenced_before_the_clock_stepped_back_comes_back(
     running(register, host)
     register.hosts.update("h1", labels=["on_failure=rebuild"], fence_target="bmc", actor=ACTOR)
     register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
-    assert register.fencing.ask_for_failed(take_lease(register)) == ("h1",)
+    assert register.fencing.request_for_failed(take_lease(register)) == ("h1",)
     order = register.fencing.claim(host.id, "w1", 60)
     assert order is not None
     register.fencing.succeed(order)

@@ -132,23 +132,23 @@ def test_moves_are_told_with_their_age_outcome_and_standstill(
     vms = [UUID(a_running_vm(register, h1, name=f"web{number}")) for number in range(4)]
 
     def moved(vm: UUID, downtime_ms: int) -> None:
-        move = register.moves.ask(vm, h2.name, reason="a new fan", actor="cli")
+        move = register.moves.create(vm, h2.name, reason="a new fan", actor="cli")
         arrive(register, begin(register, str(move.id)), downtime_ms)
 
     nothing = told(collector(register))
     assert (nothing["moves", "pending"], nothing["moves_ended", "moved"]) == (0, 0)
     assert (nothing["move_age_seconds",], nothing["move_standstill_seconds",]) == (0, 0)
-    long_ago = register.moves.ask(vms[0], h2.name, reason="a new fan", actor="cli")
+    long_ago = register.moves.create(vms[0], h2.name, reason="a new fan", actor="cli")
     arrive(register, begin(register, str(long_ago.id)), 90_000)
     old = raw.key(UUID(int=1))
     raw.run("UPDATE moves SET id = ?", old)
     moved(vms[1], 150)
     moved(vms[2], 250)
-    failed = register.moves.ask(vms[3], h2.name, reason="a new fan", actor="cli")
+    failed = register.moves.create(vms[3], h2.name, reason="a new fan", actor="cli")
     register.move_steps.fail(begin(register, str(failed.id)).claim, "no")
-    waits = register.moves.ask(vms[1], h1.name, reason="back", actor="cli")
+    waits = register.moves.create(vms[1], h1.name, reason="back", actor="cli")
     begin(register, str(waits.id))
-    register.moves.ask(vms[2], h1.name, reason="back", actor="cli")
+    register.moves.create(vms[2], h1.name, reason="back", actor="cli")
     raw.run(
         f"UPDATE moves SET requested_at = {raw.before('now', '1 hours')} WHERE state = 'pending'"
     )
@@ -170,7 +170,7 @@ def test_how_far_the_fencing_of_hosts_has_come_is_told(register: Registry) -> No
     assert told(collector(register))["fences", "pending"] == 0
     register.hosts.update(host.name, fence_target="7", actor="cli")
     register.hosts.record_miss(host.id, "silent", unreachable_after=1, down_after=1)
-    register.fencing.ask(host.name, actor="cli")
+    register.fencing.request(host.name, actor="cli")
 
     found = told(collector(register))
 

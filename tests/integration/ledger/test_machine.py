@@ -250,7 +250,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(replace=st.booleans())
     def ask_for_fencing(self, replace: bool) -> None:
         by_default = OnFailure.REBUILD if replace else OnFailure.WAIT
-        for host in self.registry.fencing.ask_for_failed(self.lease, by_default=by_default):
+        for host in self.registry.fencing.request_for_failed(self.lease, by_default=by_default):
             assert self.registry.hosts.get(host).health == "down"
             assert replace
 

@@ -52,7 +52,7 @@ def test_a_sweep_full_of_image_copies_still_sends_the_fence(register: Registry, 
     for host in others:
         place(register, add_request(register, image="debian"), host, lease=lease)
     register.hosts.record_miss(h1.id, "timeout", unreachable_after=1, down_after=1)
-    register.fencing.ask("h1", actor=ACTOR)
+    register.fencing.request("h1", actor=ACTOR)
 
     first, second = sweep(register, limit), sweep(register, limit)
 

@@ -140,7 +140,7 @@ def test_it_waits_for_a_plan_that_goes_on_and_for_the_slot_loop(
     assert plans(world) == ()
     world.registry.slot_loop.resume(actor=ACTOR)
 
-    world.registry.plans.ask(PlanKind.REPAIR, {}, approve=True, actor=ACTOR)
+    world.registry.plans.create(PlanKind.REPAIR, {}, approve=True, actor=ACTOR)
     centre().look()
     assert [each.kind for each in plans(world)] == ["repair"]
     look(world, centre(), times=3)

@@ -46,7 +46,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 def a_plan(world: MovingWorld, *moves: tuple[Vm, str, str]) -> Plan:
     """A plan of moves (VM, from, to), proposed as if a planner had."""
     ids = {host.name: host.id for host in world.registry.hosts.list().items}
-    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
     return world.registry.plans.propose(
         plan.id,
         [
@@ -190,7 +190,7 @@ class TestRoom:
         return add_request(world.registry, tenant="b", vm_type="large")
 
     def ask(self, world: MovingWorld, centre: PlanExecutor, large: Any) -> Plan:
-        plan = world.registry.plans.ask(
+        plan = world.registry.plans.create(
             PlanKind.ROOM, {"request": str(large.id)}, approve=False, actor=ACTOR
         )
         centre.look()
@@ -223,7 +223,7 @@ class TestRoom:
     ) -> None:
         def ask() -> Plan:
             about = {"request": str(large.id)}
-            return world.registry.plans.ask(PlanKind.ROOM, about, approve=True, actor=ACTOR)
+            return world.registry.plans.create(PlanKind.ROOM, about, approve=True, actor=ACTOR)
 
         came = at_once(*[ask] * 4)
 

@@ -52,7 +52,7 @@ def a_centre(world: MovingWorld, process: Any) -> PlanExecutor:
 
 
 def evacuate(world: MovingWorld, *hosts: str, approve: bool = False) -> Plan:
-    return world.registry.plans.ask(
+    return world.registry.plans.create(
         PlanKind.EVACUATE, {"hosts": list(hosts)}, approve=approve, actor=ACTOR
     )
 
@@ -149,7 +149,7 @@ def test_what_has_no_place_is_named_with_what_is_short(
 def test_a_plan_without_a_move_is_done_and_leaves_nothing_to_approve(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
-    asked = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    asked = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
 
     centre.look()
 
@@ -199,7 +199,7 @@ def test_a_move_waits_for_the_room_that_an_earlier_one_leaves(
     leaves, comes = world.running("h1"), world.running("h2")
     world.registry.hosts.update("h1", overrides={"memory_mib": 3072}, actor=ACTOR)
     h1, h2, h3 = (world.registry.hosts.get(name).id for name in ("h1", "h2", "h3"))
-    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
     world.registry.plans.propose(
         plan.id,
         [
@@ -278,7 +278,7 @@ def test_a_centre_that_leads_no_more_refuses_nothing_that_another_asked_for(
     [one] = world.registry.plans.moves(asked.id)
 
     with pytest.raises(PlanMoveOverError):
-        world.registry.moves.ask(
+        world.registry.moves.create(
             one.vm_id, one.to_host, reason="late", of_plan=(asked.id, one.position), actor=ACTOR
         )
 
@@ -323,7 +323,7 @@ def test_a_second_balance_right_after_the_first_has_no_useful_move(
 ) -> None:
     for _ in range(6):
         world.running("h1")
-    first = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    first = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
 
     done = carry_out(world, centre, first)
 
@@ -336,7 +336,7 @@ def test_a_second_balance_right_after_the_first_has_no_useful_move(
     # The potential that is shown is that of the game that balancing plays: it rises by the gain.
     assert done.after["potential"] - done.before["potential"] == pytest.approx(done.gain)
     assert done.gain > 0
-    second = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    second = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
     assert carry_out(world, centre, second).moves == 0
 
 
@@ -344,7 +344,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
-    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
     centre.look()
     proposed = world.registry.plans.get(plan.id)
     first, *others = world.registry.plans.moves(plan.id)
@@ -361,7 +361,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
     world.registry.vms.label(first.vm_id, {})
     resting = {each.id for each in world.registry.plans.view_running(rest_s=3600).vms if each.rests}
     assert resting == {first.vm_id, *(each.vm_id for each in others)}
-    again = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    again = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
     centre.look()
     assert first.vm_id not in {each.vm_id for each in world.registry.plans.moves(again.id)}
     assert len(vms) == 6
@@ -372,7 +372,7 @@ def test_what_failed_on_its_host_gained_nothing_and_rests(
 ) -> None:
     for _ in range(6):
         world.running("h1")
-    plan = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
     centre.look()
     planned = world.registry.plans.moves(plan.id)
     for _ in planned:
@@ -387,7 +387,7 @@ def test_what_failed_on_its_host_gained_nothing_and_rests(
         f"it cannot be moved from host h1 to host {each.to_host} (snapshots): it has 1 snapshot"
         for each in failed
     }
-    second = world.registry.plans.ask(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
+    second = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
     again = carry_out(world, centre, second)
     assert {each.vm_id for each in planned}.isdisjoint(
         each.vm_id for each in world.registry.plans.moves(again.id)
@@ -450,7 +450,7 @@ def test_packing_empties_hosts(world: MovingWorld, centre: PlanExecutor) -> None
     for host in ("h1", "h2", "h3"):
         world.running(host)
 
-    plan = world.registry.plans.ask(PlanKind.PACK, {}, approve=True, actor=ACTOR)
+    plan = world.registry.plans.create(PlanKind.PACK, {}, approve=True, actor=ACTOR)
     done = carry_out(world, centre, plan)
 
     assert done.failed == 0

@@ -53,7 +53,7 @@ def boots(lab: LabCluster, number: int, vm: Vm) -> int:
 
 def ask(site: Site, lab: LabCluster, vm: Vm, number: int = 2) -> UUID:
     host = lab.hosts[number - 1].name
-    return site.registry.moves.ask(vm.id, host, reason="by hand", actor="test").id
+    return site.registry.moves.create(vm.id, host, reason="by hand", actor="test").id
 
 
 def is_over(site: Site, move_id: UUID) -> bool:

@@ -95,7 +95,7 @@ def run(
 
 
 def ask(world: MovingWorld, request: Request, *, approve: bool = False) -> Plan:
-    return world.registry.plans.ask(
+    return world.registry.plans.create(
         PlanKind.ROOM, {"request": str(request.id)}, approve=approve, actor=ACTOR
     )
 
@@ -262,7 +262,7 @@ def test_room_is_made_once_and_for_who_waits(world: MovingWorld) -> None:
     with pytest.raises(ConflictError, match="waits for a place"):
         ask(world, placed)
     with pytest.raises(UnknownNameError, match="not found"):
-        world.registry.plans.ask(
+        world.registry.plans.create(
             PlanKind.ROOM, {"request": str(uuid7())}, approve=False, actor=ACTOR
         )
 

@@ -11,7 +11,7 @@ import pytest
 from controller.control_center import policy_child
 from controller.errors import PolicyFailedError
 from controller.plans.watching_spare import SpareWatch
-from controller.queries.failure_survival import Survival, survival, survival_aside
+from controller.queries.failure_survival import Survival, survival, survival_in_child
 from controller.queries.why_waiting import explain_request
 from controller.rounds.policy_process import PolicyAnswer, PolicyProcess
 from registry import ConflictError, HostAdminEvent, Registry
@@ -121,7 +121,7 @@ def test_what_an_operator_asks_is_reckoned_in_a_process_of_its_own(site: Registr
 
     process.survival = noted  # type: ignore[method-assign]
 
-    found = survival_aside(site, "host", process=process)
+    found = survival_in_child(site, "host", process=process)
 
     assert found == survival(site, "host")
     [child] = children
@@ -132,4 +132,4 @@ def test_what_an_operator_asks_is_reckoned_in_a_process_of_its_own(site: Registr
 
 def test_what_takes_too_long_to_reckon_is_ended_and_told(site: Registry) -> None:
     with pytest.raises(ConflictError, match=r"exceeded its time of 0\.001 s and was killed"):
-        survival_aside(site, "host", within_s=0.001)
+        survival_in_child(site, "host", within_s=0.001)

@@ -99,7 +99,7 @@ class MovingWorld:
         return self.vm(vm)
 
     def ask(self, vm: Vm, host: str = "h2", **asked: Any) -> Move:
-        return self.registry.moves.ask(vm.id, host, reason="maintenance", actor=ACTOR, **asked)
+        return self.registry.moves.create(vm.id, host, reason="maintenance", actor=ACTOR, **asked)
 
     def move(self, asked: Move, name: str = "w1", **changes: Any) -> TaskOutcome:
         return moves.move(asked.id, self.worker(name, **changes))

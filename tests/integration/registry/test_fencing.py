@@ -74,7 +74,7 @@ def come_back(register: Registry, *domains: Any, name: str = "h1", **fields: Any
 
 
 def ask(register: Registry, lease: Lease, **fields: Any) -> tuple[str, ...]:
-    return register.fencing.ask_for_failed(lease, **fields)
+    return register.fencing.request_for_failed(lease, **fields)
 
 
 def claim(register: Registry, owner: str = "w1") -> Any:
@@ -428,8 +428,8 @@ def test_an_operator_has_a_host_fenced_whatever_its_labels_say(
     register.hosts.update("h1", labels=[], actor=ACTOR)
     go_down(register)
 
-    register.fencing.ask("h1", actor="cli")
-    register.fencing.ask("h1", actor="cli")
+    register.fencing.request("h1", actor="cli")
+    register.fencing.request("h1", actor="cli")
 
     fence = register.hosts.get("h1").fence
     assert fence is not None
@@ -465,11 +465,11 @@ def test_a_host_that_is_up_is_neither_fenced_nor_taken_for_off(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
     with pytest.raises(ConflictError, match="it is up"):
-        register.fencing.ask("h1", actor="cli")
+        register.fencing.request("h1", actor="cli")
     with pytest.raises(ConflictError, match="it is up"):
         register.fencing.confirm("h1", actor="cli")
     with pytest.raises(NotFoundError):
-        register.fencing.ask("h9", actor="cli")
+        register.fencing.request("h9", actor="cli")
 
 
 def test_a_target_must_not_look_like_an_option(register: Registry, hosts: tuple[Host, ...]) -> None:

@@ -290,7 +290,7 @@ def test_nothing_moves_to_a_second_host(register: Registry, first: Host, raw: Ra
     raw.run("UPDATE hosts SET domain_type = 'qemu'")
 
     with pytest.raises(MoveRefusedError, match="the machine of another host"):
-        register.moves.ask(build.vm_id, "h2", reason="rack", actor=ACTOR)
+        register.moves.create(build.vm_id, "h2", reason="rack", actor=ACTOR)
 
 
 @pytest.mark.parametrize("key", ["zone", "shared_pool", "machine", "on_failure", "on_missing"])

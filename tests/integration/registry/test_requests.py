@@ -308,7 +308,7 @@ def test_an_earlier_release_takes_a_kept_record_for_another_body_and_does_not_sh
     add_request(register, idempotency=KEY)
     add_request(register, idempotency=replace(KEY, key="k2"))
     asked = check_asked(RequestSpec(tenant="a", vm_type="small", count=1))
-    register.requests.accept_together(
+    register.requests.accept_batch(
         [CreateRequestCommand(asked=asked, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
     )
 

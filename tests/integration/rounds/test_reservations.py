@@ -9,7 +9,7 @@ import pytest
 
 from controller.control_center.purge import purge_all
 from controller.queries.destinations import destinations
-from controller.queries.reserving import answer, asked_of, decision_of
+from controller.queries.reserving import answer, decision_of, query_of
 from controller.queries.tenant_shares import standings
 from controller.queries.why_here import explain_vm
 from controller.queries.why_waiting import explain_request
@@ -52,7 +52,7 @@ def a_round(register: Registry, at: int):
 
 
 def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> Reservation:
-    return register.reservations.ask(
+    return register.reservations.create(
         tenant=tenant,
         vm_type="small",
         count=count,
@@ -64,7 +64,7 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
     view, standing = register.views.ahead(), register.reservations.standing()
-    decision = decision_of(asked, answer(asked_of(view, asked, standing)))
+    decision = decision_of(asked, answer(query_of(view, asked, standing)))
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
 
@@ -459,7 +459,7 @@ def test_a_reservation_is_drawn_on_in_the_round_that_finds_its_room(
 
 def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_hosts) -> None:
     register.hosts.update("h1", labels=["gpu"], actor="operator")
-    asked = register.reservations.ask(
+    asked = register.reservations.create(
         tenant="a",
         vm_type="small",
         count=3,

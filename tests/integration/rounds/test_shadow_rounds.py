@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.shadow import summary, tell
+from controller.cli.operating.shadow import print_comparison, summary
 from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
 from controller.shadow.metrics import ShadowMetrics
@@ -285,8 +285,8 @@ def test_one_round_is_told_beside_what_was_done(capsys) -> None:
         "shares": [share | counts, share | {"tenant": "b"}],
     }
 
-    tell(row)
-    tell({"policy": "first_fit", "error": "it raised"})
+    print_comparison(row)
+    print_comparison({"policy": "first_fit", "error": "it raised"})
 
     text = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in text.splitlines()]

@@ -267,7 +267,9 @@ def test_a_second_interrupt_leaves_a_run_to_its_worker(
     with files.submitting():
         files.submit(job)
     with held(files.job("run")):
-        files.tell_progress("run", RunProgress(part=0.5, slot=3, running=2, waiting=1, worker="w1"))
+        files.write_progress(
+            "run", RunProgress(part=0.5, slot=3, running=2, waiting=1, worker="w1")
+        )
         study = a_study(spec, files, NoQueue(), said.append)
         seen: list[RunProgress] = []
 
@@ -278,7 +280,7 @@ def test_a_second_interrupt_leaves_a_run_to_its_worker(
         assert study.run(interrupt) == []
 
         assert {each.worker for each in seen} == {"w1"}
-        assert files.asked_to_stop()
+        assert files.stop_requested()
         assert files.names() == ["run"]
     assert [line.partition(";")[2] for line in said] == [
         " Ctrl-C again leaves without waiting for them"

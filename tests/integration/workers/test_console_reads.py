@@ -120,7 +120,7 @@ def test_a_vm_without_a_host_has_no_console(world: World) -> None:
 
 def test_a_message_that_comes_late_finds_nobody_waiting(world: World, vm_id: UUID) -> None:
     reads = world.registry.console_reads
-    key = reads.ask(vm_id)
+    key = reads.request(vm_id)
     reads.forget(key)
 
     assert consoles.read(key, world.worker()) is TaskOutcome.NOT_OURS
@@ -129,7 +129,7 @@ def test_a_message_that_comes_late_finds_nobody_waiting(world: World, vm_id: UUI
 
 def test_the_first_answer_counts(world: World, vm_id: UUID) -> None:
     reads = world.registry.console_reads
-    key = reads.ask(vm_id)
+    key = reads.request(vm_id)
 
     for content in (b"first", b"second"):
         reads.answer(key, ConsoleAnswer(content=content, end=0, error=None))
@@ -144,10 +144,10 @@ def test_what_a_caller_left_behind_goes_with_a_later_question(
     world: World, vm_id: UUID, raw: RawSql
 ) -> None:
     reads = world.registry.console_reads
-    reads.ask(vm_id)
+    reads.request(vm_id)
     past = "datetime('now', '-1 hour')" if raw.dialect == "sqlite" else "now() - interval '1 hour'"
     raw.run(f"UPDATE console_reads SET requested_at = {past}")
 
-    reads.ask(vm_id)
+    reads.request(vm_id)
 
     assert raw.value("SELECT count(*) FROM console_reads") == 1

@@ -24,7 +24,7 @@ def world(register: Registry) -> World:
     assert world.build(assignment_id) == TaskOutcome.DONE
     host = register.hosts.get("h1")
     register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
-    register.fencing.ask("h1", actor="cli")
+    register.fencing.request("h1", actor="cli")
     return world
 
 

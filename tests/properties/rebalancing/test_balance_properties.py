@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.local_search.private_terms import Emptiness, Level
 from placement.rebalancing.model import MovePlan, RebalanceLimits
-from placement.rebalancing.pack import PACK_WORTH, pack
+from placement.rebalancing.pack import PACK_OBJECTIVE, pack
 from tests.properties.rebalancing.uneven_clusters import may_move, moved, uneven_clusters
 from tests.properties.subjects import about, contains
 
@@ -64,7 +64,7 @@ def price_of(worth, running, vm):
 @about("moves that balance", least=0.3)
 @given(running=uneven_clusters(), price=PRICES, skewness=SKEWNESS, limits=LIMITS)
 def test_every_move_raises_the_potential_by_at_least_its_price(running, price, skewness, limits):
-    worth = dataclasses.replace(BALANCE_WORTH, price_per_gib=price)
+    worth = dataclasses.replace(BALANCE_OBJECTIVE, price_per_gib=price)
 
     plan = balance(running, worth, skewness=skewness, limits=limits)
 
@@ -86,7 +86,7 @@ def test_every_move_raises_the_potential_by_at_least_its_price(running, price, s
 @about("moves that balance", least=0.3)
 @given(running=uneven_clusters(), price=PRICES, skewness=SKEWNESS)
 def test_a_second_plan_right_after_the_first_is_empty(running, price, skewness):
-    worth = dataclasses.replace(BALANCE_WORTH, price_per_gib=price)
+    worth = dataclasses.replace(BALANCE_OBJECTIVE, price_per_gib=price)
 
     plan = balance(running, worth, skewness=skewness)
     second = balance(running.after(plan.moves), worth, skewness=skewness)
@@ -100,7 +100,7 @@ def test_a_second_plan_right_after_the_first_is_empty(running, price, skewness):
 @about("moves that balance", least=0.3)
 @given(running=uneven_clusters(max_hosts=4, max_vms=8), price=PRICES, skewness=SKEWNESS)
 def test_afterwards_no_move_of_a_vm_that_did_not_move_pays(running, price, skewness):
-    worth = dataclasses.replace(BALANCE_WORTH, price_per_gib=price)
+    worth = dataclasses.replace(BALANCE_OBJECTIVE, price_per_gib=price)
 
     plan = balance(running, worth, skewness=skewness)
     after = running.after(plan.moves)
@@ -118,7 +118,7 @@ def test_afterwards_no_move_of_a_vm_that_did_not_move_pays(running, price, skewn
 @given(running=uneven_clusters(), skewness=SKEWNESS)
 def test_balancing_ends_even_if_nobody_rests(running, skewness):
     first = balance(running, skewness=skewness)
-    most = (cost_of(running, skewness) + len(running.receives)) / BALANCE_WORTH.least_gain
+    most = (cost_of(running, skewness) + len(running.receives)) / BALANCE_OBJECTIVE.least_gain
 
     state, made, plan = running, 0, first
     while plan.moves:
@@ -140,7 +140,7 @@ def test_without_second_thoughts_it_is_the_steepest_response_each_time(
     ruled, data, price, skewness
 ):
     running = data.draw(uneven_clusters(max_hosts=5, max_vms=10, ruled=ruled))
-    worth = dataclasses.replace(BALANCE_WORTH, price_per_gib=price)
+    worth = dataclasses.replace(BALANCE_OBJECTIVE, price_per_gib=price)
     expected = steepest(running, worth, skewness)
 
     plan = balance(
@@ -194,7 +194,7 @@ def steepest(running, worth, skewness):
 @about("plans that second thoughts make better", least=0.02)
 @given(running=uneven_clusters(max_vms=16))
 def test_second_thoughts_lose_nothing(running):
-    worth = BALANCE_WORTH
+    worth = BALANCE_OBJECTIVE
 
     once = balance(running, worth, reconsiderations=0)
     twice = balance(running, worth)
@@ -214,7 +214,9 @@ BOUNDS = st.one_of(
 )
 
 
-@pytest.mark.parametrize(("planner", "default"), [(balance, BALANCE_WORTH), (pack, PACK_WORTH)])
+@pytest.mark.parametrize(
+    ("planner", "default"), [(balance, BALANCE_OBJECTIVE), (pack, PACK_OBJECTIVE)]
+)
 @about("plans that a bound cuts", least=0.15)
 @given(running=uneven_clusters(), bounds=BOUNDS)
 def test_bounds_of_a_plan_hold(planner, default, running, bounds):
@@ -246,7 +248,7 @@ def test_shares_stand_still_and_the_same_plan_is_made_again(running, limits):
 @settings(max_examples=120)
 @given(running=uneven_clusters(), price=PRICES, limits=LIMITS)
 def test_packing_empties_each_host_that_it_takes_vms_from(running, price, limits):
-    worth = dataclasses.replace(PACK_WORTH, price_per_gib=price)
+    worth = dataclasses.replace(PACK_OBJECTIVE, price_per_gib=price)
 
     plan = pack(running, worth, limits=limits)
     after = running.after(plan.moves)

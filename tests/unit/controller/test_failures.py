@@ -23,7 +23,7 @@ class Fencing:
         self.asked: list[tuple[Lease, OnFailure]] = []
         self._answers = list(answers)
 
-    def ask_for_failed(self, lease: Lease, *, by_default: OnFailure) -> tuple[str, ...]:
+    def request_for_failed(self, lease: Lease, *, by_default: OnFailure) -> tuple[str, ...]:
         self.asked.append((lease, by_default))
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):

@@ -44,7 +44,7 @@ def test_of_12500_hosts_each_has_a_name_and_they_are_read_once():
     names = HostNames(lambda: hosts)
 
     aliases = {names.alias("a", host): host for host in hosts.names}
-    found = [names.meant("a", alias) for alias in list(aliases)[:200]]
+    found = [names.resolve_name("a", alias) for alias in list(aliases)[:200]]
 
     assert len(aliases) == 12_500
     assert all(re.fullmatch(r"host-[a-z2-7]{9}", alias) for alias in aliases)
@@ -65,13 +65,13 @@ def test_another_secret_gives_other_names():
 def test_a_host_that_is_added_is_known_and_one_that_is_retired_is_not():
     hosts = Hosts(["h1"])
     names = HostNames(lambda: hosts)
-    assert names.meant("a", names.alias("a", "h2")) is None
+    assert names.resolve_name("a", names.alias("a", "h2")) is None
 
     hosts.names.append("h2")
-    assert names.meant("a", names.alias("a", "h2")) == "h2"
+    assert names.resolve_name("a", names.alias("a", "h2")) == "h2"
 
     hosts.retired.add("h1")
-    assert names.meant("a", names.alias("a", "h1")) is None
+    assert names.resolve_name("a", names.alias("a", "h1")) is None
     assert "h1" not in Viewer("a", names).text("host h1 is gone")  # old texts still name it
 
 
@@ -80,7 +80,7 @@ def test_what_means_no_host_is_refused_alike(given: str):
     names = HostNames(lambda: Hosts(["h1"]))
 
     with pytest.raises(InvalidError) as refused:
-        Viewer("a", names).meant("hosts", given)
+        Viewer("a", names).resolve_name("hosts", given)
 
     assert str(refused.value).replace(given, "") == (
         "hosts: host '' not found; use the host names that your VMs show"

@@ -61,7 +61,7 @@ class Carried:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(executor, "_REPORT_EVERY_S", 0.0)
     monkeypatch.setattr(executor, "_LOOK_EVERY_S", 0.01)
 
 

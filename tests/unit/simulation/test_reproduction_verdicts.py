@@ -14,7 +14,7 @@ from simulation.reproduction.fuga_cluster import HOSTS, deviation, fairer_than_s
 from simulation.reproduction.fuga_scale import allocates_more
 from simulation.reproduction.model import Comparison, Number
 from simulation.reproduction.repeated import half_width, is_above_zero, seeds
-from simulation.reproduction.running import told_of
+from simulation.reproduction.running import verdict_of
 
 FUGA = (16.0, 17.0, 18.0)
 
@@ -128,7 +128,7 @@ def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:
 
 
 def page_of(outcome: ItemOutcome) -> str:
-    return document_of([told_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
+    return document_of([verdict_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
 
 
 def nothing_to_draw() -> None:

@@ -114,7 +114,7 @@ def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped
         assert encode(parts.kept(), DIGEST) == encode(whole.kept(), DIGEST)
         assert encode(seen_in_parts.kept(), DIGEST) == encode(seen.kept(), DIGEST)
     assert idle
-    assert bool(under_way) == moving.is_asked
+    assert bool(under_way) == moving.is_enabled
     assert len(seen.placements.column("count"))
 
 

@@ -126,7 +126,7 @@ def test_moves_stand_beside_a_run_without_them() -> None:
 
     asis, changed = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
 
-    assert not asis.moving.is_asked
+    assert not asis.moving.is_enabled
     assert (asis.moving.measured, asis.moving.spare_asked) == (True, "zone")
     assert changed.moving == base.moving
 

@@ -39,7 +39,7 @@ async def show_host_map(caller: Operator, services: ServicesDep) -> Response:
 
 
 def gathered(registry: Registry) -> Gathering[None, bytes]:
-    """Return what makes the map, for all who ask meanwhile: 10,000 hosts cost half a second."""
+    """Return what makes the map, once for all concurrent calls: 10,000 hosts cost 0.5 s."""
 
     def made(callers: Sequence[None]) -> Sequence[bytes]:
         # Ours from end to end: to have FastAPI check 10,000 hosts once more would double the work.

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.queries.destinations import destinations
-from controller.queries.moved import told_move
+from controller.queries.moved import redact_move
 from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import told_page
+from controller.rest.redaction import redact_page
 from controller.rest.schemas.moves import MoveCancelInput, MoveInput, MovesQuery
 from controller.rest.schemas.values import PageOf
 from registry import MoveRefusedError, NotFoundError, Registry, UnknownNameError
@@ -32,7 +32,7 @@ router = APIRouter(
     route_class=BoundedRoute,
 )
 #: Hosts that are asked one after the other, if none is named.
-MOST_ASKED: Final = 4
+MOST_HOSTS_TRIED: Final = 4
 #: What only the host that was asked is in the way of: another may take the VM.
 _OF_THE_HOST: Final = frozenset(
     {
@@ -69,7 +69,7 @@ def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Resp
         else:
             view = registry.moves.as_one_more(vm.id, only_cold=body.only_cold)
             hosts = destinations(view, vm.name)
-        return _ask(registry, body, islice(hosts, MOST_ASKED), caller.actor)
+        return _create_move(registry, body, islice(hosts, MOST_HOSTS_TRIED), caller.actor)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
@@ -85,19 +85,19 @@ def list_moves(
     page = registry.moves.list(
         tenant=caller.tenant_to_list(query.tenant, registry),
         vm_id=query.vm,
-        host=None if query.host is None else reader.meant("host", query.host),
+        host=None if query.host is None else reader.resolve_name("host", query.host),
         state=query.state,
         only_open=query.open,
         limit=query.limit,
         cursor=query.cursor,
     )
-    return told_page(page, told_move, reader)
+    return redact_page(page, redact_move, reader)
 
 
 @router.get("/{move_id}", response_model=Move, responses=problems(404))
 def show_move(move_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Move:
     """Show a move and how far it has come."""
-    return told_move(registry.moves.get(move_id, tenant=caller.tenant), reader)
+    return redact_move(registry.moves.get(move_id, tenant=caller.tenant), reader)
 
 
 @router.post(
@@ -129,12 +129,12 @@ def _known(registry: Registry, host: str) -> str:
         raise UnknownNameError("host", "host", host, hint=hint) from None
 
 
-def _ask(registry: Registry, body: MoveInput, hosts: Iterator[str], actor: str) -> Move:
+def _create_move(registry: Registry, body: MoveInput, hosts: Iterator[str], actor: str) -> Move:
     """Ask for a move to the first of these hosts that may have the VM by now."""
     refused: MoveRefusedError | None = None
     for host in hosts:
         try:
-            return registry.moves.ask(
+            return registry.moves.create(
                 body.vm, host, reason=body.reason, only_cold=body.only_cold, actor=actor
             )
         except MoveRefusedError as error:

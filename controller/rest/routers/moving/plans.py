@@ -40,7 +40,7 @@ def ask_for_plan(body: PlanInput, caller: Operator, creation: IdempotencyDep) ->
     """Have the control centre decide a plan. It is `proposed` once it is decided."""
     return creation.answer(
         body,
-        lambda registry: registry.plans.ask(
+        lambda registry: registry.plans.create(
             PlanKind(body.kind), body.arguments, approve=body.approve, actor=caller.actor
         ),
         status=202,

@@ -56,7 +56,7 @@ _CHANGED: Final = problems(403, 404, 409)
 def begin_roll(
     body: RollInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
-    """Begin a roll, if each turn of hosts can be emptied. Whoever has the token drives it.
+    """Begin a roll, if each turn of hosts can be emptied. The holder of its token carries it out.
 
     The turns are planned, each after those before it, as far as that takes some seconds;
     `checked` of the answer says how many. A refusal (`conflict`) names VMs without a place.
@@ -68,11 +68,11 @@ def begin_roll(
         keys = [each.id for each in targets]
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
-        asked = RollPreview(view=view, turns=turns, limits=services.move_limits)
+        preview = RollPreview(view=view, turns=turns, limits=services.move_limits)
         if not services.replays.acquire(blocking=False):
             raise ConflictError("other replays are running; try again later")
         try:
-            checked = rehearse(asked, start=services.start_child)
+            checked = rehearse(preview, start=services.start_child)
         finally:
             services.replays.release()
         new = NewRoll(
@@ -150,13 +150,13 @@ def drive_roll(
 
     For hosts that are `empty` the driver says that it begins the command, then runs it.
     """
-    told = StepReport(
+    report = StepReport(
         begun=tuple(body.begun),
         ended=tuple(CommandEnd(host=each.host, error=each.error) for each in body.ended),
         stop=body.stop,
         leave=body.leave,
     )
-    return registry.rolls.drive(id, token, told, actor=caller.actor)
+    return registry.rolls.drive(id, token, report, actor=caller.actor)
 
 
 @router.post("/{id}/cancel", status_code=202, response_model=Roll, responses=_CHANGED)

@@ -51,7 +51,7 @@ async def show_counts(
 
 
 def gathered(registry: Registry) -> Gathering[str | None, bytes]:
-    """Return what counts, once for all who ask for the same meanwhile."""
+    """Return the gathering that counts once for all concurrent calls."""
 
     def counted(callers: Sequence[str | None]) -> Sequence[bytes]:
         found = {

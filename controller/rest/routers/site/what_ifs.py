@@ -50,8 +50,8 @@ def ask_what_if(
     """
 
     def create(registry: Registry) -> WhatIf:
-        asked = _checked(registry, body)
-        return registry.what_ifs.ask(asked, services.what_ifs.executor_id, actor=caller.actor)
+        changes = _checked(registry, body)
+        return registry.what_ifs.create(changes, services.what_ifs.executor_id, actor=caller.actor)
 
     def shown(made: WhatIf) -> bytes:
         services.what_ifs.start(made.id, made.arguments)  # also if the first call died before it
@@ -103,7 +103,7 @@ def _bytes(found: WhatIf) -> bytes:
 
 
 def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
-    """Return what is asked for, if there is such a thing."""
+    """Return the checked input, if what it names exists."""
     if body.parameters and body.policy is None:
         raise InvalidError("parameters", "those of no policy", "none, or a policy with them")
     changes = (body.add_hosts, body.remove_hosts, body.policy, body.weights)

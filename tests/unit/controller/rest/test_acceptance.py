@@ -24,7 +24,7 @@ class Requests:
         self.together: list[int] = []
         self.alone: list[int] = []
 
-    def accept_together(self, askings: Sequence[CreateRequestCommand]) -> list[str | None]:
+    def accept_batch(self, askings: Sequence[CreateRequestCommand]) -> list[str | None]:
         if self.away:
             raise RegistryUnavailableError("gone")
         counts = [asking.asked.count for asking in askings]

@@ -11,7 +11,13 @@ import pytest
 from pydantic import BaseModel
 
 from controller.host_aliases import HostNames, Viewer
-from controller.rest.redaction import told_detail, told_event, told_request, told_round, told_vm
+from controller.rest.redaction import (
+    redact_detail,
+    redact_event,
+    redact_request,
+    redact_round,
+    redact_vm,
+)
 from controller.rest.schemas.operating import RoundDetail, RoundSummary
 from registry import RequestState, VmDesired, VmObserved
 from registry.audit import Event
@@ -81,11 +87,11 @@ def a_request(waiting: WaitingStatus | None) -> Request:
 
 
 def test_a_tenant_is_told_what_failed_but_not_where_the_host_listens():
-    told = told_vm(a_vm(FAILED), TENANT).last_error
+    told = redact_vm(a_vm(FAILED), TENANT).last_error
 
     assert told == f"host {NAMES.alias('a', 'h1')} does not answer at (its URI): timed out"
-    assert told_vm(a_vm(FAILED), OPERATOR).last_error == FAILED
-    assert told_vm(a_vm(None), TENANT).last_error is None
+    assert redact_vm(a_vm(FAILED), OPERATOR).last_error == FAILED
+    assert redact_vm(a_vm(None), TENANT).last_error is None
 
 
 def test_the_same_holds_for_events():
@@ -104,9 +110,9 @@ def test_the_same_holds_for_events():
         data={},
     )
 
-    assert "10.0.0.7" not in str(told_event(event, TENANT))
-    assert told_event(event, TENANT).actor == "fuga"
-    assert told_event(event, OPERATOR) == event
+    assert "10.0.0.7" not in str(redact_event(event, TENANT))
+    assert redact_event(event, TENANT).actor == "fuga"
+    assert redact_event(event, OPERATOR) == event
 
 
 def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
@@ -118,17 +124,17 @@ def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
     }
     request = a_request(WaitingStatus(count=1, reason="no_room", detail=detail))
 
-    told = told_request(request, TENANT)
+    told = redact_request(request, TENANT)
 
     assert told.waiting is not None
     assert told.waiting.detail["shortages"] == [{**shortage, "nearest_host": None}]
     assert told.waiting.detail["holding"] == [{"host": None}]
-    assert told_request(request, OPERATOR) == request
-    assert told_request(a_request(None), TENANT) == a_request(None)
+    assert redact_request(request, OPERATOR) == request
+    assert redact_request(a_request(None), TENANT) == a_request(None)
 
 
 @pytest.mark.parametrize(
-    ("shape", "told"), [(RoundSummary, told_round), (RoundDetail, told_detail)]
+    ("shape", "told"), [(RoundSummary, redact_round), (RoundDetail, redact_detail)]
 )
 def test_nothing_of_a_round_that_is_for_operators_reaches_a_tenant(
     shape: type[BaseModel], told: Callable[[Any, Viewer], BaseModel]

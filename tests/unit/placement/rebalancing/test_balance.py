@@ -7,7 +7,7 @@ import pytest
 
 from placement import ParameterError
 from placement.fuga.strategies import skewness
-from placement.rebalancing.balance import BALANCE_WORTH, balance
+from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.private_terms import Level
@@ -86,7 +86,7 @@ def test_a_cold_move_carries_nothing_and_costs_the_least_gain_only():
 
 @pytest.mark.parametrize(("gib", "points"), [(1, 2), (16, 7)])
 def test_the_default_price_asks_for_a_difference_that_grows_with_the_vm(gib, points):
-    """As the comment of `BALANCE_WORTH` says, on hosts of 256 GiB and as many CPUs."""
+    """As the comment of `BALANCE_OBJECTIVE` says, on hosts of 256 GiB and as many CPUs."""
 
     def plan(difference):
         # The VM, and what else is committed, so that the full host is so many points ahead.
@@ -285,7 +285,7 @@ def test_other_resources_can_be_named():
 )
 def test_parameters_beyond_their_bounds_are_named(given):
     with pytest.raises(ParameterError, match=next(iter(given))):
-        BALANCE_WORTH.with_given(given)
+        BALANCE_OBJECTIVE.with_given(given)
 
 
 @pytest.mark.parametrize("given", [{"skewness": -0.1}, {"reconsiderations": -1}])
@@ -300,9 +300,9 @@ def test_a_ranking_resource_that_is_not_there_is_named():
 
 
 def test_given_parameters_come_back_from_their_document():
-    given = BALANCE_WORTH.with_given({"most_gib": 12, "ranking": ["memory_mib"]})
+    given = BALANCE_OBJECTIVE.with_given({"most_gib": 12, "ranking": ["memory_mib"]})
 
-    assert BALANCE_WORTH.with_given(given.document()) == given
+    assert BALANCE_OBJECTIVE.with_given(given.document()) == given
 
 
 def test_a_cluster_without_vms_gives_no_useful_move():

@@ -6,7 +6,7 @@ import pytest
 
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import Mobility, RunningGroup, Why
-from placement.rebalancing.pack import PACK_WORTH, pack
+from placement.rebalancing.pack import PACK_OBJECTIVE, pack
 from tests.unit.placement.rebalancing.builders import a_running
 
 
@@ -60,7 +60,8 @@ def test_a_host_whose_vms_carry_more_than_it_is_worth_stays_in_use():
 
     # 1 host less, and (1/4)^2 twice before, (1/2)^2 afterwards: 1.125 for 1 GiB.
     dear = [
-        pack(running, dataclasses.replace(PACK_WORTH, price_per_gib=price)) for price in (1.1, 1.2)
+        pack(running, dataclasses.replace(PACK_OBJECTIVE, price_per_gib=price))
+        for price in (1.1, 1.2)
     ]
 
     assert [len(plan.moves) for plan in dear] == [1, 0]
@@ -69,7 +70,7 @@ def test_a_host_whose_vms_carry_more_than_it_is_worth_stays_in_use():
 def test_a_bound_that_not_all_vms_of_a_host_keep_moves_none_of_them():
     running = a_running(host=[0, 0, 1, 1, 1], capacity=[(8, 8192)] * 2)
 
-    plan = pack(running, dataclasses.replace(PACK_WORTH, most_moves=1))
+    plan = pack(running, dataclasses.replace(PACK_OBJECTIVE, most_moves=1))
 
     assert (plan.moves, plan.cut, plan.details["outcome"]) == ((), True, "moves")
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from controller.cli.operating.doctor_hosts import confinement, openness
-from controller.cli.operating.status import tell_differences
+from controller.cli.operating.status import print_differences
 from controller.session.session import Session
 
 
@@ -107,7 +107,7 @@ def test_what_repairs_do_is_shown_by_name_before_also_where_nobody_is_asked(
             assert (path, body["subject"]) == ("hosts/h1/repair", "fuga-7")
 
     session = cast(Session, SimpleNamespace(api=Api(), json=False))
-    tell_differences(session, repair=True, yes=True)
+    print_differences(session, repair=True, yes=True)
 
     [before] = shown
     assert "domain fuga-7, stopped" in before
