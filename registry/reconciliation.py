@@ -134,7 +134,8 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         Difference.WRONG_HOST: DifferenceDecision(
             remedy=Remedy.CONFIRM,
             action="it is left alone, and what it holds is not offered",
-            why="the ledger has this VM on another host: somebody moved or copied it",
+            why="the ledger has or had this VM on another host: somebody moved or copied it, or its"
+            " host is here under another name",
             on_confirmation="a worker removes it here, if the VM runs where the ledger says; a disk"
             " of that VM stays until the VM is gone",
         ),
@@ -201,7 +202,9 @@ STRANGE: Final = (
 class LedgerAssignment:
     """What the ledger knows of an assignment that is not one of the host's."""
 
+    host_id: UUID
     released_at: datetime | None  #: None: it is unreleased, on another host
+    vm_lives: bool  #: nobody deleted its VM
     placed_anew: bool  #: its VM has a younger assignment that is unreleased
     shared_pool: str | None = None  #: that its host sees, with its volumes in it
     disk_in_use: bool = False  #: a later attempt of its VM uses its disk, or will
@@ -222,10 +225,14 @@ def whose(
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
     look_began_at: datetime,
+    *,
+    host_id: UUID,
 ) -> Difference | None:
     """Name what a domain or volume with this mark is; None: it belongs there, or nothing is sure.
 
-    What was released after the look began may be gone by now.
+    What was released after the look began may be gone by now. What a released assignment of
+    another host left is no leftover while its VM lives: somebody brought it here, and it may be
+    the only copy.
     """
     if assignment_id is None:
         return Difference.STRANGER
@@ -234,10 +241,10 @@ def whose(
     found = known.get(assignment_id)
     if found is None:
         return Difference.UNKNOWN_MARK
-    if found.released_at is None:
-        return Difference.WRONG_HOST
-    if found.released_at >= look_began_at:
+    if found.released_at is not None and found.released_at >= look_began_at:
         return None
+    if found.released_at is None or (found.host_id != host_id and found.vm_lives):
+        return Difference.WRONG_HOST
     return Difference.OLDER_GENERATION if found.placed_anew else Difference.LEFTOVER
 
 
@@ -247,6 +254,7 @@ def whose_volume(
     known: Mapping[UUID, LedgerAssignment],
     look_began_at: datetime,
     *,
+    host_id: UUID,
     shared_pool: str | None,
 ) -> Difference | None:
     """Name what a volume with this mark is, in a pool that other hosts may see, too.
@@ -261,7 +269,9 @@ def whose_volume(
         there = shared_pool is not None and found.shared_pool == shared_pool
         if found.disk_in_use or (lives and there):
             return None
-    difference = whose(assignment_id, live, known, look_began_at)
+        if there:
+            host_id = found.host_id
+    difference = whose(assignment_id, live, known, look_began_at, host_id=host_id)
     return Difference.DISK_ELSEWHERE if difference == Difference.WRONG_HOST else difference
 
 

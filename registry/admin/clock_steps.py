@@ -127,10 +127,7 @@ class ClockSteps:
     def ahead(self) -> ClockStep | None:
         """Return the last step ahead, while nothing ends for good by the new time."""
         with self._database.read() as connection:
-            step = _last_step(connection, STEPPED_AHEAD)
-            # Set back since, the time at which it was noticed lies ahead.
-            age = None if step is None else db_now(connection) - step.at
-            return step if age is not None and -TOLERANCE < age < HELD else None
+            return step_ahead(connection)
 
     def back(self) -> ClockStep | None:
         """Return the last step back, if the clock has not returned to where it was since.
@@ -170,6 +167,14 @@ class ClockSteps:
                 connection.execute(ahead.values({name: limit}))
             if times.table is power_actions:
                 _bring_back_forcing(connection)
+
+
+def step_ahead(connection: Connection) -> ClockStep | None:
+    """Return the last step ahead, while nothing ends for good by the new time."""
+    step = _last_step(connection, STEPPED_AHEAD)
+    # Set back since, the time at which it was noticed lies ahead.
+    age = None if step is None else db_now(connection) - step.at
+    return step if age is not None and -TOLERANCE < age < HELD else None
 
 
 def _note(connection: Connection, now: datetime, kind: str, reason: str, **size_s: float) -> None:

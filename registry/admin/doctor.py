@@ -20,6 +20,7 @@ from sqlalchemy import (
     select,
 )
 
+from registry.admin.clock_steps import step_ahead
 from registry.admin.references import OPEN, keys_are_guarded, live_references, references
 from registry.audit import changes
 from registry.db.bulk import among
@@ -419,6 +420,9 @@ def _reservations(connection: Connection) -> Iterator[str]:
     """Check reservations that are not over, and where room is kept for them."""
     now = db_now(connection)
     late = now - OVERDUE
+    step = step_ahead(connection)  # reservations end by the time without it
+    if step is not None:
+        late -= timedelta(seconds=step.ahead_s)
     is_pending = reservations.c.state == ReservationState.PENDING.value
     begins = reservations.c.state == ReservationState.ACCEPTED.value
     for which, what in (

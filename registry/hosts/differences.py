@@ -25,6 +25,7 @@ from registry.db.schema import (
     hosts,
     image_copies,
     interfaces,
+    is_place,
     leftovers,
     networks,
     power_actions,
@@ -42,6 +43,7 @@ from registry.hosts.unaccounted import (
     assignment_of_volume,
     find_unaccounted,
     known_assignments,
+    seen_elsewhere,
     unknown_marks,
 )
 from registry.ledger.release import clear_missing
@@ -116,6 +118,12 @@ class Differences:
                     for row in live_assignments(connection, key)[key].values()
                     if row.id == found.assignment_id
                 ]
+                if there := seen_elsewhere(connection, [row]).get(row.vm_id):
+                    raise ConflictError(
+                        f"VM {row.vm_name} is not cleared from host {host}: host {there} shows its"
+                        " domain, which may be the only one there is. Move it back, or remove it"
+                        " there if its disk is worth nothing"
+                    )
                 clear_missing(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
                 _check_it_is_no_hosts(connection, at)
@@ -184,7 +192,9 @@ def _differences(
     speaks = speaks_for(seen.pools, host)
     marks = unknown_marks(report, live, speaks=speaks)
     known = known_assignments(connection, marks) if marks else {}
-    found = find_unaccounted(report, live, known, shared_pool=host.shared_pool, speaks=speaks)
+    found = find_unaccounted(
+        report, live, known, host_id=host.id, shared_pool=host.shared_pool, speaks=speaks
+    )
     yield from _of_marks(host, report, found)
     if host.shared_pool is None:  # else a domain of another host may name them
         yield from _of_files(host, report, seen.copies.get(host.id, frozenset()))
@@ -328,14 +338,20 @@ def _check_it_is_off(connection: Connection, host: Host, found: HostDifference) 
 
 def _check_it_runs_elsewhere(connection: Connection, here: Host, found: HostDifference) -> None:
     """Refuse to remove what may be the only one there is of a VM."""
+    marked = assignments.alias("marked")
     query = (
         select(hosts.c.id, hosts.c.name, vms.c.observed, hosts.c.health)
-        .select_from(assignments)
-        .join(vms, vms.c.id == assignments.c.vm_id)
+        .select_from(marked)
+        .join(vms, vms.c.id == marked.c.vm_id)
+        .join(assignments, (assignments.c.vm_id == vms.c.id) & unreleased & is_place)
         .join(hosts, hosts.c.id == assignments.c.host_id)
-        .where(assignments.c.id == found.assignment_id, unreleased)
+        .where(marked.c.id == found.assignment_id)
     )
-    row = connection.execute(query).one()
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise ConflictError(
+            f"{found.subject} on host {found.host} may be the only one there is: its VM has no host"
+        )
     if row.observed != VmObserved.RUNNING.value or row.health != HostHealth.UP.value:
         raise ConflictError(
             f"{found.subject} on host {found.host} may be the only one there is: on host"

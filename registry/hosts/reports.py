@@ -27,6 +27,7 @@ from registry.hosts.unaccounted import (
     known_assignments,
     note_leftovers,
     note_strangers,
+    seen_elsewhere,
     unknown_marks,
 )
 from registry.images.copies import disk_of_copies, note_missing
@@ -108,6 +109,8 @@ def record_reports(
     missing: list[Row[Any]] = []
     for look in counted:
         missing += _compare(connection, look, known, pools, now=now, actor=actor)
+    elsewhere = seen_elsewhere(connection, missing)
+    missing = [row for row in missing if row.vm_id not in elsewhere]
     clear_missing(connection, missing, now=now, actor=actor)
     keep_doubles(connection, believed, doubles, now=now, actor=actor)
     note_pools(connection, believed, now=now, actor=actor)
@@ -176,6 +179,7 @@ def _compare(
         report,
         ledger.live,
         known,
+        host_id=host.id,
         shared_pool=host.shared_pool,
         speaks=speaks_for(pools, host),
     )

@@ -18,7 +18,7 @@ from registry.db.ids import uuid7
 from registry.db.schema import assignments, hosts, leftovers, strangers, unreleased, vms
 from registry.hosts.stored_reports import latest_report
 from registry.ledger.shared_disks import in_use
-from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
+from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 from registry.reconciliation import STRANGE, Difference, LedgerAssignment, whose, whose_volume
 from registry.records.hosts import DomainReport, Host, HostReport
 
@@ -60,6 +60,7 @@ def find_unaccounted(
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
     *,
+    host_id: UUID,
     shared_pool: str | None = None,
     speaks: bool = True,
 ) -> Unaccounted:
@@ -70,7 +71,7 @@ def find_unaccounted(
     Only what carries the mark of an assignment that this register center has
     released is a leftover, to be removed. A mark that it does not know (another
     fuga's, or of a time after the backup that was restored), or of an assignment
-    that lives on another host (an operator moved it), is a stranger's: nothing
+    of another host whose VM lives (an operator moved it), is a stranger's: nothing
     that we are not sure of is destroyed. What was released after the look began
     is neither: it may be gone by now. Of a ``shared_pool`` one host ``speaks``: what is nobody's
     there is told once.
@@ -80,13 +81,19 @@ def find_unaccounted(
     of_domains = {
         domain.uuid: difference
         for domain in report.domains
-        if (difference := whose(domain.assignment_id, live, known, report.started_at))
+        if (
+            difference := whose(
+                domain.assignment_id, live, known, report.started_at, host_id=host_id
+            )
+        )
     }
     of_volumes = {
         name: (difference, key)
         for name, key in volumes.items()
         if (
-            difference := whose_volume(key, live, known, report.started_at, shared_pool=shared_pool)
+            difference := whose_volume(
+                key, live, known, report.started_at, host_id=host_id, shared_pool=shared_pool
+            )
         )
     }
     return Unaccounted(
@@ -121,19 +128,43 @@ def known_assignments(
     for some in chunks(sorted(keys)):
         query = select(
             assignments.c.id,
+            assignments.c.host_id,
             assignments.c.state,
             assignments.c.released_at,
             hosts.c.shared_pool,
+            vms.c.desired,
             placed_anew.label("placed_anew"),
-        ).join(hosts, hosts.c.id == assignments.c.host_id)
+        ).join_from(assignments, hosts, hosts.c.id == assignments.c.host_id)
+        query = query.join(vms, vms.c.id == assignments.c.vm_id)
         for row in connection.execute(query.where(assignments.c.id.in_(some))):
             released = row.state == AssignmentState.RELEASED.value
             found[row.id] = LedgerAssignment(
+                host_id=row.host_id,
+                vm_lives=row.desired != VmDesired.DELETED.value,
                 released_at=row.released_at if released else None,
                 placed_anew=row.placed_anew,
                 shared_pool=row.shared_pool,
                 disk_in_use=row.id in used,
             )
+    return found
+
+
+def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUID, str]:
+    """Return the hosts that show domains of the VMs of assignments, by VM, apart from their own."""
+    keys = {row.vm_id: row.host_id for row in rows}
+    found: dict[UUID, str] = {}
+    for some in chunks(sorted(keys)):
+        query = (
+            select(strangers.c.domain_uuid, strangers.c.host_id, hosts.c.name)
+            .join(hosts, hosts.c.id == strangers.c.host_id)
+            .where(strangers.c.domain_uuid.in_(some), hosts.c.admin != HostAdmin.RETIRED.value)
+            .order_by(hosts.c.name.desc())
+        )
+        found |= {
+            row.domain_uuid: row.name
+            for row in connection.execute(query)
+            if row.host_id != keys[row.domain_uuid]
+        }
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, case, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
@@ -84,7 +84,11 @@ class Leases:
                     leases.c.epoch == lease.epoch,
                     leases.c.expires_at > now,
                 )
-                .values(expires_at=until)
+                # It began before now, whatever the clock was then.
+                .values(
+                    expires_at=until,
+                    held_since=case((leases.c.held_since > now, now), else_=leases.c.held_since),
+                )
             ).rowcount
             if not changed:
                 raise LeaseLostError(lease.name, lease.holder, lease.epoch)

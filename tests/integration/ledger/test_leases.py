@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from registry import LeaseLostError, Registry, StaleEpochError
@@ -63,6 +65,19 @@ def test_renewing_extends(register: Registry) -> None:
 
     assert renewed.epoch == lease.epoch
     assert renewed.expires_at > lease.expires_at
+
+
+def test_a_holder_leads_since_a_time_that_was_after_the_clock_stepped_back(
+    register: Registry, raw: RawSql
+) -> None:
+    lease = take_lease(register, length_s=60)
+    raw.run("UPDATE leases SET held_since = ?", register.now() + timedelta(days=1))
+
+    register.leases.renew(lease, 60)
+
+    again = take_lease(register, length_s=60)
+    assert again.held_since is not None
+    assert again.held_since <= register.now()
 
 
 def test_a_released_lease_is_free_at_once_and_no_longer_good(register: Registry) -> None:

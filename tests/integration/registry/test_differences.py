@@ -112,7 +112,7 @@ def test_a_missing_vm_stays_lost_until_an_operator_has_it_built_anew(
 ) -> None:
     key = build.claim.assignment_id
     look(register)
-    assert found(register) == [("vm_missing", "ask")]
+    assert found(register) == [("vm_missing", "confirm")]
     assert tasks(register) == []
 
     register.differences.repair("h1", Difference.VM_MISSING, str(build.vm_id), actor="ops")
@@ -143,6 +143,46 @@ def test_a_label_has_missing_vms_built_anew_without_asking(
     assert register.check() == []
 
 
+@pytest.mark.parametrize("state", ["running", "stopped"])
+@pytest.mark.parametrize("labels", [[], ["on_missing=rebuild"]])
+def test_a_missing_vm_that_another_host_shows_is_not_built_anew(
+    register: Registry, build: Build, labels: list[str], state: str
+) -> None:
+    """An operator moved it with other tools: what is there may be the only one."""
+    add_host(register, "h2")
+    register.hosts.update("h1", labels=labels, actor=ACTOR)
+    look(register, a_domain(build, state), name="h2")
+
+    look(register)
+
+    assert register.assignments.state(build.claim.assignment_id) == AssignmentState.ACTIVE
+    if not labels:
+        with pytest.raises(ConflictError, match="host h2 shows its domain"):
+            register.differences.repair("h1", Difference.VM_MISSING, str(build.vm_id), actor="ops")
+    assert found(register, "h2") == [("wrong_host", "confirm")]
+    assert tasks(register) == []
+
+
+def test_what_a_released_vm_left_on_another_host_is_nobodys_leftover_while_the_vm_lives(
+    register: Registry, build: Build
+) -> None:
+    look(register)
+    register.differences.repair("h1", Difference.VM_MISSING, str(build.vm_id), actor="ops")
+    remove_vm(register, build.claim.assignment_id)
+    add_host(register, "h2")
+    name, disk = f"fuga-{build.vm_id}", (volume(build.claim.assignment_id),)
+
+    look(register, a_domain(build, "stopped"), name="h2", volumes=disk)
+
+    assert found(register, "h2") == [("wrong_host", "confirm"), ("disk_elsewhere", "note")]
+    assert tasks(register) == []
+    with pytest.raises(ConflictError, match="its VM has no host"):
+        register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
+    register.vms.delete(build.vm_id, actor=ACTOR)
+    look(register, a_domain(build, "stopped"), name="h2", volumes=disk)
+    assert found(register, "h2") == [("leftover", "repair"), ("leftover", "repair")]
+
+
 def test_a_stranger_is_left_alone_and_no_word_changes_that(register: Registry, host: Host) -> None:
     look(register, a_stranger("theirs"))
 
@@ -159,7 +199,7 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     key = uuid4()
     theirs = a_stranger("fuga-x", assignment_id=key, generation=1)
     look(register, theirs, volumes=(volume(key),))
-    assert found(register) == [("unknown_mark", "ask"), ("unknown_mark", "ask")]
+    assert found(register) == [("unknown_mark", "confirm"), ("unknown_mark", "confirm")]
     for subject in ("fuga-x", volume(key)):
         with pytest.raises(ConflictError, match="no repair destroys what runs"):
             register.differences.repair("h1", Difference.UNKNOWN_MARK, subject, actor="ops")
@@ -203,7 +243,7 @@ def test_a_vm_on_the_wrong_host_goes_only_while_it_runs_on_the_right_one(
     look(register, a_domain(build, "stopped"), name="h2", machine="two")
     look(register)
     name = f"fuga-{build.vm_id}"
-    assert found(register, "h2") == [("wrong_host", "ask")]
+    assert found(register, "h2") == [("wrong_host", "confirm")]
 
     with pytest.raises(ConflictError, match="the only one"):
         register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
@@ -251,12 +291,12 @@ def test_another_machine_in_a_hosts_place_is_not_believed_until_an_operator_does
             look(register, machine="two")
 
     assert register.vms.get(build.vm_id).observed == "running"
-    assert found(register) == [("another_machine", "ask")]
+    assert found(register) == [("another_machine", "confirm")]
     assert len(register.events.list(kind="another_machine")) == 1
     register.differences.repair("h1", Difference.ANOTHER_MACHINE, "two", actor="ops")
     assert look(register, machine="two").machine_uuid == "two"
     assert register.vms.get(build.vm_id).observed == "lost"
-    assert found(register) == [("vm_missing", "ask")]
+    assert found(register) == [("vm_missing", "confirm")]
 
 
 def test_another_number_of_a_machine_with_our_vms_is_only_told(

@@ -253,6 +253,18 @@ def test_on_a_host_that_changed_meanwhile_no_more_room_is_promised_than_before(
     assert (found.held, found.short) == (4, 0)
 
 
+def test_one_that_is_held_after_a_step_ahead_of_the_clock_is_as_it_should_be(
+    register: Registry, two_hosts, raw: RawSql
+) -> None:
+    accepted(register, 1)
+    raw.run("UPDATE reservations SET starts_at = ?, keep_from = ?, ends_at = ?", *_past())
+    assert [each for each in register.check() if "did not end" in each]
+
+    register.clock_steps.note_ahead(7200)
+
+    assert register.check() == []
+
+
 def test_a_move_by_hand_passes_over_room_that_is_reserved(register: Registry) -> None:
     world = MovingWorld(register)
     vm = world.running("h1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -23,6 +24,14 @@ from registry.reconciliation import (
 LOOK = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 BEFORE, AFTER = LOOK - timedelta(seconds=1), LOOK + timedelta(seconds=1)
 HERE, THERE = uuid4(), uuid4()
+HOST, OTHER_HOST = uuid4(), uuid4()
+
+
+def known_as(
+    released_at: datetime | None, *, host_id: UUID = HOST, vm_lives: bool = True, **fields: Any
+) -> LedgerAssignment:
+    fields = {"placed_anew": False, **fields}
+    return LedgerAssignment(released_at=released_at, host_id=host_id, vm_lives=vm_lives, **fields)
 
 
 def test_every_difference_is_decided() -> None:
@@ -37,15 +46,19 @@ def test_every_difference_is_decided() -> None:
         (None, None, Difference.STRANGER),
         (HERE, None, None),
         (THERE, None, Difference.UNKNOWN_MARK),
-        (THERE, LedgerAssignment(released_at=None, placed_anew=False), Difference.WRONG_HOST),
-        (THERE, LedgerAssignment(released_at=BEFORE, placed_anew=False), Difference.LEFTOVER),
+        (THERE, known_as(None), Difference.WRONG_HOST),
+        (THERE, known_as(BEFORE), Difference.LEFTOVER),
         (
             THERE,
-            LedgerAssignment(released_at=BEFORE, placed_anew=True),
+            known_as(BEFORE, placed_anew=True),
             Difference.OLDER_GENERATION,
         ),
-        (THERE, LedgerAssignment(released_at=LOOK, placed_anew=False), None),
-        (THERE, LedgerAssignment(released_at=AFTER, placed_anew=True), None),
+        (THERE, known_as(BEFORE, host_id=OTHER_HOST), Difference.WRONG_HOST),
+        (THERE, known_as(BEFORE, host_id=OTHER_HOST, placed_anew=True), Difference.WRONG_HOST),
+        (THERE, known_as(BEFORE, host_id=OTHER_HOST, vm_lives=False), Difference.LEFTOVER),
+        (THERE, known_as(AFTER, host_id=OTHER_HOST), None),
+        (THERE, known_as(LOOK), None),
+        (THERE, known_as(AFTER, placed_anew=True), None),
     ],
 )
 def test_a_domain_is_what_its_mark_says(
@@ -53,17 +66,24 @@ def test_a_domain_is_what_its_mark_says(
 ) -> None:
     ledger = {} if known is None else {THERE: known}
 
-    assert whose(mark, {HERE}, ledger, LOOK) == expected
+    assert whose(mark, {HERE}, ledger, LOOK, host_id=HOST) == expected
 
 
 @pytest.mark.parametrize(
     ("known", "shared_pool", "expected"),
     [
-        (LedgerAssignment(released_at=None, placed_anew=False), None, Difference.DISK_ELSEWHERE),
-        (LedgerAssignment(released_at=None, placed_anew=False), "nfs", Difference.DISK_ELSEWHERE),
-        (LedgerAssignment(released_at=None, placed_anew=False, shared_pool="nfs"), "nfs", None),
-        (LedgerAssignment(released_at=BEFORE, placed_anew=True, disk_in_use=True), None, None),
-        (LedgerAssignment(released_at=BEFORE, placed_anew=True), None, Difference.OLDER_GENERATION),
+        (known_as(None), None, Difference.DISK_ELSEWHERE),
+        (known_as(None), "nfs", Difference.DISK_ELSEWHERE),
+        (known_as(None, shared_pool="nfs"), "nfs", None),
+        (known_as(BEFORE, placed_anew=True, disk_in_use=True), None, None),
+        (known_as(BEFORE, placed_anew=True), None, Difference.OLDER_GENERATION),
+        (known_as(BEFORE, host_id=OTHER_HOST), None, Difference.DISK_ELSEWHERE),
+        (known_as(BEFORE, host_id=OTHER_HOST, vm_lives=False), None, Difference.LEFTOVER),
+        (
+            known_as(BEFORE, host_id=OTHER_HOST, shared_pool="nfs"),
+            "nfs",
+            Difference.LEFTOVER,
+        ),
         (None, None, Difference.UNKNOWN_MARK),
     ],
 )
@@ -73,7 +93,9 @@ def test_a_volume_of_a_vm_elsewhere_is_never_ours_to_remove(
     """Two hosts may see one folder with or without the label that says so."""
     ledger = {} if known is None else {THERE: known}
 
-    assert whose_volume(THERE, {HERE}, ledger, LOOK, shared_pool=shared_pool) == expected
+    assert (
+        whose_volume(THERE, {HERE}, ledger, LOOK, host_id=HOST, shared_pool=shared_pool) == expected
+    )
     if expected == Difference.DISK_ELSEWHERE:
         assert DECIDED[expected].on_confirmation is None
 
