@@ -278,7 +278,7 @@ def _last_failures(
             moves.c.vm_id.in_([each.id for each in stay]),
             moves.c.from_host_id == row.host_id,
             moves.c.state == MoveState.FAILED.value,
-            moves.c.asked_at >= row.since,
+            moves.c.requested_at >= row.since,
             moves.c.last_error.is_not(None),
         )
         .order_by(moves.c.id)

@@ -414,7 +414,7 @@ def test_a_plan_that_is_done_without_one_of_its_moves(own_world: World) -> None:
     own_world.raw.run("UPDATE plans SET state = 'done' WHERE id = ?", plan.id)
     own_world.raw.run(
         "INSERT INTO plan_moves (plan_id, position, wave, vm_id, from_host_id, to_host_id, why,"
-        " carried_mib) SELECT ?, 0, 0, v.id, h.id, h.id, 'gain', 1 FROM vms v, hosts h LIMIT 1",
+        " transfer_mib) SELECT ?, 0, 0, v.id, h.id, h.id, 'gain', 1 FROM vms v, hosts h LIMIT 1",
         plan.id,
     )
 

@@ -25,7 +25,7 @@ def test_plans_of_one_minute_are_told_apart_by_what_the_list_shows(
     shown = [line.split()[0] for line in fuga("plan", "list").splitlines()[2:]]
 
     for short, whole, kind in zip(shown, asked, ("balance", "pack"), strict=True):
-        assert fuga("plan", "show", short).startswith(f"plan {whole}: {kind}, asked")
+        assert fuga("plan", "show", short).startswith(f"plan {whole}: {kind}, pending")
     assert "several plans" in fuga("plan", "show", asked[0][:6], status=2)
     assert "no plan with an id like 'web'" in fuga("plan", "cancel", "web", status=2)
 

@@ -55,7 +55,7 @@ SAID = [
     ("move web-1 --to h3", "--to: host 'h3' not found; `fuga host list` lists them"),
     ("move wbe-1", "did you mean web-1"),
     ("move show web-1", "VM web-1 never moved"),
-    ("move list --state movd", "--state: found 'movd', allowed is one of asked, moving,"),
+    ("move list --state movd", "--state: found 'movd', allowed is one of pending, moving,"),
     ("capacity smal", "VM type 'smal' not found; did you mean small?"),
     (
         "quota set a vcpu=1",

@@ -136,7 +136,7 @@ def test_one_is_asked_for_by_keyboard_and_cancelled(tab: Tab, register: Registry
 
     page.get_by_text("cancelled", exact=True).wait_for()
     (found,) = register.what_ifs.list().items
-    assert (found.state, found.asked["add_hosts"]["count"]) == ("cancelled", 3)
+    assert (found.state, found.arguments["add_hosts"]["count"]) == ("cancelled", 3)
 
 
 @pytest.mark.sqlite
@@ -167,6 +167,6 @@ def test_hosts_of_another_size_and_a_policy_with_parameters_are_asked_for(
     page.get_by_role("button", name="End it").press("Enter")
     page.get_by_text("cancelled", exact=True).wait_for()
     (found,) = register.what_ifs.list().items
-    assert found.asked["parameters"] == {"patience": 0}
-    added = found.asked["add_hosts"]
+    assert found.arguments["parameters"] == {"patience": 0}
+    added = found.arguments["add_hosts"]
     assert (added["like"], added["capacity"]) == (None, {"vcpus": 64, "memory_mib": 262144})

@@ -292,7 +292,7 @@ def test_a_roll_says_why_moves_failed_where_the_last_plan_no_longer_finds_a_host
             for other in ("h2", "h3"):
                 world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
         raw.run("UPDATE plans SET ended_at = '2026-01-01 00:00:00' WHERE ended_at IS NOT NULL")
-        if turn.roll.state != "going":
+        if turn.roll.state != "running":
             break
 
     assert turn.roll.state == "stopped"

@@ -637,7 +637,7 @@ def test_a_deletion_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     for number, each in enumerate(neighbours, 2):
         add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
         each.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
-    hosts = HostLimits(TwoHosts(world.host, *neighbours), lanes=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
     assignment_id = world.request()
     world.build(assignment_id)
     world.delete_vm_of(assignment_id)
