@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from controller.plans.deciding import PlanInputs, decide_plan
 from controller.rounds.running import to_running
 from placement.rebalancing.model import RebalanceLimits
@@ -91,11 +93,14 @@ def test_a_plan_says_in_one_sentence_what_becomes_better_and_what_worse(api: Api
     assert api.operator.get("/v1/plans").json()["items"] == [shown]
 
 
-def test_a_plan_is_replayed_in_a_process_of_its_own_and_damaged_inputs_are_told(api: Api):
+@pytest.mark.parametrize("kind", ["pack", "repair", "mend"])  # the last: before revision 0066
+def test_a_plan_is_replayed_in_a_process_of_its_own_and_damaged_inputs_are_told(
+    api: Api, kind: str
+):
     add_host(api.registry, "h1")
     running, names = to_running(api.registry.plans.view_running(rest_s=0))
     inputs = PlanInputs(
-        kind="pack", arguments={}, running=running, names=names, limits=RebalanceLimits(), seed=1
+        kind=kind, arguments={}, running=running, names=names, limits=RebalanceLimits(), seed=1
     ).encode()
     decided, damaged = ask(api, kind="pack").json(), ask(api, kind="repair").json()
     propose(api, decided, [], inputs, decide_plan(inputs))
