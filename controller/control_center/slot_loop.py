@@ -25,8 +25,8 @@ from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.deciding import move_limits_of
 from controller.plans.executor import PlanExecutor, Planning
-from controller.plans.making_room import RoomRule
-from controller.plans.watching_spare import SpareWatch
+from controller.plans.room_plans import RoomRule
+from controller.plans.spare_watch import SpareWatch
 from controller.policies import check_policies
 from controller.queries.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue

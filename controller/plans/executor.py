@@ -19,8 +19,8 @@ import structlog
 from controller.auto_balance import BalanceRule
 from controller.errors import PolicyFailedError
 from controller.plans.deciding import PlanInputs
-from controller.plans.making_room import MakingRoom, RoomRule
 from controller.plans.ready_moves import ReadyMoves, turns_of
+from controller.plans.room_plans import RoomPlanner, RoomRule
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from controller.rounds.spare_domains import domains_of
@@ -84,7 +84,7 @@ class PlanExecutor:
         self._on_asked = on_asked
         self._on_standing = on_standing  #: told what became of a plan of the standing rule
         room = planning.room
-        self._making_room = None if room is None else MakingRoom(registry, room, actor=ACTOR)
+        self._room_planner = None if room is None else RoomPlanner(registry, room, actor=ACTOR)
 
     def run(self, stop: threading.Event) -> None:
         """Look until stopped; soon again while a plan goes on, so that no host waits for a wave."""
@@ -107,8 +107,8 @@ class PlanExecutor:
         if lease is None:
             return False
         self._ask_by_rule(lease)
-        if self._making_room is not None:
-            self._making_room.look(lease)
+        if self._room_planner is not None:
+            self._room_planner.look(lease)
         goes_on = False
         for plan in self._registry.plans.open():
             if self._ended_by_hosts(plan):

@@ -21,7 +21,7 @@ from registry.audit.events import Events
 from registry.db.child_environ import child_environ
 from registry.db.engine import available, database_at, make_engine
 from registry.db.masking import masked
-from registry.db.private import private_folder
+from registry.db.private_files import private_folder
 from registry.errors import RegistryError, StrangersInSchemaError
 
 #: The kind of the event that tells of a backup.

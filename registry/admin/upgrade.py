@@ -18,7 +18,7 @@ from registry.admin.revisions import (
 from registry.db.engine import available, database_at, make_engine
 from registry.db.locks import take_turns
 from registry.db.online_indexes import build_beforehand
-from registry.db.private import private_database, private_folder
+from registry.db.private_files import private_database, private_folder
 from registry.db.schema import schema_serves
 from registry.errors import SchemaOutdatedError, StrangersInSchemaError
 

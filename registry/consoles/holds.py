@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Row, delete, exists, insert, select
 
 from registry.consoles.states import change, end, locked
 from registry.db.access import HOST_COLUMNS, to_access
-from registry.db.claims import CONSOLES, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
+from registry.db.row_leases import CONSOLES, is_claimed
 from registry.db.schema import (
     assignments,
     console_inputs,

@@ -20,12 +20,12 @@ from registry.consoles.states import (
     tenant_of,
     to_session,
 )
-from registry.db.claims import CONSOLES, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.ids import uuid7
 from registry.db.locks import lock_vms
 from registry.db.once import made
+from registry.db.row_leases import CONSOLES, is_claimed
 from registry.db.schema import (
     console_inputs,
     console_outputs,

@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select
 
 from registry.audit.changes import CONSOLE
-from registry.db.claims import CONSOLES
+from registry.db.row_leases import CONSOLES
 from registry.db.schema import (
     assignments,
     console_inputs,

@@ -5,7 +5,7 @@ from registry.db.ids import uuid7
 from registry.db.masking import mask_line, masked
 from registry.db.names import MAX_TTL_S, check_labels, check_one_valued
 from registry.db.pages import Page
-from registry.db.private import private_folder
+from registry.db.private_files import private_folder
 from registry.records.fields import FieldRole, field_roles, settable_fields
 
 __all__ = [

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.audit.changes import COPY
 from registry.db.access import HOST_COLUMNS
-from registry.db.claims import COPIES
+from registry.db.row_leases import COPIES
 from registry.db.schema import hosts, image_copies
 from registry.images.on_hosts import COUNTED
 from registry.lifecycle import CopyEvent, CopyState

@@ -26,8 +26,8 @@ from registry.audit.changes import (
 )
 from registry.audit.events import record
 from registry.db.bulk import among, chunks, update_each
-from registry.db.claims import ASSIGNMENTS
 from registry.db.locks import lock_vms
+from registry.db.row_leases import ASSIGNMENTS
 from registry.db.schema import (
     assignments,
     hosts,

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Row, Select, select
 
 from registry.audit.changes import MOVE
 from registry.audit.events import record
-from registry.db.claims import MOVES
 from registry.db.locks import lock_hosts, lock_vms
+from registry.db.row_leases import MOVES
 from registry.db.schema import assignments, hosts, moves, tenants, vms
 from registry.ledger.host_backoff import avoid
 from registry.ledger.release import AssignmentRelease, end, held_by

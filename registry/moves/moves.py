@@ -8,11 +8,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, or_, select, update
 
-from registry.db.claims import MOVES, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
+from registry.db.row_leases import MOVES, is_claimed
 from registry.db.schema import hosts, moves, plan_moves, plans, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState

@@ -3,7 +3,7 @@
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
 from registry.records.reservations import RefusedFor, Reservation, ReservationDecision
 from registry.records.rounds import ReservationView, ReservedView
-from registry.reservations.asking import MOST_AHEAD_S, MOST_LENGTH_S
+from registry.reservations.create import MOST_AHEAD_S, MOST_LENGTH_S
 
 __all__ = [
     "MOST_AHEAD_S",

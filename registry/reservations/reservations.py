@@ -22,7 +22,7 @@ from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
 from registry.records.reservations import Reservation, ReservationDecision
 from registry.records.rounds import Lease
-from registry.reservations.asking import create_reservation
+from registry.reservations.create import create_reservation
 from registry.rounds.leases import check_epoch
 from registry.tenancy.quota_use import over_quotas
 from registry.tenancy.reserved_use import IS_STANDING, waiting_of

@@ -16,11 +16,11 @@ from sqlalchemy import Connection, Row, func, select, update
 from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, step_of_assignment, step_of_vm
 from registry.audit.events import record
 from registry.db.access import HOST_COLUMNS, to_access
-from registry.db.claims import ASSIGNMENTS, is_claimed
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
 from registry.db.engine import Database, retried
 from registry.db.locks import lock_hosts, lock_vms
+from registry.db.row_leases import ASSIGNMENTS, is_claimed
 from registry.db.schema import (
     assignments,
     hosts,

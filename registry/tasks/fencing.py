@@ -14,10 +14,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
 
 from registry.audit.events import note
-from registry.db.claims import FENCES
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.locks import lock_hosts
+from registry.db.row_leases import FENCES
 from registry.db.schema import (
     assignments,
     events,

@@ -18,10 +18,10 @@ from sqlalchemy import Connection, Row, delete, func, select
 from registry.audit.changes import COPY
 from registry.audit.events import note
 from registry.db.access import to_access
-from registry.db.claims import COPIES, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.locks import lock_hosts
+from registry.db.row_leases import COPIES, is_claimed
 from registry.db.schema import image_copies, images
 from registry.errors import ClaimLostError
 from registry.images.copies import COPY_ROWS, change_copy

@@ -8,9 +8,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, select
 
 from registry.audit.changes import IMAGE
-from registry.db.claims import IMPORTS, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
+from registry.db.row_leases import IMPORTS, is_claimed
 from registry.db.schema import images
 from registry.errors import ClaimLostError
 from registry.images.images import to_image

@@ -17,9 +17,9 @@ from sqlalchemy import Connection, Row, and_, or_, select, update
 from registry.audit.changes import MOVE, VM_OBSERVED
 from registry.audit.events import record
 from registry.db.access import to_access
-from registry.db.claims import MOVES, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
+from registry.db.row_leases import MOVES, is_claimed
 from registry.db.schema import (
     assignments,
     hosts,

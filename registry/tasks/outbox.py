@@ -31,7 +31,7 @@ from sqlalchemy import (
 from registry.audit.events import note
 from registry.consoles.states import forget_silent
 from registry.db.access import HOST_COLUMNS, to_access
-from registry.db.claims import (
+from registry.db.row_leases import (
     ASSIGNMENTS,
     COPIES,
     FENCES,

@@ -17,10 +17,10 @@ from registry.audit.changes import POWER as POWER_OF_VM
 from registry.audit.changes import VM_OBSERVED
 from registry.audit.events import record
 from registry.db.access import HOST_COLUMNS, to_access
-from registry.db.claims import POWER, is_claimed
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.locks import lock_vms
+from registry.db.row_leases import POWER, is_claimed
 from registry.db.schema import (
     assignments,
     hosts,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.moving.driving import run_steps
+from controller.cli.moving.roll_runner import run_steps
 from controller.session.completion import complete_host
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import is_part_of_id

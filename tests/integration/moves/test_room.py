@@ -11,7 +11,7 @@ import pytest
 from controller.control_center import policy_child
 from controller.plans.deciding import decide_plan
 from controller.plans.executor import PlanExecutor
-from controller.plans.making_room import RoomRule
+from controller.plans.room_plans import RoomRule
 from controller.queries.destinations import destinations
 from controller.queries.why_waiting import explain_request
 from controller.rounds.inputs import decode_inputs

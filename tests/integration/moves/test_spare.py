@@ -10,7 +10,7 @@ import pytest
 
 from controller.control_center import policy_child
 from controller.errors import PolicyFailedError
-from controller.plans.watching_spare import SpareWatch
+from controller.plans.spare_watch import SpareWatch
 from controller.queries.failure_survival import Survival, survival, survival_in_child
 from controller.queries.why_waiting import explain_request
 from controller.rounds.policy_process import PolicyAnswer, PolicyProcess

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.moving import driving
+from controller.cli.moving import roll_runner
 from controller.session import waiting_for_moves, waiting_for_plans
 
 #: The longest name of a VM is about so long.
@@ -53,7 +53,7 @@ def test_a_plans_bar_and_its_count_stay_whatever_moves(terminal: Terminal, what:
 
 @pytest.mark.parametrize("what", [f"{LONG} → host-1 63 MiB left, {LONG} → host-2", HOSTILE, ""])
 def test_a_rolls_bar_and_its_count_stay_whatever_moves(terminal: Terminal, what: str) -> None:
-    with redirect_stderr(terminal), driving.screen(quiet=False) as shown:
+    with redirect_stderr(terminal), roll_runner.screen(quiet=False) as shown:
         shown.moves(7, 120, what)
 
     assert is_whole(terminal.lines()[-1], "7/120")

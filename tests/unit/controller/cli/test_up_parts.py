@@ -16,7 +16,7 @@ from controller.embedded.state import AlreadyRunningError, Memory, StateDir, loc
 from controller.embedded.up import Up
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
-from registry.db.private import ForeignOwnerError
+from registry.db.private_files import ForeignOwnerError
 
 
 @pytest.fixture

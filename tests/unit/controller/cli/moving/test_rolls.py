@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.moving import driving
+from controller.cli.moving import roll_runner
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
 from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
 
@@ -102,7 +102,7 @@ class Rolling:
 
 @pytest.fixture
 def rolling(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> Rolling:  # noqa: F811
-    monkeypatch.setattr(driving, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(roll_runner, "_LOOK_EVERY_S", 0.01)
     rolling = Rolling("h1", "h2")
     claim = {"roll": rolling.roll, "token": TOKEN}
     api.on("POST", "/v1/rolls", claim, status=201)

@@ -26,7 +26,7 @@ class RoomRule:
     rest_s: float  #: a request is not tried again within so long
 
 
-class MakingRoom:
+class RoomPlanner:
     """Asks for one plan at a time: for who waits longest below its fair share."""
 
     def __init__(self, registry: Registry, rule: RoomRule, *, actor: str) -> None:
