@@ -360,12 +360,20 @@ class SchemaOutdatedError(RegistryError):
         *,
         code_since: str | None = None,
         first: str | None = None,
+        pass_first: str | None = None,
     ) -> None:
         at = f"the database is at revision {found or 'none'}"
-        if first is not None:
+        if pass_first is not None:
             said = (
-                f"{at}, this version upgrades from {first} on: run `fuga db upgrade` of a version "
-                "between them first"
+                f"{at}, this version upgrades from {first} on: run `fuga db upgrade` of the fuga "
+                f"at commit {pass_first} first (in a checkout: `git worktree add ../fuga-first "
+                f"{pass_first}`, then `pip install ../fuga-first` into a virtual environment of "
+                "its own), then that of this version"
+            )
+        elif first is not None:
+            said = (
+                f"{at}, this version upgrades from {first} on, and no version is left that "
+                "upgrades an older one: begin with a new database"
             )
         elif code_since is not None:
             said = (

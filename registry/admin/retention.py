@@ -148,8 +148,9 @@ def _due(
 ) -> Mapping[str, Select[Any]]:
     """Return queries for the keys of what is older than it has to be, the oldest first.
 
-    Rounds are numbered, and events and calls too, as time goes by: where the old end is
-    looked up, so that what is not due is not read.
+    Rounds, events and calls have numbers that rise with time, and ids of plans, moves and
+    reservations begin with the time when they were made: a bound on these keeps queries from
+    reading what is not due.
     """
     now = earlier(db_now(connection), by)
     inputs_end = now - timedelta(days=periods.inputs_days)
@@ -197,6 +198,7 @@ def _due(
         .order_by(round_hash_chain.c.round),
         "plans": select(plans.c.id)
         .where(
+            plans.c.id < first_at(rounds_end),
             func.coalesce(plans.c.ended_at, plans.c.requested_at) < rounds_end,
             plans.c.state.not_in([PlanState.PENDING.value, PlanState.APPROVED.value]),
         )
@@ -204,7 +206,7 @@ def _due(
         "rolls": select(rolls.c.id).where(rolls.c.ended_at < rounds_end).order_by(rolls.c.id),
         "reservations": select(reservations.c.id)
         .where(
-            reservations.c.id < first_at(rounds_end),  # of what is due, all were made before
+            reservations.c.id < first_at(rounds_end),
             reservations.c.ends_at < rounds_end,
             reservations.c.state.not_in(OPEN_RESERVATIONS),
             ~exists().where(
@@ -214,7 +216,11 @@ def _due(
         )
         .order_by(reservations.c.id),
         "moves": select(moves.c.id)
-        .where(moves.c.ended_at < rounds_end, ~exists().where(plan_moves.c.move_id == moves.c.id))
+        .where(
+            moves.c.id < first_at(rounds_end),
+            moves.c.ended_at < rounds_end,
+            ~exists().where(plan_moves.c.move_id == moves.c.id),
+        )
         .order_by(moves.c.id),
         "events": select(events.c.id)
         .where(

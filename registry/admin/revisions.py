@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from registry.errors import SchemaOutdatedError
+
+#: The first of the revisions that were merged into 0066, and the last commit that has them.
+FIRST_BEFORE_MERGE: Final = "0046"
+LAST_BEFORE_MERGE: Final = "9423c94a329f"
 
 
 def alembic_config(connection: Connection | None = None) -> Config:

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Engine, inspect, select
 
 from registry.admin.known_schema import strangers_in
 from registry.admin.revisions import (
+    FIRST_BEFORE_MERGE,
+    LAST_BEFORE_MERGE,
     alembic_config,
     first_revision,
     head_revision,
@@ -37,7 +39,8 @@ def check_schema(connection: Connection) -> bool:
     if found is None or found in known_revisions():
         raise SchemaOutdatedError(found, head)
     if found < first_revision():
-        raise SchemaOutdatedError(found, head, first=first_revision())
+        pass_first = LAST_BEFORE_MERGE if found >= FIRST_BEFORE_MERGE else None
+        raise SchemaOutdatedError(found, head, first=first_revision(), pass_first=pass_first)
     since = _code_since(connection)
     if since not in known_revisions() and not (since and since < first_revision()):
         raise SchemaOutdatedError(found, head, code_since=since or found)
@@ -55,8 +58,8 @@ def upgrade(database_url: str) -> str:
 
     All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
     leaves the database as it was, but for indexes of large tables, which are built
-    before, with the columns that they are about, beside processes that write. Two at once
-    take turns. A database that is newer than this code, and serves it, is left as it is.
+    before, beside processes that write. Two at once take turns. A database that is newer
+    than this code, and serves it, is left as it is.
 
     Raises
     ------

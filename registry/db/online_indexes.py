@@ -8,7 +8,6 @@ transaction; the revision then finds it there.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Final
 
 from sqlalchemy import Connection, Engine, Index, text
@@ -30,15 +29,6 @@ _LARGE: Final[frozenset[str]] = frozenset(
         "ix_vms_tenant_id_live",
     }
 )
-#: Columns that such indexes are about and that may be missing: with a default, they take no time.
-_COLUMNS: Final[Mapping[str | None, str]] = {
-    "ix_requests_reservation_id": (
-        "ALTER TABLE requests ADD COLUMN IF NOT EXISTS reservation_id UUID"
-    ),
-    "ix_vms_id_spot": (
-        "ALTER TABLE vms ADD COLUMN IF NOT EXISTS spot BOOLEAN DEFAULT false NOT NULL"
-    ),
-}
 _TURN: Final = "SELECT pg_try_advisory_lock(hashtext('fuga: indexes beforehand'))"
 #: None: there is no such index; false: whoever built it was stopped in the middle.
 _IS_VALID: Final = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
@@ -66,7 +56,5 @@ def _build(connection: Connection, index: Index) -> None:
         return
     if is_valid is not None:
         connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
-    if index.name in _COLUMNS:
-        connection.exec_driver_sql(_COLUMNS[index.name])
     statement = str(CreateIndex(index).compile(dialect=connection.dialect))
     connection.exec_driver_sql(statement.replace("CREATE INDEX", "CREATE INDEX CONCURRENTLY", 1))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from sqlalchemy import Engine, event
 
 from registry import Registry, RequestState, upgrade
-from registry.admin import Periods
-from registry.admin.revisions import alembic_config, head_revision
+from registry.admin import Periods, revisions
+from registry.admin.revisions import first_revision, head_revision, known_revisions
 from registry.db.engine import make_engine
 from registry.db.online_indexes import build_beforehand
 from tests.raw_sql import RawSql, raw_sql
@@ -147,8 +149,8 @@ def test_an_upgrade_builds_indexes_of_large_tables_beside_processes_that_write(
 
 
 @pytest.mark.postgresql  # SQLite has one writer: nothing is built beside it
-def test_an_upgrade_to_spot_vms_keeps_nobody_waiting_while_it_reads_all_vms(
-    postgres: PostgresServer,
+def test_an_upgrade_keeps_nobody_waiting_while_it_reads_a_large_table(
+    postgres: PostgresServer, next_revision: Callable[[str], str]
 ) -> None:
     run: list[str] = []
 
@@ -156,19 +158,47 @@ def test_an_upgrade_to_spot_vms_keeps_nobody_waiting_while_it_reads_all_vms(
         run.append(given[2])
 
     with postgres.database() as url:
-        engine = make_engine(url, patient=True)
-        with engine.begin() as connection:
-            command.upgrade(alembic_config(connection), "0056")
-        engine.dispose()
+        upgrade(url)
+        with raw_sql(url) as raw:
+            raw.run("DROP INDEX ix_vms_deleted_at")
+        revision = next_revision(
+            'op.create_index("ix_vms_deleted_at", "vms", ["deleted_at"], if_not_exists=True)'
+        )
         event.listen(Engine, "before_cursor_execute", note)
         try:
-            assert upgrade(url) == head_revision()
+            assert upgrade(url) == revision
         finally:
             event.remove(Engine, "before_cursor_execute", note)
         Registry.connect(url).close()
 
-    about = [each for each in run if "INDEX" in each and "ix_vms_id_spot" in each]
+    about = [each for each in run if "INDEX" in each and "ix_vms_deleted_at" in each]
     assert [each.split(" ix_vms")[0] for each in about] == [
         "CREATE INDEX CONCURRENTLY",
         "CREATE INDEX IF NOT EXISTS",
     ]
+
+
+@pytest.fixture
+def next_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], str]]:
+    """Return a function that gives the code one more revision, which does what it says."""
+    caches = (head_revision, known_revisions, first_revision)
+
+    def add(does: str) -> str:
+        scripts = tmp_path / "migrations"
+        shutil.copytree(Path(str(files("migrations"))), scripts)
+        (scripts / "versions" / "9000_of_a_test.py").write_text(
+            "from alembic import op\n"
+            f'revision, down_revision = "9000", "{head_revision()}"\n'
+            f"def upgrade():\n    {does}\n"
+        )
+        monkeypatch.setattr(revisions, "files", lambda _: scripts)
+        for each in caches:
+            each.cache_clear()
+        return "9000"
+
+    yield add
+    monkeypatch.undo()
+    for each in caches:
+        each.cache_clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from controller.control_center.purge import Purger, purge_all
 from registry import InvalidError, Registry, StaleEpochError
 from registry.admin import Periods, Purged
 from registry.admin.retention import _month
+from registry.db.ids import first_at
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -24,6 +26,7 @@ from tests.register import (
     run_vm,
     take_lease,
 )
+from tests.work import work
 
 
 def age(raw: RawSql, days: int) -> None:
@@ -124,6 +127,44 @@ def test_events_go_by_whole_months(lived: Registry, raw: RawSql) -> None:
 
     kept = [each.id for each in lived.events.list(after=numbers[0], limit=500)]
     assert kept[: len(numbers) - 4] == numbers[4:]
+
+
+def ended(raw: RawSql, at: datetime) -> None:
+    """Add a move and a plan that were requested and ended at a time."""
+    stored = at.strftime("%Y-%m-%d %H:%M:%S.%f")
+    key = raw.key(UUID(int=first_at(at).int + uuid4().int % 2**80))
+    row = {"id": key, "requested_by": "op", "requested_at": stored, "ended_at": stored}
+    one, other = (each["id"] for each in raw.rows("SELECT id FROM hosts ORDER BY name"))
+    ends = {"from_id": key, "to_id": key, "from_host_id": one, "to_host_id": other}
+    vm = raw.value("SELECT min(CAST(id AS text)) FROM vms")
+    raw.insert("moves", row | ends | {"vm_id": vm, "state": "moved", "kind": "live", "reason": ""})
+    raw.insert(
+        "plans", row | {"kind": "pack", "state": "done", "arguments": "{}", "approve": False}
+    )
+
+
+def test_a_purge_takes_old_moves_and_plans_and_reads_no_others(
+    register: Registry, raw: RawSql
+) -> None:
+    host, _ = a_cluster(register, 2)
+    place(register, add_request(register), host, 1)
+    now = register.now()
+    register.retention.purge_batch(Periods())
+    with work() as before:
+        assert not register.retention.purge_batch(Periods())
+    raw.run("BEGIN")
+    for _ in range(500):
+        ended(raw, now)
+    raw.run("COMMIT")
+    raw.run("ANALYZE")
+    register.retention.purge_batch(Periods())  # a changed schema is read anew
+
+    with work() as after:
+        assert not register.retention.purge_batch(Periods())
+
+    assert after.units < before.units + 500
+    ended(raw, now - timedelta(days=401))
+    assert purge_all(register, Periods()) == Purged(plans=1, moves=1)
 
 
 def test_more_than_a_batch_goes_batch_by_batch(register: Registry, raw: RawSql) -> None:

@@ -98,7 +98,7 @@ def test_doctor_tells_a_trigger_that_does_something_else_under_our_name(file: Pa
 def test_a_backup_whose_columns_were_added_one_by_one_is_ours(tmp_path: Path) -> None:
     old = tmp_path / "old.db"
     with raw_sql(f"sqlite:///{old}") as raw:
-        raw.script((Path(__file__).with_name("at_0046") / "sqlite.sql").read_text())
+        raw.script((Path(__file__).with_name("at_0066") / "sqlite.sql").read_text())
     target = f"sqlite:///{tmp_path / 'fuga.db'}"
 
     restore(target, old)

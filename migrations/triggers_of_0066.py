@@ -1,4 +1,4 @@
-"""The ledger's triggers as revision 0046 makes them.
+"""The ledger's triggers as revision 0066 makes them.
 
 They keep committed capacity, its bound, and the versions of hosts.
 
@@ -126,7 +126,10 @@ SQLITE: Final[Mapping[str, str]] = {
         BEGIN
             SELECT raise(ABORT, 'ledger: the VM has an unreleased assignment')
             WHERE NEW.state <> 'released' AND EXISTS (
-                SELECT 1 FROM assignments WHERE vm_id = NEW.vm_id AND state <> 'released');
+                SELECT 1 FROM assignments
+                WHERE vm_id = NEW.vm_id AND state <> 'released'
+                  AND (NEW.state <> 'arriving' OR state IN ('arriving', 'leaving'))
+                  AND (NEW.state = 'arriving' OR state <> 'leaving'));
             SELECT raise(ABORT, 'ledger: that assignment exists already')
             WHERE EXISTS (
                 SELECT 1 FROM assignments
@@ -312,8 +315,8 @@ POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
             END IF;
             RETURN NULL;
         END""",
-    # Ids are given before transactions commit, in another order. Whoever adds
-    # events holds, until its end, a lock whose key says from where on: a reader
+    # Ids are given before transactions commit, in another order. A transaction that adds
+    # events holds, until its end, a lock whose key is its first id: a reader
     # that tails stops below the lowest (`registry.audit.events`).
     "events_hold_readers_back": """
         BEGIN
