@@ -6,7 +6,7 @@ import base64
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -345,7 +345,7 @@ class LibvirtHost:
                 _end(domain)
                 if more:
                     # With one of them gone, the chain of whoever rests on it ends there.
-                    _refuse_in_use(conn, pool, volumes, vm_id)
+                    _refuse_in_use(conn, pool, volumes, vm_id, files=more)
                     store = conn.storagePoolLookupByName(pool)
                     snapshots.delete(conn, store, more, volumes, vm_id)
                 _forget(domain)
@@ -431,11 +431,26 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
 
 
 def _refuse_in_use(
-    conn: libvirt.virConnect, pool: str, volumes: Sequence[str], vm_id: str = ""
+    conn: libvirt.virConnect,
+    pool: str,
+    volumes: Sequence[str],
+    vm_id: str = "",
+    *,
+    files: Collection[str] = (),
 ) -> None:
-    """Raise where a domain that is not the VM's has one of its volumes in a chain of its disks."""
+    """Raise where a domain that is not the VM's, or a volume, rests on one of its volumes.
+
+    ``files`` are the VM's besides its volumes: what rests on them keeps all below them.
+    """
     users = snapshots.users_of(conn, pool, volumes, vm_id)
     if not users:
+        on_them = snapshots.volumes_on(conn, pool, volumes, files)
+        if on_them:
+            raise OperationFailedError(
+                "remove",
+                f"{', '.join(volumes)}: not deleted, as volume {', '.join(on_them)} rests on it;"
+                f" delete {', '.join(on_them)}, or give it another base",
+            )
         return
     why = f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it"
     foreign = [name for name in users if not _is_fugas(conn, name)]

@@ -8,21 +8,21 @@ VM's: they go with it, and it does not move without them.
 from __future__ import annotations
 
 import contextlib
-import posixpath
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final, cast
+from collections.abc import Collection, Iterator
+from typing import Final
 
 import libvirt
 
+from hypervisor.child import chains
 from hypervisor.errors import MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
 from hypervisor.move_model import MigrationObstacle
+from hypervisor.xml import backing_names
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 
-_DEEPEST: Final = 64  #: files one on another
 _SHOWN: Final = 5  #: snapshots that a refusal names
 _DISK: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.qcow2")
 _SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-seed\.img")
@@ -46,8 +46,8 @@ def refuse(domain: libvirt.virDomain) -> None:
         )
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         for disk in disk_xml.disks_of(domain_xml.from_host(domain.XMLDesc(flags))):
-            path = None if disk is None else _written_to(disk)
-            if disk is not None and path is not None and not _is_ours(_name(path)):
+            path = None if disk is None else chains.top_of(disk)
+            if disk is not None and path is not None and not _is_ours(chains.name_of(path)):
                 target = disk.find("target")
                 at = "vda" if target is None else target.get("dev", "vda")
                 raise MigrationRefusedError(
@@ -68,7 +68,7 @@ def layers_on(pool: libvirt.virStoragePool, name: str) -> list[str]:
     volumes = pool.listAllVolumes(0)
     path = next((each.path() for each in volumes if each.name() == name), None)
     found = (each for each in volumes if not _is_ours(each.name()))
-    return sorted(each.name() for each in found if _backing(each) == path is not None)
+    return sorted(each.name() for each in found if path in chains.rests_on(each))
 
 
 def users_of(
@@ -82,25 +82,84 @@ def users_of(
     if not volumes:
         return []
     disks = [
-        (document.findtext("name", ""), disk)
+        (document, disk)
         for document in _others(conn, vm_id)
         for disk in document.findall("devices/disk")
     ]
     if any(
-        path is not None and not _is_ours(_name(path))
-        for path in (_written_to(disk) for _, disk in disks)
+        path is not None and not _is_ours(chains.name_of(path))
+        for path in (chains.top_of(disk) for _, disk in disks)
     ):
         with contextlib.suppress(libvirt.libvirtError):  # it must know what others made
             conn.storagePoolLookupByName(pool).refresh(0)
     any_image = any(name.startswith(IMAGE_PREFIX) for name in volumes)
 
-    def names(disk: ET.Element) -> list[str]:
-        top = _written_to(disk)
-        if top is not None and _is_ours(_name(top)) and not any_image:
-            return [_name(top)]  # it rests on an image at most: hundreds of VMs need no look
-        return [_name(path) for path in _chain(conn, disk, pool)]
+    def names(disk: ET.Element) -> Iterator[str]:
+        top = chains.top_of(disk)
+        if top is not None and _is_ours(chains.name_of(top)) and not any_image:
+            yield chains.name_of(top)  # it rests on an image at most: hundreds of VMs: no look
+        else:
+            yield from map(chains.name_of, chains.chain_of(conn, disk, pool))
+        yield from map(chains.name_of, chains.other_sources_of(disk))
 
-    return sorted({name for name, disk in disks if any(each in volumes for each in names(disk))})
+    users = (document for document, disk in disks if any(each in volumes for each in names(disk)))
+    return sorted({document.findtext("name", "") for document in users})
+
+
+def volumes_on(
+    conn: libvirt.virConnect, pool: str, own: Collection[str], paths: Collection[str] = ()
+) -> list[str]:
+    """Return the volumes, as `POOL/NAME`, that rest on a VM's ``own`` volumes or other ``paths``.
+
+    Without the files below them they are broken. Volumes of fuga's rest on images at most, and
+    files that are the VM's go with it. The VM's pool is read, and all pools of the host if there
+    are files of snapshots: pools of others may be long.
+    """
+    stems = _stems(own)
+    seen = _seen_with(conn, pool, paths)
+    others = {
+        path: chains.rests_on(volume)
+        for path, (at, volume) in seen.items()
+        if path not in paths
+        and not is_fugas(volume.name())
+        and not (at == pool and stems and volume.name().startswith(stems))
+    }
+    of_the_vm = {chains.name_of(path) for path in paths}
+    found = []
+    for path in others:
+        below = chains.with_all_below([path], others) - {path}
+        # A path that no pool knows may lead to the VM's file by a link.
+        unknown = {chains.name_of(each) for each in below - seen.keys()}
+        names = {chains.name_of(each) for each in below}
+        if below & set(paths) or unknown & of_the_vm or names & set(own):
+            at, volume = seen[path]
+            found.append(f"{at}/{volume.name()}")
+    return sorted(found)
+
+
+def _seen_with(
+    conn: libvirt.virConnect, pool: str, paths: Collection[str]
+) -> dict[str, tuple[str, libvirt.virStorageVol]]:
+    """Return the volumes by their paths, with their pools, among which users are looked for.
+
+    Pools with one of the ``paths`` are refreshed: they must know what qemu-img made.
+    """
+    if not paths:
+        volumes = conn.storagePoolLookupByName(pool).listAllVolumes(0)
+        return {volume.path(): (pool, volume) for volume in volumes}
+    folders = {path.rpartition("/")[0] for path in paths}
+    found: dict[str, tuple[str, libvirt.virStorageVol]] = {}
+    for each in conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
+        with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+            folder = domain_xml.from_host(each.XMLDesc(0)).findtext("target/path")
+            if each.name() == pool or folder in folders:
+                each.refresh(0)
+        try:
+            found |= {volume.path(): (each.name(), volume) for volume in each.listAllVolumes(0)}
+        except libvirt.libvirtError:
+            if each.name() == pool or each.isActive():
+                raise
+    return found
 
 
 def named_by(
@@ -119,14 +178,14 @@ def named_by(
         domain_xml.from_host(domain.XMLDesc(flags))
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
     ]
-    tops = (_written_to(disk) for each in documents for disk in each.findall("devices/disk"))
-    if any(path is not None and not _is_ours(_name(path)) for path in tops):
+    tops = (chains.top_of(disk) for each in documents for disk in each.findall("devices/disk"))
+    if any(path is not None and not _is_ours(chains.name_of(path)) for path in tops):
         with contextlib.suppress(libvirt.libvirtError):  # it must know what QEMU made
             conn.storagePoolLookupByName(pool).refresh(0)
     for document in documents:
         root, _ = disk_xml.disks_of(document)
         for disk in document.findall("devices/disk"):
-            chain = _chain(conn, disk)
+            chain = chains.chain_of(conn, disk)
             above = _above(chain, own)
             if above is None and _is_written(disk):
                 above = chain[:-1] or (chain if disk is root else [])
@@ -137,7 +196,7 @@ def named_by(
         memory = document.find("memory")
         sources.append(None if memory is None else memory.get("file"))
         found |= {path for path in sources if path}
-    return {path for path in found if _name(path) not in own}
+    return {path for path in found if chains.name_of(path) not in own}
 
 
 def named_like(pool: libvirt.virStoragePool, own: Collection[str]) -> set[str]:
@@ -145,7 +204,7 @@ def named_like(pool: libvirt.virStoragePool, own: Collection[str]) -> set[str]:
 
     What became of a snapshot that was interrupted, or forgotten, is in no list of libvirt's.
     """
-    stems = tuple(f"{name.rpartition('.')[0]}." for name in own if _is_ours(name))
+    stems = _stems(own)
     return {
         volume.path()
         for volume in pool.listAllVolumes(0)
@@ -167,18 +226,21 @@ def delete(
     if not paths:
         return
     volumes = _volumes(pool)
-    for folder in sorted({path.rpartition("/")[0] for path in paths if path not in volumes}):
-        with contextlib.suppress(libvirt.libvirtError):  # no pool is there, or it is off
-            volumes |= _volumes(conn.storagePoolLookupByTargetPath(folder))
-    rests_on = {path: _backing(volume) for path, volume in volumes.items()}
+    for path in sorted(paths):
+        if path not in volumes and (found := chains.volume_at(conn, path)) is not None:
+            with contextlib.suppress(libvirt.libvirtError):  # it, or its pool, went meanwhile
+                volumes |= _volumes(found.storagePoolLookupByVolume())
+    rests_on = {path: chains.rests_on(volume) for path, volume in volumes.items()}
     go = {path for path in paths if path in volumes}
-    stay = {path for path in volumes if path not in go and _name(path) not in own}
+    stay = {path for path in volumes if path not in go and chains.name_of(path) not in own}
     for domain in _others(conn, vm_id):
-        stay |= set(named_in(conn, domain)) | _rested_on_by(conn, domain, pool.name(), volumes)
-    stay |= {below for path, below in rests_on.items() if below and _name(path) in own}
-    used = _with_all_below(stay, rests_on)
+        stay |= set(_named_in(conn, domain)) | _rested_on_by(conn, domain, pool.name(), volumes)
+    for path, below in rests_on.items():
+        if chains.name_of(path) in own:
+            stay |= set(below)
+    used = chains.with_all_below(stay, rests_on)
     for path in sorted(go - used):
-        if not _name(path).startswith(IMAGE_PREFIX):
+        if not chains.name_of(path).startswith(IMAGE_PREFIX):
             _delete_one(volumes[path])
 
 
@@ -188,12 +250,12 @@ def _volumes(pool: libvirt.virStoragePool) -> dict[str, libvirt.virStorageVol]:
     return {volume.path(): volume for volume in pool.listAllVolumes(0)}
 
 
-def named_in(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
+def _named_in(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
     """Yield the paths of all files that a domain's disks and what they rest on are."""
     for source in document.iterfind("devices/disk//source"):
-        path = source.get("file") or _path_in_pool(conn, source)
+        path = source.get("file") or chains.path_in_pool(conn, source)
         if path:
-            yield _plain(path)
+            yield backing_names.plain(path)
 
 
 def _rested_on_by(
@@ -206,11 +268,11 @@ def _rested_on_by(
     """
     found: set[str] = set()
     for disk in document.findall("devices/disk"):
-        top = _written_to(disk)
-        if top is not None and not _is_ours(_name(top)):
-            found |= set(_chain(conn, disk, pool))
-    unknown = {_name(path) for path in found if _volume_at(conn, path) is None}
-    return found | {path for path in known if _name(path) in unknown}
+        top = chains.top_of(disk)
+        if top is not None and not _is_ours(chains.name_of(top)):
+            found |= set(chains.chain_of(conn, disk, pool))
+    unknown = {chains.name_of(path) for path in found if chains.volume_at(conn, path) is None}
+    return found | {path for path in known if chains.name_of(path) in unknown}
 
 
 def of_all(conn: libvirt.virConnect) -> set[str]:
@@ -245,108 +307,19 @@ def _snapshots(domain: libvirt.virDomain) -> list[libvirt.virDomainSnapshot]:
         return []
 
 
-def _written_to(disk: ET.Element) -> str | None:
-    """Return the file, or the volume, that is a disk; None: it is neither."""
-    source = disk.find("source")
-    return None if source is None else source.get("file") or source.get("volume")
-
-
 def _is_written(disk: ET.Element) -> bool:
     is_disk = disk.get("device", "disk") == "disk"
     return is_disk and disk.find("readonly") is None and disk.find("shareable") is None
 
 
-def _chain(conn: libvirt.virConnect, disk: ET.Element, pool: str | None = None) -> list[str]:
-    """Return the files of a disk from the one that is written to: as defined, and as they say.
-
-    With a ``pool``, a file that is in no pool rests on what the one of its name there rests on.
-    """
-    path = _path_in_pool(conn, disk.find("source")) or _written_to(disk)
-    chain = [] if path is None else [path]
-    defined = [each.get("file", "") for each in disk.iterfind("backingStore//source")]
-    chain = [_plain(each) for each in (*chain, *defined) if each]
-    while chain and len(chain) < _DEEPEST:
-        below = _below(conn, chain[-1], pool)
-        if below is None or below in chain:
-            break
-        chain.append(below)
-    return chain
-
-
-def _path_in_pool(conn: libvirt.virConnect, source: ET.Element | None) -> str | None:
-    """Return the path of a disk that names a pool and a volume; None: neither, or gone."""
-    if source is None or not source.get("pool") or not source.get("volume"):
-        return None
-    with _gone_is_no_matter(conn):
-        pool = conn.storagePoolLookupByName(source.get("pool", ""))
-        with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-            pool.refresh(0)
-        return cast("str", pool.storageVolLookupByName(source.get("volume", "")).path())
-    return None
-
-
-def _below(conn: libvirt.virConnect, path: str, pool: str | None) -> str | None:
-    """Return the path of the file that a file rests on; None: on none, or it is in no pool."""
-    with _gone_is_no_matter(conn):
-        volume = _volume_at(conn, path)
-        if volume is None and pool is not None:
-            volume = conn.storagePoolLookupByName(pool).storageVolLookupByName(_name(path))
-        return None if volume is None else _backing(volume)
-    return None
-
-
-def _volume_at(conn: libvirt.virConnect, path: str) -> libvirt.virStorageVol | None:
-    with contextlib.suppress(libvirt.libvirtError):
-        return conn.storageVolLookupByPath(path)
-    with _gone_is_no_matter(conn):  # libvirt knows what others made after a refresh alone
-        pool = conn.storagePoolLookupByTargetPath(path.rpartition("/")[0])
-        with contextlib.suppress(libvirt.libvirtError):
-            pool.refresh(0)
-        return conn.storageVolLookupByPath(path)
-    return None
-
-
-@contextlib.contextmanager
-def _gone_is_no_matter(conn: libvirt.virConnect) -> Iterator[None]:
-    """Suppress libvirt's errors, but for those of a connection that broke.
-
-    Nothing may be deleted because the host did not say who uses it.
-    """
-    try:
-        yield
-    except libvirt.libvirtError:
-        if not conn.isAlive():
-            raise
-
-
 def _above(chain: list[str], own: Collection[str]) -> list[str] | None:
     """Return what rests on one of its ``own`` volumes; None: none of fuga's is in the chain."""
     for position, path in enumerate(chain):
-        if _name(path) in own:
+        if chains.name_of(path) in own:
             return chain[:position]
-        if _is_ours(_name(path)):
+        if _is_ours(chains.name_of(path)):
             return []
     return None
-
-
-def _with_all_below(paths: Collection[str], rests_on: Mapping[str, str | None]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        below: str | None = path
-        while below is not None and below not in found:
-            found.add(below)
-            below = rests_on.get(below)
-    return found
-
-
-def _backing(volume: libvirt.virStorageVol) -> str | None:
-    try:
-        found = disk_xml.backing_of(volume.XMLDesc(0))
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
-            raise
-        return None
-    return None if found is None else _plain(found[0])
 
 
 def _delete_one(volume: libvirt.virStorageVol) -> None:
@@ -362,18 +335,11 @@ def is_fugas(name: str) -> bool:
     return _is_ours(name) or name.startswith(IMAGE_PREFIX)
 
 
+def _stems(own: Collection[str]) -> tuple[str, ...]:
+    """Return how the names begin that libvirt gives to files of snapshots of volumes."""
+    return tuple(f"{name.rpartition('.')[0]}." for name in own if _is_ours(name))
+
+
 def _is_ours(name: str) -> bool:
     """Return whether fuga made a volume of that name for a VM."""
     return _DISK.fullmatch(name) is not None or _SEED.fullmatch(name) is not None
-
-
-def _plain(path: str) -> str:
-    """Return a path without `..` and doubled slashes, which libvirt keeps as somebody wrote them.
-
-    What is not a whole path, such as the name of a volume, is returned as it is.
-    """
-    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

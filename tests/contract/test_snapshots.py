@@ -8,7 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from hypervisor import DomainSpec, MigrationObstacle, MigrationRefusedError
+from hypervisor import (
+    DomainSpec,
+    MigrationObstacle,
+    MigrationRefusedError,
+    OperationFailedError,
+)
 from hypervisor.model import IMAGE_PREFIX
 from tests.contract.moving_grounds import POOL_PATH, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
@@ -148,7 +153,12 @@ def test_files_of_a_snapshot_in_another_pool_of_the_host_go_too(real: Grounds) -
                 f"snapshot-create-as {{vm}} one --disk-only --diskspec vda,file={folder}/own.img",
                 vm=spec,
             )
-            real.in_host(1, "cp", f"{folder}/own.img", f"{folder}/of-others.img")
+            over = ["-f", "qcow2", "-F", "qcow2", "-b", f"{folder}/own.img", f"{folder}/on-it.img"]
+            real.in_host(1, "qemu-img", "create", *over)
+            with pytest.raises(OperationFailedError, match=f"as volume {pool}/on-it.img rests"):
+                removed(real, spec)
+            real.in_host(1, "rm", f"{folder}/on-it.img")
+            real.in_host(1, "cp", f"{POOL_PATH}/base.qcow2", f"{folder}/of-others.img")
 
             assert removed(real, spec)
 
@@ -160,7 +170,7 @@ def test_files_of_a_snapshot_in_another_pool_of_the_host_go_too(real: Grounds) -
 
 
 def test_what_others_need_stays(real: Grounds) -> None:
-    """Another domain's disk, what rests on a snapshot, an image, and what is in no pool."""
+    """Another domain's disk, an image, what is in no pool, and all below a volume of others."""
     real.rest_on("image")
     spec, other = real.off(), real.off()
     frozen, clone, image = (f"{uuid.uuid4()}.qcow2" for _ in range(3))
@@ -178,12 +188,18 @@ def test_what_others_need_stays(real: Grounds) -> None:
     attached = f"fuga-{spec.mark.assignment_id}.x"
     real.in_host(1, "cp", f"{POOL_PATH}/base.qcow2", f"{POOL_PATH}/{attached}")
     virsh(real, f"attach-disk {{vm}} {{pool}}/{attached} vdc --config", vm=other)
-    kept = {frozen, clone, image, attached, other.volume, "base.qcow2"}
+    kept = {image, attached, other.volume, "base.qcow2"}
     try:
+        before = files(real)
+        with pytest.raises(OperationFailedError, match=f"as volume {spec.pool}/{clone} rests on"):
+            removed(real, spec)
+        assert files(real) == before
+        virsh(real, f"vol-delete {clone} {spec.pool}", vm=spec)
+
         assert removed(real, spec)
 
         assert kept <= files(real)
-        assert spec.volume not in files(real)
+        assert not {spec.volume, frozen} & files(real)
         real.in_host(1, "test", "-e", outside)
     finally:
         for name in (frozen, clone, image, attached):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from xml.sax.saxutils import escape
 
 import libvirt
 import pytest
@@ -17,6 +19,27 @@ MARK = (
     f"<metadata><f:vm xmlns:f='{NAMESPACE}'><f:id>22222222-2222-4222-8222-222222222222</f:id>"
     "<f:assignment>33333333-3333-4333-8333-333333333333</f:assignment>"
     "<f:generation>1</f:generation><f:tenant>a</f:tenant><f:round>1</f:round></f:vm></metadata>"
+)
+
+
+#: Names by which a file in `/c` may refer to the snapshot, or to the disk, in QEMU's forms.
+BACKING_NAMES = (
+    f'json:{{"driver":"qcow2","file":{{"driver":"file","filename":"/a/{DISK}"}}}}',
+    f'json:{{"driver":"qcow2","file.driver":"file","file.filename":"/a/{DISK}"}}',
+    'json:{"file.filename":"/a/snap1"}',
+    'json:{"driver":"qcow2","file":{"driver":"file","filename":"../a/snap1"}}',
+    f'json:{{"driver":"raw","file":{{"driver":"qcow2","file":"file:/a/{DISK}"}}}}',
+    f'json:{{"driver":"quorum","children":[{{"filename":"/x"}},{{"filename":"/a/{DISK}"}}]}}',
+    f'json:{{"file":{{"filename":"json:{{\\"filename\\":\\"/a/{DISK}\\"}}"}}}}',
+    f'json:{{"driver":"qcow2","file":{{"filename":"/a/{DISK}"',  # cut off: no document
+    f"file:/a/{DISK}",
+    f"file:///a/{DISK}",
+    f"nbd://10.0.0.1:10809/{DISK}",
+    f"nbd+unix:///{DISK}?socket=/run/nbd.sock",
+    f"nbd:10.0.0.1:10809:exportname={DISK}",
+    f"ssh://root@10.0.0.1/a/{DISK}?host_key_check=no",
+    f"blkdebug:/etc/blkdebug.conf:/a/{DISK}",
+    "../a/snap1",
 )
 
 
@@ -49,7 +72,7 @@ def make_pool(conn: libvirt.virConnect, name: str, files: Mapping[str, str]) -> 
         f"<pool type='dir'><name>{name}</name><target><path>/{name}</path></target></pool>"
     )
     for file, below in files.items():
-        backing = f"<backingStore><path>{below}</path><format type='qcow2'/></backingStore>"
+        backing = f"<backingStore><path>{escape(below)}</path><format type='qcow2'/></backingStore>"
         pool.createXML(
             f"<volume><name>{file}</name><capacity>1048576</capacity><target>"
             f"<format type='qcow2'/></target>{backing if below else ''}</volume>"
@@ -117,6 +140,10 @@ def vm_with_snapshot(conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch) 
         ("/c/f.qcow2", {"f.qcow2": "/c/../a/snap1"}),
         ("/c//f.qcow2", {"f.qcow2": "/c/mid", "mid": "/a/snap1"}),
         ("/c/f.qcow2", {"f.qcow2": "/link-to-a/snap1"}),
+        *(("/c/f.qcow2", {"f.qcow2": name}) for name in BACKING_NAMES),
+        ("/c/0", {"0": f"/a/{DISK}"} | {str(n): f"/c/{n - 1}" for n in range(1, 90)}),
+        ("/c/89", {"0": f"/a/{DISK}"} | {str(n): f"/c/{n - 1}" for n in range(1, 90)}),
+        ("/c/loop", {"loop": f'json:{{"file":"/c/loop","backing":"/a/{DISK}"}}'}),
     ],
 )
 @pytest.mark.usefixtures("vm_with_snapshot")
@@ -134,8 +161,65 @@ def test_nothing_of_a_vm_goes_while_a_foreign_domain_rests_on_its_snapshot(
     assert "/a/snap1" in conn.lookupByName("web").XMLDesc()
 
     conn.lookupByName("theirs").undefine()
+    pool = conn.storagePoolLookupByName("c")
+    if others:
+        with pytest.raises(OperationFailedError, match=r"as volume c/.* rests on it"):
+            remove(conn)
+        for volume in pool.listAllVolumes():
+            volume.delete()
     assert remove(conn)
-    assert files_of(conn, "a") == set()
+    assert files_of(conn, "a", "c") == set()
+
+
+@pytest.mark.parametrize(
+    ("pool", "file", "below"),
+    [
+        ("c", "f.qcow2", "/c/s1"),
+        ("c", "f.qcow2", "s1"),
+        ("c", "f.qcow2", f"/a/{DISK}"),
+        ("d", "f.qcow2", "/c/s1"),
+        ("d", "f.qcow2", 'json:{"driver":"qcow2","file":{"filename":"/link-to-c/s1"}}'),
+        ("a", "f.qcow2", f"/a/{DISK}"),
+    ],
+)
+def test_nothing_of_a_vm_goes_while_a_volume_rests_on_its_snapshot_in_another_pool(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, pool: str, file: str, below: str
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    files = {"a": {DISK: ""}, "c": {"s1": f"/a/{DISK}"}, "d": {}}
+    files[pool] = files[pool] | {file: below}
+    for name, content in files.items():
+        make_pool(conn, name, content)
+    define(conn, "web", MARK, disk="/c/s1", vm_id="22222222-2222-4222-8222-222222222222")
+    before = files_of(conn, *files)
+    said = (
+        f"{DISK}: not deleted, as volume {pool}/{file} rests on it; delete {pool}/{file}, or give"
+        " it another base"
+    )
+
+    with pytest.raises(OperationFailedError, match=re.escape(said)):
+        remove(conn)
+
+    assert files_of(conn, *files) == before
+
+    conn.storagePoolLookupByName(pool).storageVolLookupByName(file).delete()
+    assert remove(conn)
+    assert files_of(conn, *files) == set()
+
+
+def test_a_volume_in_the_pool_of_a_vm_without_snapshots_keeps_the_disk_it_rests_on(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    make_pool(conn, "a", {DISK: "", "clone": f"/a/{DISK}", "other": "/a/base", "base": ""})
+    define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id="22222222-2222-4222-8222-222222222222")
+
+    with pytest.raises(OperationFailedError, match="as volume a/clone rests on it"):
+        remove(conn)
+
+    conn.storagePoolLookupByName("a").storageVolLookupByName("clone").delete()
+    assert remove(conn)
+    assert files_of(conn, "a") == {"/a/other", "/a/base"}
 
 
 @pytest.mark.parametrize("below", ["/a/memory", "/c/../a/memory", "/link-to-a/memory"])

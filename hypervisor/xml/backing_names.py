@@ -1,0 +1,71 @@
+"""The names by which disk images refer to the files that they rest on.
+
+QEMU knows many forms: a path, `file:PATH`, a URI such as `nbd://HOST/EXPORT`, and `json:{...}`
+with nested objects or dotted keys. libvirt resolves some of them, and reports the others in place
+of a path.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import unquote
+
+_PROTOCOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PIECES: Final = re.compile(r"[:?&=]")
+#: A document that nests deeper is taken apart at its quotes.
+_DEEPEST: Final = 64
+
+
+def files_in(name: str, above: str) -> tuple[str, ...]:
+    """Return the paths and names of all files that a backing name may mean.
+
+    ``above`` is the path of the file that has the name: others are relative to its folder. A form
+    that is not known gives each part that may be a name, so that no user of a file is overlooked.
+    """
+    return tuple(dict.fromkeys(_plain(each, above) for each in _names(name, 0) if each))
+
+
+def plain(path: str) -> str:
+    """Return a path without `..` and doubled slashes, which libvirt keeps as somebody wrote them.
+
+    What is not a whole path, such as the name of a volume, is returned as it is.
+    """
+    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
+
+
+def _plain(name: str, above: str) -> str:
+    return plain(posixpath.join(above.rpartition("/")[0], name))
+
+
+def _names(name: str, depth: int) -> Iterator[str]:
+    if name.startswith("json:"):
+        try:
+            yield from _leaves(json.loads(name.removeprefix("json:")), depth)
+        except (ValueError, RecursionError):
+            yield from name.split('"')
+    elif name.startswith("file:"):
+        # QEMU reads `file:` and a path; the slashes of a URI do no harm to one.
+        yield re.sub(r"^//(?:localhost)?(?=/)", "", name.removeprefix("file:"))
+    elif _PROTOCOL.match(name):
+        yield name.partition(":")[2]
+        yield from _PIECES.split(unquote(name))
+    else:
+        yield name
+
+
+def _leaves(value: Any, depth: int, key: str = "") -> Iterator[str]:
+    if depth > _DEEPEST:
+        raise RecursionError("the name nests too deep")
+    if isinstance(value, str):
+        if key.rpartition(".")[2] != "driver":
+            yield from _names(value, depth + 1)
+    elif isinstance(value, dict):
+        for each, inner in value.items():
+            yield from _leaves(inner, depth + 1, each)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, depth + 1, key)
