@@ -92,11 +92,11 @@ class ObservedSlots:
 
     def present(self, engine: Engine, now_s: float) -> tuple[Present, Lifetimes, IntArray]:
         """Return what is known at a time, and the requests that wait."""
-        book, waiting = engine.book, engine.waiting
+        names, waiting = engine.names, engine.waiting
         came = WaitingRows.joined(self.arrived)
         came = came.where(np.flatnonzero(came.since_s > now_s - _LATELY_S)[-_MOST_CAME:])
         _, first, of_came = np.unique(
-            np.column_stack([came.tenant, came.kind, came.wish]),
+            np.column_stack([came.tenant, came.kind, came.constraints]),
             axis=0,
             return_index=True,
             return_inverse=True,
@@ -113,7 +113,7 @@ class ObservedSlots:
         both, engine.waiting = engine.waiting, waiting
         count = snapshot.count.copy()
         count[len(waiting) :] = 0
-        place = np.zeros(len(book.tenants), dtype=np.int64)
+        place = np.zeros(len(names.tenants), dtype=np.int64)
         place[tenants] = np.arange(len(tenants))
         running, began = self._running(now_s)
         since = came.since_s[0] if len(came) else now_s
@@ -133,7 +133,7 @@ class ObservedSlots:
                 tenant=place[running.tenant],
                 request=running.request,
                 count=running.count,
-                demand=book.demand[running.kind],
+                demand=names.demand[running.kind],
                 groups=_groups(running.tenant, running.kind),
                 age_s=now_s - began,
                 ends_in_s=np.full(len(began), np.inf),

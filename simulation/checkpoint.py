@@ -69,8 +69,8 @@ def read(path: Path, digest: str) -> Kept | None:
             head = file.read(_HEAD)
             if not head.startswith(_MAGIC) or len(head) < _HEAD:
                 raise CheckpointError(path, "it is no checkpoint of this version of fuga")
-            whose, header = head[len(_MAGIC) :].decode("ascii", "replace").split("\n")[:2]
-            if whose != digest:
+            owner, header = head[len(_MAGIC) :].decode("ascii", "replace").split("\n")[:2]
+            if owner != digest:
                 return None
             body = file.read()
     except FileNotFoundError:
@@ -122,7 +122,7 @@ class Sizes:
 
     tenants: int
     kinds: int
-    wishes: int
+    constraints: int
     hosts: int
 
 

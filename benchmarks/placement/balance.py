@@ -121,7 +121,7 @@ def uneven_cluster(hosts: int, vms: int, *, seed: int = 1) -> RunningState:
         kind=kind,
         host=host,
         tenant=tenant,
-        carried_mib=demand[kind][:, 1],
+        transfer_mib=demand[kind][:, 1],
         mobility=np.full(vms, Mobility.LIVE, dtype=np.int64),
         obstacle=np.full(vms, -1),
         rests=np.zeros(vms, dtype=np.bool_),
@@ -175,7 +175,7 @@ def only_some(running: RunningState, number: int, *, seed: int) -> RunningState:
         running,
         mobility=np.where(stays, Mobility.NEVER, running.mobility),
         obstacle=np.where(stays, OBSTACLES.index(RebalanceObstacle.LABEL), running.obstacle),
-        carried_mib=np.where(stays, 0, running.carried_mib),
+        transfer_mib=np.where(stays, 0, running.transfer_mib),
     )
 
 

@@ -31,7 +31,7 @@ from placement import Budget, Policy, Snapshot, check_allocation, policy_by_name
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import Mobility, RunningState
-from placement.rebalancing.room import make_room
+from placement.rebalancing.room import room_for
 from placement.rebalancing.spare import spare
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
 
@@ -98,7 +98,7 @@ def a_site(hosts: int, *, load: float = 0.75, vms: int = 0, seed: int = 5) -> Ru
         kind=kind,
         host=host,
         tenant=tenant,
-        carried_mib=VM_TYPES[kind, 1] * MIB_PER_GIB,
+        transfer_mib=VM_TYPES[kind, 1] * MIB_PER_GIB,
         mobility=np.full(len(host), Mobility.LIVE, dtype=np.int64),
         obstacle=np.full(len(host), -1, dtype=np.int64),
         rests=np.zeros(len(host), dtype=np.bool_),
@@ -190,10 +190,10 @@ def room_table(repeats: int) -> None:
     print(f"  {'hosts':>9}{'VMs':>10}{'seconds':>10}{'VMs moved':>11}{'GiB':>8}{'at least':>10}")
     for hosts in (1_000, 12_500):
         running = asking(a_site(hosts), (64, 256))
-        plan, seconds = timed(lambda: make_room(running, 0), repeats=repeats)  # noqa: B023
+        plan, seconds = timed(lambda: room_for(running, 0), repeats=repeats)  # noqa: B023
         check_plan(running, plan)
         large = np.flatnonzero((running.snapshot.capacity >= (64, 256)).all(axis=1))
-        on = np.bincount(running.host, running.carried_mib, minlength=hosts)[large].min()
+        on = np.bincount(running.host, running.transfer_mib, minlength=hosts)[large].min()
         print(
             f"  {hosts:>9}{len(running):>10}{seconds:>10.3f}{len(plan.moves):>11}"
             f"{plan.after.moved_gib:>8.0f}{on / MIB_PER_GIB:>10.0f}"

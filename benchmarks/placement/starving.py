@@ -44,7 +44,7 @@ _LOAD: Final = 0.93  #: of all cores, that small VMs would hold if all were plac
 WAYS: Final[Mapping[str, tuple[Mapping[str, Any], Moving]]] = {
     "nothing": ({"patience": 0}, Moving(measured=True)),
     "patience": ({"patience": 12, "held_part": 0.1}, Moving(measured=True)),
-    "room": ({}, Moving.told(room="")),
+    "room": ({}, Moving.of_options(room="")),
 }
 
 

@@ -19,8 +19,8 @@ from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.in_turns import evacuate_before
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 from placement.rebalancing.pack import pack
-from placement.rebalancing.repair import mend
-from placement.rebalancing.room import make_room
+from placement.rebalancing.repair import repair
+from placement.rebalancing.room import room_for
 from placement.rebalancing.spare_policy import without_spare
 
 
@@ -108,7 +108,7 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             later = _indices(inputs, inputs.arguments.get("later", ()))
             return evacuate_before(inputs.running, hosts, set(later), **how)
         case "repair" | "mend" as kind:  # the second: of plans from before revision 0066
-            return replace(mend(inputs.running, **how), policy=kind)
+            return replace(repair(inputs.running, **how), policy=kind)
         case "balance":
             bound = {"most_gib": inputs.arguments.get("most_gib")}
             return balance(inputs.running, BALANCE_OBJECTIVE.with_given(bound), **how)
@@ -122,7 +122,7 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             running = inputs.running
             if inputs.domain is not None:
                 running = without_spare(running, inputs.domain)
-            return make_room(running, waiting.index(request_id), **how)
+            return room_for(running, waiting.index(request_id), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
 

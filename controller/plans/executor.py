@@ -281,7 +281,7 @@ def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
             to_host_id=hosts[move.destination],
             wave=move.wave,
             why=move.why.value,
-            transfer_mib=move.carried_mib,
+            transfer_mib=move.transfer_mib,
         )
         for move in plan.moves
     ]
@@ -293,11 +293,11 @@ def _admitted(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
     return {
         "hosts": [
             {"host_id": hosts[host][0], "host": hosts[host][1], "count": count}
-            for _, host, count in plan.let_in
+            for _, host, count in plan.admitted
         ],
         "still_waits": left and {"count": left.count, "reason": left.reason.value},
         "in_the_way": in_the_way(inputs.running, left.request)
-        if left and not plan.let_in
+        if left and not plan.admitted
         else None,
     }
 

@@ -106,7 +106,8 @@ def _given_back(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
 def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationDecision:
     """Return the reported form of a verdict."""
     if judged.samples:
-        by = f"in {judged.carried} of {judged.samples} samples of which VMs will have ended"
+        found = f"{judged.samples_with_room} of {judged.samples}"
+        by = f"in {found} samples of which VMs will have ended"
     elif wanted.keep_from <= wanted.created_at:
         by = "judged by what is free now, as its room is kept from now on"
     else:
@@ -117,7 +118,7 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
             message=f"there will be room ({by})",
             fits=wanted.count,
             samples=judged.samples,
-            carried=judged.carried,
+            carried=judged.samples_with_room,
         )
     # In steps, for tenants read it: exact numbers would show each VM that others start.
     fits = step_below(judged.fits)
@@ -127,7 +128,7 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
         message=f"there may be too little room for {wanted.count} VMs ({by}); {rest}",
         fits=fits,
         samples=judged.samples,
-        carried=judged.carried,
+        carried=judged.samples_with_room,
     )
 
 

@@ -80,7 +80,7 @@ def to_running(
         kind=kind,
         host=_ints(host_index[vm.host_id] for vm in vms),
         tenant=_ints(tenant_index[requests[vm.request_id].tenant_id] for vm in vms),
-        carried_mib=_ints(vm.amounts[memory] if vm.runs else 0 for vm in vms),
+        transfer_mib=_ints(vm.amounts[memory] if vm.runs else 0 for vm in vms),
         mobility=_ints(_mobility(vm) for vm in vms),
         obstacle=_ints(
             -1 if vm.obstacle is None else OBSTACLES.index(RebalanceObstacle(vm.obstacle))

@@ -16,7 +16,7 @@ from registry.admin import PastDecision
 def decided_by_settings(settings: ControllerSettings) -> dict[str, Any]:
     """Return the words of `simulation.Decided` where there is no round."""
     return {
-        "told_by": "the settings, because there is no round",
+        "source": "the settings, because there is no round",
         "policy": settings.policy,
         "parameters": dict(settings.policy_parameters),
         "slot_length_s": settings.slot_length_s,
@@ -29,14 +29,14 @@ def decided_lately(newest: PastDecision | None, otherwise: Mapping[str, Any]) ->
     """Return the same of the newest round of a time; what it does not say, as ``otherwise``."""
     if newest is None:
         return dict(otherwise)
-    told_by = f"round {newest.round}"
+    source = f"round {newest.round}"
     zones: Mapping[str, Any] = otherwise["zone_policies"]
     if newest.inputs is not None:
         try:
             with reading(newest.round):
                 stored = decode_inputs(newest.inputs).zones
         except RoundDamagedError:
-            told_by += ", zones from the settings because its inputs are damaged"
+            source += ", zones from the settings because its inputs are damaged"
         else:
             zones = {
                 zone.name: {"policy": zone.policy, "parameters": dict(zone.parameters)}
@@ -44,9 +44,9 @@ def decided_lately(newest: PastDecision | None, otherwise: Mapping[str, Any]) ->
                 if zone.name != ELSEWHERE
             }
     else:
-        told_by += ", zones from the settings because its inputs are purged"
+        source += ", zones from the settings because its inputs are purged"
     return {
-        "told_by": told_by,
+        "source": source,
         "policy": newest.policy,
         "parameters": dict(newest.parameters),
         "slot_length_s": newest.slot_length_s,

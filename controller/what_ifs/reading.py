@@ -36,7 +36,7 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
         recording = record(found.past, Path(job["folder"]) / RECORDING, decided)
     finally:
         registry.close()
-    if not recording.vms_running + recording.vms_waiting + recording.vms_asked:
+    if not recording.vms_running + recording.vms_waiting + recording.vms_requested:
         raise InputError(
             f"the last {job['hours']} h", "no VM runs or waits, and none was asked for"
         )
@@ -53,11 +53,11 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
         "hosts": recording.hosts_there,
         "vms_running": recording.vms_running,
         "vms_waiting": recording.vms_waiting,
-        "vms_repeated": recording.vms_asked,
+        "vms_repeated": recording.vms_requested,
         "lifetimes_known": found.lifetimes_known,
         "slot_length_s": decided.slot_length_s,
         "policy": decided.policy,
-        "decided_by": decided.told_by,
+        "decided_by": decided.source,
         "cut": cut,
     }
 

@@ -35,7 +35,7 @@ def simulated(
         def told_far(progress: RunProgress) -> None:
             tell({"progress": round(before + progress.part / 2, 4)})
 
-        return watch(spec, tell=told_far, stop=lambda: time.process_time() > until_s)
+        return watch(spec, report=told_far, stop=lambda: time.process_time() > until_s)
 
     as_it_is = run(first, 0.0, _FIRST_PART * job["time_s"])
     cut = []

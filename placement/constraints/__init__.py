@@ -3,7 +3,8 @@
 From the outside in, each with the reason for its place:
 
 1. `Constrained` makes eligibility and room of constraints, and decides in runs with fewer and
-   fewer wishes. It is outermost, because every run is a whole decision of what lies within.
+   fewer soft constraints. It is outermost, because every run is a whole decision of what lies
+   within.
 2. `WithinAllowances` offers what quotas leave, pass by pass. Quotas hold for the whole cluster,
    so it lies around the zones; what a group or spread makes of requests it sees as requests.
 3. `InZones`, where zones have policies of their own, lets one after the other decide.

@@ -1,8 +1,8 @@
 """A policy that keeps constraints, made of one that knows nothing of them.
 
 It decides on snapshots in which constraints are eligibility and room
-(`placement.constraints.expansion`), first with all wishes kept, then, for what found no room
-so, with fewer. What one run placed the next one finds in place.
+(`placement.constraints.expansion`), first with all soft constraints kept, then, for what found no
+room so, with fewer. What one run placed the next one finds in place.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ class _Runs:
         count[list(closed)] = 0
         self._rest = dataclasses.replace(snapshot, count=count, constraints=None)
         self._constraints = constraints
-        self._told: list[tuple[Expanded, Allocation]] = []
+        self._decided: list[tuple[Expanded, Allocation]] = []
         self._reasons: dict[int, Reason] = {}
         self._refused_homes: dict[int, set[int]] = {}
         self._refused_zones: dict[int, set[int]] = {}
         self._refusals: dict[int, Reason] = {}
 
     def decide(self, rng: np.random.Generator, budget: Budget) -> None:
-        """Run the policy for each batch of groups with fewer and fewer wishes."""
+        """Run the policy for each batch of groups with fewer and fewer soft constraints."""
         for others in _batches(self._constraints.groups, self._rest.count):
-            for wishes in _CONSTRAINT_FIELDS:
-                if wishes == _CONSTRAINT_FIELDS[0] or self._would_give_up(wishes):
-                    self._run(wishes, others, rng, budget)
+            for soft_kept in _CONSTRAINT_FIELDS:
+                if soft_kept == _CONSTRAINT_FIELDS[0] or self._would_give_up(soft_kept):
+                    self._run(soft_kept, others, rng, budget)
             again = 0
             while again < _MOST_AGAIN and self._could_move(others):
                 before = int(self._rest.count.sum()), self._times_refused()
@@ -106,7 +106,7 @@ class _Runs:
 
     def _run(
         self,
-        wishes: frozenset[SoftConstraint],
+        soft_kept: frozenset[SoftConstraint],
         others: frozenset[int],
         rng: np.random.Generator,
         budget: Budget,
@@ -116,12 +116,12 @@ class _Runs:
         count[list(others)] = 0
         within = dataclasses.replace(self._rest, count=count)
         refused = Refused(homes=self._refused_homes, zones=self._refused_zones)
-        expanded = expand(within, self._constraints, wishes, refused)
+        expanded = expand(within, self._constraints, soft_kept, refused)
         allocation = self._policy.place(expanded.snapshot, rng, budget)
-        self._told.append((expanded, allocation))
+        self._decided.append((expanded, allocation))
         for left in allocation.left_out:
             self._reasons[int(expanded.origin[left.request])] = left.reason
-        if not wishes:  # a wish may be why nothing was given there
+        if not soft_kept:  # else a soft constraint may be the reason
             self._note_refused(expanded, allocation)
         placed = _placed(expanded, allocation)
         self._rest = self._rest.after(placed)
@@ -152,10 +152,10 @@ class _Runs:
     def _times_refused(self) -> int:
         return sum(map(len, (*self._refused_homes.values(), *self._refused_zones.values())))
 
-    def _would_give_up(self, wishes: frozenset[SoftConstraint]) -> bool:
-        """Return whether somebody waits who would give up a wish that is not kept now."""
+    def _would_give_up(self, soft_kept: frozenset[SoftConstraint]) -> bool:
+        """Return whether a waiting request gives up a soft constraint that this run drops."""
         waits = self._rest.count > 0
-        if SoftConstraint.GROUPS not in wishes:
+        if SoftConstraint.GROUPS not in soft_kept:
             soft = [group.requests for group in self._constraints.groups if not group.hard]
             return any(waits[list(requests)].any() for requests in soft)
         return bool(waits[list(self._constraints.preferred)].any())
@@ -178,16 +178,16 @@ class _Runs:
     def allocation(self, budget: Budget) -> Allocation:
         """Return what all runs together decided."""
         return Allocation(
-            placed=joined(_placed(*part) for part in self._told),
+            placed=joined(_placed(*part) for part in self._decided),
             left_out=self._left_out(),
-            work=budget.spent if len(self._told) > 1 else self._told[0][1].work,
-            cut=any(allocation.cut for _, allocation in self._told),
-            details=_details(self._told),
+            work=budget.spent if len(self._decided) > 1 else self._decided[0][1].work,
+            cut=any(allocation.cut for _, allocation in self._decided),
+            details=_details(self._decided),
         )
 
     def _left_out(self) -> tuple[LeftOut, ...]:
-        last = self._told[-1]
-        as_told = _parts_left(*last, self._rest.count)
+        last = self._decided[-1]
+        in_last_run = _parts_left(*last, self._rest.count)
         rest = dataclasses.replace(self._rest, constraints=self._constraints)
         parts: list[LeftOut] = []
         for request in np.flatnonzero(self._snapshot.count).tolist():
@@ -200,11 +200,11 @@ class _Runs:
             )
             # Of what was refused the last run no longer knows.
             given_reason = self._refusals.get(request, given_reason)
-            parts_told = [LeftOut(request=request, count=count, reason=given_reason)]
+            reported = [LeftOut(request=request, count=count, reason=given_reason)]
             if request not in self._refusals:
-                parts_told = as_told.get(request, parts_told)
+                reported = in_last_run.get(request, reported)
             why: dict[Reason, int] = {}
-            for part in parts_told:
+            for part in reported:
                 reason = reason_of(rest, self._snapshot, request, count, part.reason)
                 why[reason] = why.get(reason, 0) + part.count
             parts += [LeftOut(request=request, count=n, reason=reason) for reason, n in why.items()]

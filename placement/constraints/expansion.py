@@ -60,15 +60,15 @@ class Refused:
 def expand(
     snapshot: Snapshot,
     constraints: Constraints,
-    wishes: frozenset[SoftConstraint],
+    soft_kept: frozenset[SoftConstraint],
     refused: Refused | None = None,
 ) -> Expanded:
-    """Return what a policy decides on so that constraints and these wishes are kept."""
+    """Return a snapshot that makes a policy keep hard and the given soft constraints."""
     refused = refused or Refused()
     groups = [
         (number, group)
         for number, group in enumerate(constraints.groups)
-        if (group.hard or SoftConstraint.GROUPS in wishes)
+        if (group.hard or SoftConstraint.GROUPS in soft_kept)
         and snapshot.count[list(group.requests)].any()
     ]
     limited = with_limits(snapshot, [group for _, group in groups if group.apart])
@@ -83,7 +83,7 @@ def expand(
     marks = [np.isin(np.arange(len(scratch)), hosts).astype(np.int64) for hosts in hosts_of]
     split, old_class = _split(limited, [*marks, *([zones] if constraints.spreads else [])])
     eligible = split.eligible.copy()
-    if SoftConstraint.LABELS in wishes:
+    if SoftConstraint.LABELS in soft_kept:
         for request, classes in constraints.preferred.items():
             eligible[request] &= np.isin(old_class, classes)
     for group, hosts in zip(together, hosts_of, strict=True):
@@ -183,8 +183,8 @@ def _by_zone(
     """Put a request for each zone in the place of one that is spread."""
     origin = np.arange(len(snapshot.count), dtype=np.int64)
     if not spreads:
-        nowhere = np.full(len(origin), -1, dtype=np.int64)
-        return Expanded(snapshot=snapshot, origin=origin, zone=nowhere, homes=homes)
+        no_zone = np.full(len(origin), -1, dtype=np.int64)
+        return Expanded(snapshot=snapshot, origin=origin, zone=no_zone, homes=homes)
     spread_of = {spread.request: spread for spread in spreads}
     kept: list[int] = []
     in_zone: list[int] = []

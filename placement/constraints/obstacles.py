@@ -23,7 +23,7 @@ OF_HOSTS: Final = (
 
 
 def reason_of(
-    rest: Snapshot, asked: Snapshot, request: int, missing: int, reason: Reason
+    rest: Snapshot, snapshot: Snapshot, request: int, missing: int, reason: Reason
 ) -> Reason:
     """Return why VMs of a request wait: a constraint, if it is one that leaves them no room.
 
@@ -46,11 +46,12 @@ def reason_of(
     ):
         return reason
     never = not (
-        hosts_open_to(asked, request) & (asked.capacity >= asked.demand[request]).all(axis=1)
+        hosts_open_to(snapshot, request)
+        & (snapshot.capacity >= snapshot.demand[request]).all(axis=1)
     ).any()
     if never:
         return reason
-    needed = still_needed(asked, request, missing)
+    needed = still_needed(snapshot, request, missing)
     fits = vms_that_fit(rest.free, rest.demand[request]) * hosts_open_to(rest, request)
     if int(fits.sum()) < needed:
         some = Reason.GANG_NOT_WHOLE if fits.any() else Reason.NO_ROOM

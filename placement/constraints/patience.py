@@ -116,9 +116,9 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
     requested = np.zeros(snapshot.held.shape)
     amounts = fractions_of_pool(snapshot.demand, pool) * snapshot.count[:, None]
     np.add.at(requested, snapshot.tenant, amounts)
-    wish = fractions_of_pool(snapshot.held, pool) + requested
-    most = wish.max(axis=1, initial=0.0)
-    shape = np.divide(wish, most[:, None], out=np.zeros_like(wish), where=most[:, None] > 0)
+    demanded = fractions_of_pool(snapshot.held, pool) + requested
+    most = demanded.max(axis=1, initial=0.0)
+    shape = np.divide(demanded, most[:, None], out=np.zeros_like(demanded), where=most[:, None] > 0)
     nothing = np.zeros_like(shape)
     climbs = Climbs(nothing, shape, relative_weights(snapshot.weight), most)
     shares, _ = fill_pool(climbs, shape, (pool > 0).astype(np.float64))

@@ -140,8 +140,8 @@ def closed_to_others(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Sna
     own_class = {}
     for request, host in rows:
         gang = still_needed(snapshot, request, int(snapshot.count[request])) > 1
-        who = (request, True) if gang else (of_request[request], False)
-        own_class[request] = sharing.setdefault(who, len(sharing))
+        owner = (request, True) if gang else (of_request[request], False)
+        own_class[request] = sharing.setdefault(owner, len(sharing))
         host_class[host] = classes + own_class[request]
     own = np.zeros((len(snapshot.count), len(sharing)), dtype=np.bool_)
     own[list(own_class), list(own_class.values())] = True

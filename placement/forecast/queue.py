@@ -20,16 +20,16 @@ _FEW_ROWS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lines:
+class Queues:
     """A present whose rows are lines."""
 
     present: Present
-    line: IntArray  #: (Q,) of each row of the present that it was made of
+    queue: IntArray  #: (Q,) of each row of the present that it was made of
     place: IntArray  #: (Q,) VMs of the line up to the row's last
-    asked: BoolArray  #: (Q,) which rows wait
+    waiting: BoolArray  #: (Q,) which rows wait
 
 
-def lines_of(present: Present) -> Lines:
+def queues_of(present: Present) -> Queues:
     """Return a present with rows in lines, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
@@ -39,7 +39,7 @@ def lines_of(present: Present) -> Lines:
     snapshot = present.snapshot
     rows, waiting = len(snapshot.count), snapshot.count > 0
     if rows <= _FEW_ROWS:
-        return Lines(present, np.arange(rows), snapshot.count.copy(), waiting)
+        return Queues(present, np.arange(rows), snapshot.count.copy(), waiting)
     alone = np.flatnonzero((snapshot.min_count > 1) | _named(present))
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
@@ -79,7 +79,7 @@ def lines_of(present: Present) -> Lines:
             preferred={int(line[row]): to for row, to in constraints.preferred.items()},
         )
     came = present.came
-    return Lines(
+    return Queues(
         dataclasses.replace(
             present,
             snapshot=dataclasses.replace(

@@ -14,7 +14,7 @@ from placement.model.arrays import BoolArray, IntArray
 from placement.model.reserved import best_fit
 
 #: The part of samples that must have room for all of a reservation.
-CARRIED: Final = 0.95
+REQUIRED_PART: Final = 0.95
 #: Fewer samples than this say nothing of nineteen in twenty.
 LEAST_SAMPLES: Final = 40
 SAMPLES: Final = 200
@@ -35,7 +35,7 @@ class ReservationVerdict:
 
     fits: int
     samples: int  #: 0: it was judged as if nothing that runs ends
-    carried: int  #: samples with room for all
+    samples_with_room: int  #: samples with room for all
     hurried: bool = False  #: time was up before there were enough samples
 
 
@@ -69,7 +69,7 @@ def judge(
     Returns
     -------
     Judged
-        ``fits`` is at most what is wanted; `CARRIED` of the samples have room for so many.
+        ``fits`` is at most what is wanted; `REQUIRED_PART` of the samples have room for so many.
     """
     waits = _merged((*_waiting(present), *before))
     room = present.room()
@@ -93,14 +93,14 @@ def judge(
             found.append(_fits(then, waits, wanted))
     if len(found) < LEAST_SAMPLES:
         fits = _fits(room, waits, wanted)
-        return ReservationVerdict(fits=fits, samples=0, carried=0, hurried=bool(found))
+        return ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=bool(found))
     found.sort()
     # So many samples may have less.
-    fewer = int(np.floor((1 - CARRIED) * len(found) + 1e-9))
+    fewer = int(np.floor((1 - REQUIRED_PART) * len(found) + 1e-9))
     return ReservationVerdict(
         fits=found[fewer],
         samples=len(found),
-        carried=sum(each >= wanted.count for each in found),
+        samples_with_room=sum(each >= wanted.count for each in found),
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from placement.forecast.current_state import Present
 from placement.forecast.lifetimes import Lifetimes
 from placement.forecast.narrowed import narrowed
-from placement.forecast.queue import Lines, lines_of
+from placement.forecast.queue import Queues, queues_of
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
 from placement.model.decision import decide
@@ -78,7 +78,7 @@ def played(
     ndarray of float64, shape (S, Q)
         inf where it had none by the horizon; nan of rows that do not wait.
     """
-    lines = lines_of(present)
+    lines = queues_of(present)
     known = _SampleInputs.of(lines.present, lifetimes)
     found = []
     for number in range(ahead.samples):
@@ -131,7 +131,7 @@ class _Sample:
 
     def __init__(
         self,
-        lines: Lines,
+        lines: Queues,
         known: _SampleInputs,
         lifetimes: Lifetimes,
         ahead: RunAheadOptions,
@@ -143,7 +143,7 @@ class _Sample:
         present = lines.present
         snapshot, running = present.snapshot, present.running
         self._lines, self._present, self._known, self._lives = lines, present, known, lives
-        self._asked = lines.asked
+        self._waiting = lines.waiting
         self._steps, self._ahead, self._rng = steps, ahead, rng
         self._room, self._held = known.room.copy(), snapshot.held.copy()
         self._count, self._least = snapshot.count.copy(), snapshot.min_count.copy()
@@ -159,8 +159,8 @@ class _Sample:
 
     def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
         """Return when each row had its place; None: time was up before."""
-        waits = np.where(self._asked, np.inf, np.nan)
-        waiting = np.flatnonzero(self._asked)
+        waits = np.where(self._waiting, np.inf, np.nan)
+        waiting = np.flatnonzero(self._waiting)
         passed = np.zeros_like(self._count)  # VMs of each line that were placed
         may_place, before_s = True, 0.0
         for step, at_s in enumerate(self._steps.tolist()):
@@ -171,7 +171,7 @@ class _Sample:
                 placed, cut = self._decide(step, at_s)
                 may_place = cut or bool(len(placed))
                 np.add.at(passed, placed[:, 0], placed[:, 2])
-                done = passed[self._lines.line[waiting]] >= self._lines.place[waiting]
+                done = passed[self._lines.queue[waiting]] >= self._lines.place[waiting]
                 waits[waiting[done]] = self._between(before_s, at_s)
                 waiting = waiting[~done]
                 if not len(waiting):

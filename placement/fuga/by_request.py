@@ -15,7 +15,7 @@ FEW_PAIRS: Final = 1_000_000
 
 
 def combinations_of(
-    by_request: ByRequest, move: PlayerChoice, number: int, *, tell_others: bool
+    by_request: ByRequest, move: PlayerChoice, number: int, *, with_others: bool
 ) -> list[dict[str, Any]]:
     """Return what a player weighed, as `Allocation.details` tell it."""
     strategies = move.strategies
@@ -39,7 +39,7 @@ def combinations_of(
         )
     ]
     listed[move.chosen]["chosen"] = True
-    if tell_others:
+    if with_others:
         for described, row, others in zip(listed, strategies.rows, move.others, strict=True):
             described["others"] = by_request.counts((0,) * len(row), others)
     return listed

@@ -205,6 +205,6 @@ def _weighed(
             host = hosts[index]
             if host not in weighed and any(move.taken):
                 weighed[host] = combinations_of(
-                    by_request, move, number, tell_others=pairs <= _VERY_FEW_PAIRS
+                    by_request, move, number, with_others=pairs <= _VERY_FEW_PAIRS
                 )
     return {str(host): weighed[host] for host in sorted(weighed)}

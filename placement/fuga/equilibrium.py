@@ -45,8 +45,8 @@ class Panel:
     @classmethod
     def of(cls, game: Game) -> Panel:
         """Look at the moves of a game."""
-        rows = [row for pool in game.hands.pools for row in pool.rows]
-        offered, counts = game.hands.numbered(), game.hands.counts
+        rows = [row for pool in game.initial_strategies.pools for row in pool.rows]
+        offered, counts = game.initial_strategies.numbered(), game.initial_strategies.counts
         for player, own in game.anew.items():
             # Who has fewer strategies has its first one again.
             numbers = [*range(len(rows), len(rows) + len(own))]

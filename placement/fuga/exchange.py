@@ -159,7 +159,7 @@ class _Market:
         #: of each tenant by kind the highest level that giving can leave it at; see `_left_at`
         self._known_left: list[dict[int, float]] = [{} for _ in self._levels]
         #: of kinds: no tenant of at least this level can be left at the other by making room
-        self._nobody: dict[int, tuple[float, float]] = {}
+        self._ruled_out: dict[int, tuple[float, float]] = {}
         self._moves: list[tuple[int, int, int]] = []
 
     def fairest(self) -> Exchange | None:
@@ -214,7 +214,7 @@ class _Market:
             self._levels[each] = self._level_with(self._held[each], each)
             self._steps[each] = in_steps(self._levels[each])
             insort(self._richest, (-self._steps[each], each))
-        self._note_who_waits(rich, poor)
+        self._update_waiting(rich, poor)
         touched, opened = self._vms.exchange(host, rich, exchange.taken, poor)
         for party in touched:
             self._known_left[self._parties.tenant[party]].clear()
@@ -229,7 +229,7 @@ class _Market:
         """Place in the draft what was exchanged."""
         self._draft.put_all(np.array(self._moves, dtype=np.int64).reshape(-1, 3))
 
-    def _note_who_waits(self, rich: int, poor: int) -> None:
+    def _update_waiting(self, rich: int, poor: int) -> None:
         """Note the first request that waits of the party that gave and of the one that got."""
         gave, got = self._parties.of_request[rich], self._parties.of_request[poor]
         if self._remaining[rich] > 0:
@@ -260,9 +260,9 @@ class _Market:
                 tenant = self._parties.tenant[rich]
                 highest = max(highest, self._levels[tenant])
                 left = max(left, self._left_at(kind, tenant))
-            if kind in self._nobody:
-                level, least = self._nobody[kind]
-                self._nobody[kind] = level, max(least, nextafter(left, inf))
+            if kind in self._ruled_out:
+                level, least = self._ruled_out[kind]
+                self._ruled_out[kind] = level, max(least, nextafter(left, inf))
             if left < 0:
                 continue
             for above, party in parties:
@@ -336,7 +336,7 @@ class _Market:
         of_tenant, levels, known_left = self._parties.of_tenant, self._levels, self._known_left
         too_poor = levels[self._parties.tenant[poor]] + self._vm_level[poor] - SHARE_TOLERANCE
         left_at_least = self._after(poor) * _ROUNDING - _SLACK
-        level, left = self._nobody.get(kind, _ANYBODY)
+        level, left = self._ruled_out.get(kind, _ANYBODY)
         if too_poor >= level and left_at_least >= left:
             return
         none_able = True
@@ -353,7 +353,7 @@ class _Market:
                     if min(rows_of[rich]) <= most:
                         yield -steps, rich, most
         if none_able:
-            self._nobody[kind] = too_poor, left_at_least
+            self._ruled_out[kind] = too_poor, left_at_least
 
     def _able_by_level(self, poor: int) -> Iterator[list[Able]]:
         return (list(each) for _, each in groupby(self._able(poor), key=itemgetter(0)))

@@ -72,7 +72,7 @@ class Game:
     """
 
     players: Players
-    hands: PlayerStrategies
+    initial_strategies: PlayerStrategies
     serving: Serving
     source: StrategySource
     demand: IntArray  #: (T, R)
@@ -112,7 +112,7 @@ class Game:
         """Return what a player can choose from as long as the VMs are there."""
         own = self._strategies.get(player)
         if own is None:
-            own = self._strategies[player] = self.hands[player]
+            own = self._strategies[player] = self.initial_strategies[player]
         return own
 
     def choose(self, move: PlayerChoice, how: str) -> None:
@@ -198,7 +198,7 @@ class Game:
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
         """Would one of a player's strategies take more of a kind than is left?"""
         if not self._most_wanted:
-            rows = [row for pool in self.hands.pools for row in pool.rows]
+            rows = [row for pool in self.initial_strategies.pools for row in pool.rows]
             rows += [row for own in self.anew.values() for row in own.rows]
             self._most_wanted = [max(column, default=0) for column in zip(*rows, strict=True)]
         # Until VMs of a kind run out nobody's are looked at, and then of that kind alone.

@@ -98,7 +98,7 @@ class Fuga:
                 ranking=round_.ranking,
                 exchanges=exchanges,
                 cuts=round_.cuts,
-                steps=round_.steps.told,
+                steps=round_.steps.collected,
             ),
         )
 
@@ -215,8 +215,8 @@ class _Round:
         """
         exchanged = 0
         while True:
-            self._telling("best_fit", self._fill)
-            if self._telling("gang", lambda: begin_next(self.draft, self._fill)):
+            self._reporting("best_fit", self._fill)
+            if self._reporting("gang", lambda: begin_next(self.draft, self._fill)):
                 continue
             if not self._parameters.quota:
                 return exchanged
@@ -229,7 +229,7 @@ class _Round:
             if not made:
                 return exchanged
 
-    def _telling(self, kind: str, placing: Callable[[], Placed]) -> Placed:
+    def _reporting(self, kind: str, placing: Callable[[], Placed]) -> Placed:
         """Place, and note as which kind of step the resulting rows are reported."""
         if not self.steps:
             return placing()

@@ -56,7 +56,7 @@ class Steps:
     def __init__(self, kinds: VmKinds, most: int) -> None:
         self._kinds = kinds
         self.most = most
-        self.told: list[dict[str, Any]] = []
+        self.collected: list[dict[str, Any]] = []
         self._exchanges = 0
 
     def __bool__(self) -> bool:
@@ -65,7 +65,7 @@ class Steps:
     def placed(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
         """Report placed rows, if there are any and steps are wanted."""
         if rows and self:
-            self._tell(kind, rows)
+            self._add(kind, rows)
 
     def game(
         self,
@@ -94,7 +94,7 @@ class Steps:
                 "potential": fairness - skewness,
             }
 
-        self._tell(
+        self._add(
             "game",
             (),
             game=number,
@@ -115,8 +115,8 @@ class Steps:
             totals = tuple(t + a - b for t, a, b in zip(totals, after, before, strict=True))
             skewness += now - was
             came.update({(request, host): count for request, host, count in rows})
-            weighed = combinations_of(by_request, move, number, tell_others=False)
-            self._tell(
+            weighed = combinations_of(by_request, move, number, with_others=False)
+            self._add(
                 "move",
                 rows,
                 game=number,
@@ -131,7 +131,7 @@ class Steps:
             {(request, host): count for request, host, count in came_of_it}
         )
         changes.subtract(came)
-        self._tell("handed_out", _rows(changes), game=number)
+        self._add("handed_out", _rows(changes), game=number)
 
     def exchanges(self, made: Sequence[Exchange]) -> None:
         """Report exchanges in the order in which they were made."""
@@ -140,18 +140,18 @@ class Steps:
                 (each.taken_from, each.host, -each.taken),
                 (each.given_to, each.host, 1),
             ]
-            self._tell("exchange", rows, host=each.host)
-        if untold := made[max(0, self.most - self._exchanges) :]:
+            self._add("exchange", rows, host=each.host)
+        if omitted := made[max(0, self.most - self._exchanges) :]:
             changes: Counter[tuple[int, int]] = Counter()
-            for each in untold:
+            for each in omitted:
                 changes[each.taken_from, each.host] -= each.taken
                 changes[each.given_to, each.host] += 1
-            self._tell("exchange", _rows(changes), exchanges=len(untold))
+            self._add("exchange", _rows(changes), exchanges=len(omitted))
         self._exchanges += len(made)
 
-    def _tell(self, kind: str, rows: Sequence[tuple[int, int, int]], **more: Any) -> None:
+    def _add(self, kind: str, rows: Sequence[tuple[int, int, int]], **more: Any) -> None:
         step: dict[str, Any] = {"kind": kind, **more, "rows": [list(row) for row in rows]}
-        self.told.append(step)
+        self.collected.append(step)
 
 
 def difference(before: IntArray, after: IntArray) -> list[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from placement.errors import ParameterError
-from placement.fuga.combinations.answers import Questions
+from placement.fuga.combinations.combination_cache import CombinationFinder
 from placement.fuga.combinations.top import POOL, Combinations
 from placement.fuga.players import Player, Players
 from placement.model.arrays import FloatArray, IntArray
@@ -18,7 +18,7 @@ from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
 
 #: For so many players like it strategies are drawn when one asks alone.
-_ASK_LATER: Final = 16
+_RETRY_LATER: Final = 16
 
 #: Combinations that are found for all questions asked at once, beyond the least.
 _POOLS: Final = 2_000
@@ -182,7 +182,7 @@ class TopCombinations:
         self._budget = budget
         self._known: dict[bytes, Strategies] = {}
         self._drawn: dict[tuple[bytes, Counts], Iterator[Strategies]] = {}
-        self._questions: Questions | None = None
+        self._questions: CombinationFinder | None = None
         self._largest = np.zeros(0, dtype=np.int64)
         self._kept = 0
         self.cut = 0  #: questions whose answer was cut
@@ -206,7 +206,7 @@ class TopCombinations:
             # Who asks alone, because VMs ran out, is followed by others like it.
             alike = Players(
                 *(
-                    np.repeat(np.asarray(each)[None], _ASK_LATER, axis=0)
+                    np.repeat(np.asarray(each)[None], _RETRY_LATER, axis=0)
                     for each in (
                         player.host,
                         player.capacity,
@@ -235,14 +235,14 @@ class TopCombinations:
             [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
         )
         questions = requested.view(f"V{requested.shape[1] * requested.itemsize}").ravel().tolist()
-        who_asks: dict[bytes, list[int]] = {}
+        places_of: dict[bytes, list[int]] = {}
         for place, question in enumerate(questions):
-            who_asks.setdefault(question, []).append(place)
+            places_of.setdefault(question, []).append(place)
         # So many alternatives that hosts alike differ, in all no more than are of use.
-        enough = max(2 * self._eta, _POOLS // len(who_asks))
+        enough = max(2 * self._eta, _POOLS // len(places_of))
         found: dict[bytes, tuple[int, Combinations]] = {}  # who asked, and the answer
         of_pool: list[bytes] = []
-        for question, places in who_asks.items():
+        for question, places in places_of.items():
             if question in self._known:
                 score = np.array(self._known[question].score)
             else:
@@ -261,23 +261,23 @@ class TopCombinations:
         strategies.pools.extend(self._known[question] for question in of_pool)
         return strategies
 
-    def _serve_up_to(self, largest: IntArray) -> Questions:
+    def _serve_up_to(self, largest: IntArray) -> CombinationFinder:
         """Return who asks about rooms up to the largest."""
         if self._questions is None or (largest > self._largest).any():
             self._largest = largest
-            self._questions = Questions(
+            self._questions = CombinationFinder(
                 self._demand, self._ranking, self._eta, largest, self._budget
             )
         return self._questions
 
     def _search(
-        self, questions: Questions, player: Player, left: IntArray, pool: int
+        self, questions: CombinationFinder, player: Player, left: IntArray, pool: int
     ) -> Combinations | None:
         """Return the best combinations; None once the budget is down to what is kept."""
         if self._budget.left is not None and self._budget.left <= self._kept:
             self.cut += 1
             return None
-        found = questions.ask(
+        found = questions.find(
             free=player.free,
             room=player.room,
             fits=player.fits,
@@ -291,10 +291,10 @@ class TopCombinations:
         """Keep answers as strategies of those who asked: all at once, they are many."""
         counts = np.concatenate([answer.counts for _, answer in found.values()])
         lengths = [len(answer.counts) for _, answer in found.values()]
-        who = np.repeat([place for place, _ in found.values()], lengths)
+        places = np.repeat([place for place, _ in found.values()], lengths)
         amounts = (counts @ self._demand)[:, self._ranking]
-        capacity = players.capacity[who][:, self._ranking]
-        running = capacity - players.free[who][:, self._ranking]
+        capacity = players.capacity[places][:, self._ranking]
+        running = capacity - players.free[places][:, self._ranking]
         skew = skewness(running + amounts, capacity).tolist()
         rows = [tuple(row) for row in counts.tolist()]
         stops = np.cumsum(lengths).tolist()

@@ -186,10 +186,10 @@ class _PriceProgram:
         self._wanted = wanted
         self._shape = classes.room.shape
         # Rows of classes and resources, unless there is room for all that is asked for.
-        fullest, asked_for = np.zeros(self._shape), np.zeros(self._shape)
+        fullest, demanded = np.zeros(self._shape), np.zeros(self._shape)
         np.add.at(fullest, of_class, amounts)
-        np.add.at(asked_for, of_class, wanted[of_kind][:, None] * needs)
-        self._binds = np.flatnonzero((asked_for > classes.room).ravel())
+        np.add.at(demanded, of_class, wanted[of_kind][:, None] * needs)
+        self._binds = np.flatnonzero((demanded > classes.room).ravel())
         row_of = np.full(fullest.size, -1)
         row_of[self._binds] = np.arange(len(self._binds))
         rows = row_of.reshape(self._shape)[of_class]
@@ -199,7 +199,7 @@ class _PriceProgram:
         self._room = classes.room.ravel()[self._binds] / self._scale
         # Rows of kinds, behind them.
         distinct, kind_row = np.unique(of_kind, return_inverse=True)
-        self._asked = distinct
+        self._kinds = distinct
         first = len(self._binds)
         self._matrix = sparse.csr_matrix(
             (
@@ -225,7 +225,7 @@ class _PriceProgram:
         result = optimize.linprog(
             -self._gain / largest,
             A_ub=self._matrix,
-            b_ub=np.concatenate([self._room, wanted[self._asked] / self._wanted[self._asked]]),
+            b_ub=np.concatenate([self._room, wanted[self._kinds] / self._wanted[self._kinds]]),
             bounds=(0.0, None),
             method="highs",
             options={

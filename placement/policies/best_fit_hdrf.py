@@ -58,12 +58,12 @@ def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
     buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
     placed = []
     while True:
-        line.asked.clear()
+        line.yielded.clear()
         hosts = buckets.fill(line.kinds())
-        placed += list(zip(line.asked, hosts, strict=False))
-        if len(line.asked) == len(hosts):
+        placed += list(zip(line.yielded, hosts, strict=False))
+        if len(line.yielded) == len(hosts):
             break
-        line.give_up(line.asked[-1])
+        line.give_up(line.yielded[-1])
     if placed:
         requests, taken = np.array(placed, dtype=np.int64).T
         draft.put_all(np.stack([requests, taken, np.ones_like(requests)], axis=1))
@@ -74,7 +74,7 @@ class _Turns:
 
     def __init__(self, draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
         snapshot = draft.snapshot
-        self.asked: list[int] = []  #: the request of each VM, the last one not placed yet
+        self.yielded: list[int] = []  #: the request of each VM, the last one not placed yet
         self._kind_of = kinds.of_request.tolist()
         self._left = draft.remaining.tolist()
         self._queues = _queues(draft.remaining, snapshot.tenant)
@@ -90,7 +90,7 @@ class _Turns:
         """Yield the kind of each VM in turn."""
         while (tenant := self._tree.next()) is not None:
             request = self._queues[tenant][0]
-            self.asked.append(request)
+            self.yielded.append(request)
             yield self._kind_of[request]
             self._take(tenant, request)
 

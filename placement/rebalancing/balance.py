@@ -153,7 +153,7 @@ def _responses(
         way = begun(term)
         way.follow(guide.made)
         way.go_on()
-        if way.worth > best.worth:
+        if way.net_gain > best.net_gain:
             best = way
     return best.made, best.cut_by
 

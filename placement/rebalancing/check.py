@@ -69,7 +69,7 @@ def check_plan(running: RunningState, plan: MovePlan) -> None:
         if why is Why.DETOUR:
             raise InfeasiblePlanError(f"VM {vm} makes a detour and goes nowhere from there")
     _check_stays(running, plan, moved)
-    state.check_let_in(plan.let_in)
+    state.check_admitted(plan.admitted)
 
 
 def _check_move(
@@ -98,8 +98,8 @@ def _check_move(
         raise InfeasiblePlanError(f"VM {vm} may not move: {why}")
     if move.live != (mobility == Mobility.LIVE):
         raise InfeasiblePlanError(f"VM {vm} cannot move {'live' if move.live else 'cold'}")
-    if move.carried_mib != int(running.carried_mib[vm]):
-        raise InfeasiblePlanError(f"a move of VM {vm} carries {running.carried_mib[vm]} MiB")
+    if move.transfer_mib != int(running.transfer_mib[vm]):
+        raise InfeasiblePlanError(f"a move of VM {vm} carries {running.transfer_mib[vm]} MiB")
     if move.why in _FOR_BEAUTY and running.rests[vm]:
         raise InfeasiblePlanError(f"VM {vm} rests and is moved: {move.why.value}")
     if not running.receives[move.destination] or move.destination in plan.closed:
@@ -251,7 +251,7 @@ class _ReplayState:
                     f"after wave {wave[0].wave}"
                 )
 
-    def check_let_in(self, rows: tuple[tuple[int, int, int], ...]) -> None:
+    def check_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
         """Check that what is let in fits where all VMs are now."""
         snapshot = self.running.snapshot
         given: Counter[int] = Counter()
@@ -271,10 +271,10 @@ class _ReplayState:
         for request, count in given.items():
             if count > int(snapshot.count[request]) or count < int(snapshot.min_count[request]):
                 raise InfeasiblePlanError(f"{count} VMs of request {request} are let in")
-        self._check_groups_let_in(rows)
-        self._check_spreads_let_in(rows)
+        self._check_groups_admitted(rows)
+        self._check_spreads_admitted(rows)
 
-    def _check_groups_let_in(self, rows: tuple[tuple[int, int, int], ...]) -> None:
+    def _check_groups_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
         for number, group in enumerate(self.running.groups):
             hosts: Counter[int] = Counter()
             for request, host, count in rows if group.hard else ():
@@ -287,7 +287,7 @@ class _ReplayState:
             elif hosts and not (hosts.keys() <= held if held else len(hosts) == 1):
                 raise InfeasiblePlanError(f"group {number}, let in, does not keep together")
 
-    def _check_spreads_let_in(self, rows: tuple[tuple[int, int, int], ...]) -> None:
+    def _check_spreads_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
         for number, spread in enumerate(self.running.spreads):
             zones: Counter[int] = Counter()
             for request, host, count in rows:

@@ -141,7 +141,7 @@ class PlacementState:
             self.arrive(vm, host)
             self.leave(vm, host)
 
-    def lets_in(self, request: int, host: int) -> bool:
+    def admits(self, request: int, host: int) -> bool:
         """Do groups that keep apart, and spreads, allow one more VM of a request on a host?"""
         if any(self._on[group].get(host) for group in self._apart_waiting.get(request, ())):
             return False
@@ -151,7 +151,7 @@ class PlacementState:
             self._in_zone[number][zone] < self.running.spreads[number].most for number in spreads
         )
 
-    def let_in(self, request: int, host: int, count: int = 1) -> None:
+    def admit(self, request: int, host: int, count: int = 1) -> None:
         """Let VMs of a request hold a host; a negative count takes them back."""
         self.room[host] -= count * self.running.snapshot.demand[request]
         self.changed.append(host)

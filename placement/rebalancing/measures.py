@@ -103,7 +103,7 @@ class Gauge:
         self._total += float((new - self._skewness[both]).sum())
         self._hosts += int(used.sum()) - int(self._in_use[both].sum())
         self._skewness[both], self._in_use[both] = new, used
-        self._moved_mib += move.carried_mib
+        self._moved_mib += move.transfer_mib
         return self.now()
 
     def _skewness_on(self, hosts: IntArray) -> FloatArray:

@@ -73,7 +73,7 @@ class RunningState:
     kind: IntArray  #: (V,) an index of K
     host: IntArray  #: (V,) where it is, an index of H
     tenant: IntArray  #: (V,) whose it is, an index of N
-    carried_mib: IntArray  #: (V,) memory that a move of it carries; 0 where it carries none
+    transfer_mib: IntArray  #: (V,) memory that a move of it carries; 0 where it carries none
     mobility: IntArray  #: (V,) values of `Mobility`
     obstacle: IntArray  #: (V,) a place in `OBSTACLES` of who never moves, else -1
     rests: BoolArray  #: (V,) did it move lately, or was that refused? Then it moves for need alone
@@ -94,7 +94,7 @@ class RunningState:
         expected = {
             "host": (vms,),
             "tenant": (vms,),
-            "carried_mib": (vms,),
+            "transfer_mib": (vms,),
             "mobility": (vms,),
             "obstacle": (vms,),
             "rests": (vms,),
@@ -117,8 +117,8 @@ class RunningState:
         never = self.mobility == Mobility.NEVER
         if ((self.obstacle >= 0) != never).any() or (self.obstacle >= len(OBSTACLES)).any():
             raise RunningError("obstacle", "another", "one for each VM that never moves, else -1")
-        if (self.carried_mib < 0).any() or (self.over < 0).any() or (self.demand < 0).any():
-            raise RunningError("carried_mib, over, demand", "below 0", "at least 0")
+        if (self.transfer_mib < 0).any() or (self.over < 0).any() or (self.demand < 0).any():
+            raise RunningError("transfer_mib, over, demand", "below 0", "at least 0")
         if ((self.over > 0) & (self.snapshot.free > 0)).any():
             raise RunningError("over", "above 0 where something is free", "0 there")
         self._check_committed()
@@ -208,7 +208,7 @@ class RunningState:
 
     def document(self) -> dict[str, Any]:
         """Return JSON values for everything but the snapshot; see `of_document`."""
-        arrays = {name: getattr(self, name).tolist() for name in _DTYPES}
+        arrays = {_STORED_AS.get(name, name): getattr(self, name).tolist() for name in _DTYPES}
         groups = [
             [each.apart, each.hard, list(each.vms), list(each.requests), list(each.hosts)]
             for each in self.groups
@@ -222,7 +222,8 @@ class RunningState:
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> RunningState:
         """Read back what `document` returned."""
         arrays: dict[str, Any] = {
-            name: np.array(document[name], dtype=dtype) for name, dtype in _DTYPES.items()
+            name: np.array(document[_STORED_AS.get(name, name)], dtype=dtype)
+            for name, dtype in _DTYPES.items()
         }
         # JSON loses the shape of an array in which one axis is empty.
         resources, classes = len(snapshot.resources), snapshot.eligible.shape[1]
@@ -249,11 +250,13 @@ class RunningState:
         )
 
 
+#: Keys of stored documents that differ from the fields' names: old plans and rounds have them.
+_STORED_AS: Final = {"transfer_mib": "carried_mib", "admitted": "let_in"}
 _DTYPES: Final[Mapping[str, Any]] = {
     "kind": np.int64,
     "host": np.int64,
     "tenant": np.int64,
-    "carried_mib": np.int64,
+    "transfer_mib": np.int64,
     "mobility": np.int64,
     "obstacle": np.int64,
     "rests": np.bool_,
@@ -291,8 +294,8 @@ class Why(StrEnum):
     """What a move is for."""
 
     EVACUATES = "evacuates"  #: its host is to be empty
-    MENDS_CAPACITY = "mends_capacity"  #: its host has more committed than it has
-    MENDS_RULE = "mends_rule"  #: where it is, it breaks a hard rule
+    REPAIRS_CAPACITY = "mends_capacity"  #: its host has more committed than it has
+    REPAIRS_RULE = "mends_rule"  #: where it is, it breaks a hard rule
     MAKES_ROOM = "makes_room"  #: for what waits
     BALANCES = "balances"  #: the potential rises by more than the move costs
     PACKS = "packs"  #: empties a host
@@ -351,7 +354,7 @@ class RebalanceMove:
     wave: int  #: from 0; moves of one wave go on at once, the next begins when all are over
     why: Why
     live: bool  #: while its guest runs
-    carried_mib: int
+    transfer_mib: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,7 +376,7 @@ class MovePlan:
     each.
     """
 
-    policy: str  #: what decided it: evacuate, mend, room, balance, pack
+    policy: str  #: what decided it: evacuate, repair, room, balance, pack
     parameters: Mapping[str, Any]  #: JSON values
     seed: int
     limits: RebalanceLimits
@@ -382,7 +385,7 @@ class MovePlan:
     closed: tuple[int, ...] = ()  #: hosts that the plan itself lets nothing onto
     stays: tuple[Stays, ...] = ()  #: ascending by VM
     #: rows of (request, host, count) for which room is once all moves are over
-    let_in: tuple[tuple[int, int, int], ...] = ()
+    admitted: tuple[tuple[int, int, int], ...] = ()
     still_waits: tuple[StillWaits, ...] = ()
     work: int = 0  #: units of the budget that were spent
     cut: bool = False  #: did the budget cut the search?
@@ -416,7 +419,7 @@ class MovePlan:
             "seed": self.seed,
             "limits": dataclasses.asdict(self.limits),
             "moves": [
-                [m.vm, m.source, m.destination, m.wave, m.why.value, m.live, m.carried_mib]
+                [m.vm, m.source, m.destination, m.wave, m.why.value, m.live, m.transfer_mib]
                 for m in self.moves
             ],
             "measures": [list(dataclasses.astuple(each)) for each in self.measures],
@@ -430,7 +433,7 @@ class MovePlan:
                 ]
                 for each in self.stays
             ],
-            "let_in": [list(row) for row in self.let_in],
+            _STORED_AS["admitted"]: [list(row) for row in self.admitted],
             "still_waits": [[w.request, w.count, w.reason.value] for w in self.still_waits],
             "work": self.work,
             "cut": self.cut,
@@ -453,9 +456,9 @@ class MovePlan:
                     wave=wave,
                     why=Why(why),
                     live=live,
-                    carried_mib=carried_mib,
+                    transfer_mib=transfer_mib,
                 )
-                for vm, source, destination, wave, why, live, carried_mib in document["moves"]
+                for vm, source, destination, wave, why, live, transfer_mib in document["moves"]
             ),
             measures=tuple(
                 Measures(**dict(zip(_MEASURES, each, strict=True))) for each in document["measures"]
@@ -470,7 +473,9 @@ class MovePlan:
                 )
                 for vm, why, obstacle, missing in document["stays"]
             ),
-            let_in=tuple((request, host, count) for request, host, count in document["let_in"]),
+            admitted=tuple(
+                (request, host, count) for request, host, count in document[_STORED_AS["admitted"]]
+            ),
             still_waits=tuple(
                 StillWaits(request=request, count=count, reason=Reason(reason))
                 for request, count, reason in document["still_waits"]

@@ -20,7 +20,7 @@ from placement.rebalancing.local_search.group_constraints import GroupConstraint
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Emptiness
-from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
+from placement.rebalancing.local_search.weighing import INFEASIBLE, Weighing
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
 
 #: What packing asks of a step where nothing is said: a host in use costs about 1, so 1 TiB.
@@ -82,7 +82,7 @@ class _Emptying:
         objective: Objective,
         budget: Budget,
     ) -> None:
-        self._running, self._worth, self._budget = running, objective, budget
+        self._running, self._objective, self._budget = running, objective, budget
         self._in_use: BoolArray = np.any(running.snapshot.capacity > running.room, axis=1)
         self._weighing = Weighing(running, term, kinds, running.receives & self._in_use)
         self._company = GroupConstraints(running)
@@ -92,7 +92,7 @@ class _Emptying:
             running.host[self._vms], np.arange(len(running.receives) + 1)
         )
         self._waiting = self._candidates()
-        self._carried_mib = 0
+        self._transfer_mib = 0
         self.made: list[Response] = []
         self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
 
@@ -119,8 +119,8 @@ class _Emptying:
     def _step(self, host: int) -> list[Response] | None:
         """Empty a host; None, and all as it was, if that cannot be or is not worth it."""
         vms = self._on(host)
-        carried = int(self._running.carried_mib[vms].sum())
-        if not self._within_bounds(len(vms), carried):
+        transfer_mib = int(self._running.transfer_mib[vms].sum())
+        if not self._within_bounds(len(vms), transfer_mib):
             return None
         weighing = self._weighing
         open_to = weighing.open_to(host)
@@ -131,9 +131,9 @@ class _Emptying:
             if response is None:
                 break
             step.append(response)
-        worth_it = sum(each.gain for each in step) >= self._worth.price(carried)
-        if len(step) == len(vms) and worth_it:
-            self._carried_mib += carried
+        pays = sum(each.gain for each in step) >= self._objective.price(transfer_mib)
+        if len(step) == len(vms) and pays:
+            self._transfer_mib += transfer_mib
             return step
         for each in reversed(step):
             weighing.move(int(self._kind[each.vm]), each.destination, host)
@@ -145,16 +145,16 @@ class _Emptying:
         weighing, kind = self._weighing, int(self._kind[vm])
         alone = bool(self._company.bound[vm])
         units = len(weighing.best) * 2 + len(weighing.cost) * alone
-        if weighing.best[kind] == NOWHERE:
+        if weighing.best[kind] == INFEASIBLE:
             return None
         if not self._budget.spend(units):
             self.cut_by = "work"
             return None
         destination = weighing.best_host(kind)
         if alone:
-            gains = np.where(self._company.allowed(vm), weighing.entering[kind], NOWHERE)
+            gains = np.where(self._company.allowed(vm), weighing.entering[kind], INFEASIBLE)
             destination = int(gains.argmax())
-            if gains[destination] == NOWHERE:
+            if gains[destination] == INFEASIBLE:
                 return None
         source = int(self._company.host[vm])
         before = weighing.cost[[source, destination]].sum()
@@ -163,12 +163,12 @@ class _Emptying:
         gain = float(before - weighing.cost[[source, destination]].sum())
         return Response(vm, source, destination, gain)
 
-    def _within_bounds(self, moves: int, carried_mib: int) -> bool:
-        most_moves, most_mib = self._worth.most_moves, self._worth.most_mib
+    def _within_bounds(self, moves: int, transfer_mib: int) -> bool:
+        most_moves, most_mib = self._objective.most_moves, self._objective.most_mib
         if most_moves is not None and len(self.made) + moves > most_moves:
             self.cut_by = self.cut_by or "moves"
             return False
-        if most_mib is not None and self._carried_mib + carried_mib > most_mib:
+        if most_mib is not None and self._transfer_mib + transfer_mib > most_mib:
             self.cut_by = self.cut_by or "gib"
             return False
         return True
@@ -181,12 +181,12 @@ class _Emptying:
         running = self._running
         left = running.snapshot.capacity - running.room
         np.subtract.at(left, running.host[self._vms], running.demand[running.kind[self._vms]])
-        carried = np.zeros(len(running.receives), dtype=np.int64)
-        np.add.at(carried, running.host, running.carried_mib)
+        transfer = np.zeros(len(running.receives), dtype=np.int64)
+        np.add.at(transfer, running.host, running.transfer_mib)
         stays = np.zeros(len(running.receives), dtype=np.bool_)
         stays[running.host[running.rests | ~running.movable]] = True
         hosts = np.flatnonzero(self._in_use & ~left.any(axis=1) & ~stays)
-        ordered: list[int] = hosts[np.argsort(carried[hosts], kind="stable")].tolist()
+        ordered: list[int] = hosts[np.argsort(transfer[hosts], kind="stable")].tolist()
         return ordered
 
 

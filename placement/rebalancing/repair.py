@@ -1,4 +1,4 @@
-"""Mend: VMs that sit where they may not, or where there is too little, move first."""
+"""Repair: move VMs that break a hard rule, and VMs of hosts over their capacity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, in_waves
 
 
-def mend(
+def repair(
     running: RunningState,
     *,
     limits: RebalanceLimits | None = None,
@@ -54,10 +54,10 @@ def mend(
         place is named; the seed changes nothing and is kept with the plan.
     """
     limits, search = limits or RebalanceLimits(), search or Search()
-    mending = _Repair(running, limits, search, Budget(budget_units))
-    mending.mend()
-    order = in_waves(running, mending.wanted, limits)
-    stays = {each.vm: each for each in mending.stays}
+    repairing = _Repair(running, limits, search, Budget(budget_units))
+    repairing.run()
+    order = in_waves(running, repairing.wanted, limits)
+    stays = {each.vm: each for each in repairing.stays}
     for each in order.left:
         stays |= {vm: Stays(vm=vm, why=WhyStays.NO_ORDER) for vm in each.unit.vms}
     moved = {move.vm for move in order.moves}
@@ -69,8 +69,8 @@ def mend(
         moves=order.moves,
         measures=measured(running, order.moves, search.ranking),
         stays=tuple(stays[vm] for vm in sorted(stays) if vm not in moved),
-        work=mending.budget.spent,
-        cut=mending.cut,
+        work=repairing.budget.spent,
+        cut=repairing.cut,
     )
 
 
@@ -100,7 +100,7 @@ def misplaced(where: PlacementState) -> dict[int, set[int]]:
 
 def _stay_first(running: RunningState, vms: Sequence[int]) -> list[int]:
     """Return VMs in the order in which they may stay."""
-    return sorted(vms, key=lambda vm: (bool(running.movable[vm]), -running.carried_mib[vm], vm))
+    return sorted(vms, key=lambda vm: (bool(running.movable[vm]), -running.transfer_mib[vm], vm))
 
 
 def _by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
@@ -151,7 +151,7 @@ class _Repair:
             for vms, unit in self._units.items()
         ]
 
-    def mend(self) -> None:
+    def run(self) -> None:
         for host in np.flatnonzero((self._where.room < 0).any(axis=1)).tolist():
             self._unload(host)
         for number, group in enumerate(self._running.groups):
@@ -161,14 +161,14 @@ class _Repair:
         for vm, zones in misplaced(self._where).items():
             if vm in tried:
                 continue
-            # Another host of a zone that is too full would mend nothing.
+            # Another host of a zone that is too full would repair nothing.
             leaves = np.isin(self._running.zones, list(zones)) if zones else np.zeros(0)
             without = frozenset(np.flatnonzero(leaves).tolist())
             units, stays = self._all_units.of([vm])
             self.stays += stays
             for unit in units:
                 tried.update(unit.vms)
-                if not self._moved(unit) and not self._go(unit, Why.MENDS_RULE, without):
+                if not self._moved(unit) and not self._go(unit, Why.REPAIRS_RULE, without):
                     self._explaining.append(unit)
         explaining = Explaining(self._where)
         for unit in self._explaining:
@@ -207,8 +207,8 @@ class _Repair:
                 break
             unit = min(useful, key=lambda each: _price(each, lacks))
             waiting.remove(unit)
-            (gone if self._go(unit, Why.MENDS_CAPACITY) else missed).append(unit)
-        for unit in sorted(gone, key=lambda each: -each.carried_mib):
+            (gone if self._go(unit, Why.REPAIRS_CAPACITY) else missed).append(unit)
+        for unit in sorted(gone, key=lambda each: -each.transfer_mib):
             demanded = unit.demand > 0
             if (room[host][demanded] >= unit.demand[demanded]).all():
                 self._where.move(unit.vms, host)
@@ -228,7 +228,7 @@ class _Repair:
         if len(on.keys() | set(group.hosts)) < 2:
             return
         heavy = {
-            host: sum(int(self._running.carried_mib[vm]) for vm in vms) for host, vms in on.items()
+            host: sum(int(self._running.transfer_mib[vm]) for vm in vms) for host, vms in on.items()
         }
         homes = sorted({*on, *group.hosts}, key=lambda host: (-heavy.get(host, 0), host))
         if group.hosts:
@@ -241,7 +241,7 @@ class _Repair:
             done: list[Unit] = []
             for unit in units:
                 there = dataclasses.replace(unit, hosts=(home,))
-                if not self._go(there, Why.MENDS_RULE):
+                if not self._go(there, Why.REPAIRS_RULE):
                     break
                 done.append(there)
             if len(done) == len(units):
@@ -260,5 +260,5 @@ def _price(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
     freed = np.minimum(unit.demand, lacks)
     enough = bool((freed == lacks).all())
     part = float(np.divide(freed, lacks, out=np.zeros(len(lacks)), where=lacks > 0).sum())
-    cost = float(unit.carried_mib)
+    cost = float(unit.transfer_mib)
     return not enough, cost if enough else cost / part, unit.vms[0]

@@ -38,7 +38,7 @@ _MOST_SETS: Final = 300
 _MOST_HOSTS: Final = 200
 
 
-def make_room(
+def room_for(
     running: RunningState,
     request: int,
     *,
@@ -62,7 +62,7 @@ def make_room(
     Returns
     -------
     Plan
-        ``let_in`` says where the VMs are to go; without moves if there is room already.
+        ``admitted`` says where the VMs are to go; without moves if there is room already.
         Fewer than ``min_count`` are none, and then nothing moves: ``still_waits`` tells.
         Quotas are not asked: the round that places the request keeps them.
 
@@ -81,9 +81,9 @@ def make_room(
     room = _Room(running, request, limits, search, Budget(budget_units))
     missing = wanted - room.make(wanted)
     order = in_waves(running, room.wanted, limits)
-    let_in = room.let_in
+    admitted = room.admitted
     if order.left:  # without its moves the room is not there
-        order, let_in, missing = in_waves(running, (), limits), (), wanted
+        order, admitted, missing = in_waves(running, (), limits), (), wanted
     still_waits = [StillWaits(request=request, count=missing, reason=room.reason)]
     return MovePlan(
         policy="room",
@@ -92,7 +92,7 @@ def make_room(
         limits=limits,
         moves=order.moves,
         measures=measured(running, order.moves, search.ranking),
-        let_in=let_in,
+        admitted=admitted,
         still_waits=tuple(still_waits if missing else ()),
         work=room.budget.spent,
         cut=room.cut or room.limited,
@@ -152,7 +152,7 @@ class _Room:
         self._running = running
         self._request = request
         self._demand: IntArray = snapshot.demand[request]
-        self._asked = self._demand > 0
+        self._demanded = self._demand > 0
         self._where = PlacementState(running)
         self._search = dataclasses.replace(search, tries=min(search.tries, 6))
         self._by = {
@@ -182,7 +182,7 @@ class _Room:
                 self._open = self._open & np.isin(np.arange(len(self._open)), sorted(homes))
 
     @property
-    def let_in(self) -> tuple[tuple[int, int, int], ...]:
+    def admitted(self) -> tuple[tuple[int, int, int], ...]:
         return tuple((self._request, host, self._on[host]) for host in sorted(self._on))
 
     @property
@@ -201,7 +201,7 @@ class _Room:
         if not self._open.any():
             self.reason = self._why_none()
             return 0
-        if not self._asked.any():
+        if not self._demanded.any():
             self.reason = Reason.NOTHING_ASKED
             return 0
         done = 0
@@ -226,10 +226,10 @@ class _Room:
 
     def _one_more(self) -> bool:
         hosts = self._hosts_for_one()
-        room = self._where.room[hosts][:, self._asked]
-        fits = hosts[(room >= self._demand[self._asked]).all(axis=1)]
+        room = self._where.room[hosts][:, self._demanded]
+        fits = hosts[(room >= self._demand[self._demanded]).all(axis=1)]
         if len(fits):
-            self._let_in(self._tightest(fits))
+            self._admit(self._tightest(fits))
             return True
         best: tuple[int, int, int] | None = None
         moves: list[tuple[Unit, int]] = []
@@ -249,22 +249,22 @@ class _Room:
         for unit, destination in moves:
             self._where.move(unit.vms, destination)
             self._moved.update(unit.vms)
-        self._let_in(best[2])
+        self._admit(best[2])
         return True
 
     def _spend(self, units: int) -> bool:
         self.cut |= not self.budget.spend(units)
         return not self.cut
 
-    def _let_in(self, host: int) -> None:
-        self._where.let_in(self._request, host)
+    def _admit(self, host: int) -> None:
+        self._where.admit(self._request, host)
         self._on[host] = self._on.get(host, 0) + 1
 
     def _hosts_for_one(self) -> IntArray:
         hosts = np.flatnonzero(self._open).tolist()
         if self._together and self._on and not self._fixed:
             hosts = [host for host in hosts if host in self._on]
-        allowed = [host for host in hosts if self._where.lets_in(self._request, host)]
+        allowed = [host for host in hosts if self._where.admits(self._request, host)]
         return np.array(allowed, dtype=np.int64)
 
     def _tightest(self, hosts: IntArray) -> int:
@@ -279,14 +279,14 @@ class _Room:
         now = np.array(self._where.host, dtype=np.int64)
         able = np.flatnonzero(running.movable)
         demand = running.demand[running.kind[able]]
-        carried = running.carried_mib[able][:, None]
+        transfer = running.transfer_mib[able][:, None]
         rates: FloatArray = np.divide(
-            carried, demand, out=np.full(demand.shape, np.inf), where=demand > 0
+            transfer, demand, out=np.full(demand.shape, np.inf), where=demand > 0
         )
         least, most = np.full((number, width), np.inf), np.zeros((number, width), dtype=np.int64)
         np.minimum.at(least, now[able], rates)
         np.add.at(most, now[able], demand)
-        lacks = np.maximum(self._demand - room, 0) * self._asked
+        lacks = np.maximum(self._demand - room, 0) * self._demanded
         enough = (most[hosts] >= lacks[hosts]).all(axis=1)
         hosts = hosts[enough]
         needs = lacks[hosts] > 0
@@ -328,7 +328,7 @@ class _Room:
         ``below`` is the most that they may carry.
         """
         units = self._units_on(host)
-        lacks = np.maximum(self._demand - self._where.room[host], 0) * self._asked
+        lacks = np.maximum(self._demand - self._where.room[host], 0) * self._demanded
         for cost, chosen, exact in _covers(units, lacks):
             if below is not None and cost > below:
                 return None
@@ -344,9 +344,9 @@ class _Room:
         """Return hosts for units beside what is let in; None: not all have one."""
         where = self._where
         # The room is taken before anybody looks for a place.
-        if not where.lets_in(self._request, host):
+        if not where.admits(self._request, host):
             return None
-        where.let_in(self._request, host)
+        where.admit(self._request, host)
         places = find_places(
             where,
             units,
@@ -356,7 +356,7 @@ class _Room:
             by=self._by,
         )
         self.cut |= places.cut
-        where.let_in(self._request, host, -1)
+        where.admit(self._request, host, -1)
         if len(places.hosts) < len(units):
             return None
         return [(units[number], to) for number, to in places.hosts.items()]
@@ -374,17 +374,17 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
     useful = [
         place for place, unit in enumerate(units) if (np.minimum(unit.demand, lacks) > 0).any()
     ]
-    useful.sort(key=lambda place: (units[place].carried_mib, units[place].key, place))
+    useful.sort(key=lambda place: (units[place].transfer_mib, units[place].key, place))
     if not useful:
         return
     demands = np.array([units[place].demand for place in useful])
-    carried = np.array([units[place].carried_mib for place in useful])
+    transfer = np.array([units[place].transfer_mib for place in useful])
     like_last = [False] + [
-        units[one].key == units[two].key and units[one].carried_mib == units[two].carried_mib
+        units[one].key == units[two].key and units[one].transfer_mib == units[two].transfer_mib
         for one, two in pairwise(useful)
     ]
     rate = np.divide(
-        carried[:, None], demands, out=np.full(demands.shape, np.inf), where=demands > 0
+        transfer[:, None], demands, out=np.full(demands.shape, np.inf), where=demands > 0
     ).min(axis=0)
 
     def least(freed: IntArray) -> float:
@@ -407,7 +407,7 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
         for following in range(begin, len(useful)):
             if like_last[following] and following > begin:
                 continue
-            more = cost + int(carried[following])
+            more = cost + int(transfer[following])
             bound = least(freed + demands[following])
             if bound < np.inf:
                 heapq.heappush(heap, (more + bound, more, (*chosen, following)))
@@ -415,11 +415,11 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
         # Too many sets: from all, those go back that carry most and are not needed.
         kept = list(range(len(useful)))
         freed = demands.sum(axis=0)
-        for each in sorted(kept, key=lambda place: (-int(carried[place]), place)):
+        for each in sorted(kept, key=lambda place: (-int(transfer[place]), place)):
             if (freed - demands[each] >= lacks).all():
                 freed = freed - demands[each]
                 kept.remove(each)
-        yield int(carried[kept].sum()), tuple(useful[each] for each in kept), False
+        yield int(transfer[kept].sum()), tuple(useful[each] for each in kept), False
 
 
 def _least(units: Sequence[Unit], lacks: IntArray) -> float:
@@ -428,7 +428,7 @@ def _least(units: Sequence[Unit], lacks: IntArray) -> float:
     for resource in np.flatnonzero(lacks).tolist():
         missing, cost = int(lacks[resource]), 0.0
         rates = sorted(
-            (unit.carried_mib / amount, amount)
+            (unit.transfer_mib / amount, amount)
             for unit in units
             if (amount := int(unit.demand[resource])) > 0
         )

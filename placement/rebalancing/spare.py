@@ -84,7 +84,7 @@ def spare(
         running, domain, search or Search(tries=5, pairs=2_000), budget_units, max_rows
     )
     domains = range(spare_demand.number) if only is None else only
-    spare_demand.ask(np.array(sorted(domains), dtype=np.int64))
+    spare_demand.decide(np.array(sorted(domains), dtype=np.int64))
     return Spare(
         holds=spare_demand.holds,
         known=spare_demand.known,
@@ -123,7 +123,7 @@ class _SpareDemand:
         self._running = running
         self._domain = domain
         self._search = search
-        self._told = max_rows
+        self._max_rows = max_rows
         kinds = len(running.demand)
         self._of_vm = domain[running.host]
         displaced = (self._of_vm >= 0) & running.movable
@@ -160,16 +160,16 @@ class _SpareDemand:
                 ruled.setdefault(int(self._of_vm[vm]), []).append(vm)
         return ruled
 
-    def ask(self, domains: IntArray) -> None:
+    def decide(self, domains: IntArray) -> None:
         """Answer for some domains, (X,)."""
         domains = domains[self._vms[domains].any(axis=1)]
         alone = sorted(self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
         for each in alone:
-            self._ask_alone(each, dataclasses.replace(self._search, partly=False))
+            self._decide_alone(each, dataclasses.replace(self._search, partly=False))
         # Who lacks what is asked of a few: the search for it is the longest.
-        for each in domains[~self.holds[domains]].tolist()[: self._told]:
+        for each in domains[~self.holds[domains]].tolist()[: self._max_rows]:
             if not self.cut:
-                self._tell(each)
+                self._explain(each)
 
     def _could_hold(self) -> BoolArray:
         """Return which domains might hold, (D,): each kind by itself finds room elsewhere."""
@@ -280,7 +280,7 @@ class _SpareDemand:
         done: list[Unit] = []
         for unit in units:
             if len(unit.vms) > 1:
-                host = self._host_beside(unit, domain, slots, reserved_on)
+                host = self._host_for_group(unit, domain, slots, reserved_on)
                 if host is not None:
                     reserved_on[host] = reserved_on.get(host, 0) + unit.demand
             else:
@@ -316,7 +316,7 @@ class _SpareDemand:
                 return host
         return None
 
-    def _host_beside(
+    def _host_for_group(
         self, unit: Unit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
     ) -> int | None:
         """Return one of the emptiest hosts that takes a unit beside all slots; None: none does."""
@@ -341,7 +341,7 @@ class _SpareDemand:
             self._where = PlacementState(self._running)
         return self._where
 
-    def _ask_alone(self, domain: int, search: Search) -> None:
+    def _decide_alone(self, domain: int, search: Search) -> None:
         """Place the VMs of one domain as an evacuation would."""
         if self.cut:
             self.holds[domain] = self.known[domain] = False
@@ -357,7 +357,7 @@ class _SpareDemand:
             taken[host] += units[number].demand
         self.kept = np.maximum(self.kept, taken)
 
-    def _tell(self, domain: int) -> None:
+    def _explain(self, domain: int) -> None:
         """Record which VMs of a domain lack room, and how much."""
         where, units, stays, places = self._places(domain, self._search)
         self.cut |= places.cut

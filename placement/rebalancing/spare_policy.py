@@ -196,7 +196,7 @@ def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> 
         kind=joined(running.kind, len(running.demand) + kinds.of_row[request]),
         host=joined(running.host, host),
         tenant=joined(running.tenant, snapshot.tenant[request]),
-        carried_mib=joined(running.carried_mib, zeros),
+        transfer_mib=joined(running.transfer_mib, zeros),
         mobility=joined(running.mobility, zeros + Mobility.LIVE),
         obstacle=joined(running.obstacle, zeros - 1),
         rests=np.concatenate([running.rests, np.zeros(new, dtype=np.bool_)]),

@@ -18,7 +18,7 @@ class Unit:
     vms: tuple[int, ...]
     demand: IntArray  #: (R,) of all of them
     eligible: BoolArray  #: (C,) classes that all of them may use
-    carried_mib: int
+    transfer_mib: int
     hosts: tuple[int, ...] | None = None  #: the only ones that will do; None: any
 
     @property
@@ -71,7 +71,7 @@ class Units:
             vms=(vm,),
             demand=running.demand[kind],
             eligible=running.eligible[kind],
-            carried_mib=int(running.carried_mib[vm]),
+            transfer_mib=int(running.transfer_mib[vm]),
         )
 
     def _unit(self, vm: int) -> Unit | Stays:
@@ -102,7 +102,7 @@ class Units:
             vms=vms,
             demand=running.demand[kinds].sum(axis=0),
             eligible=np.all(running.eligible[kinds], axis=0),
-            carried_mib=int(running.carried_mib[list(vms)].sum()),
+            transfer_mib=int(running.transfer_mib[list(vms)].sum()),
             hosts=None if hosts is None else tuple(sorted(hosts)),
         )
 

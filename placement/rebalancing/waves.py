@@ -127,7 +127,7 @@ class _Ordering:
 
     def _note(self, vm: int, source: int, destination: int, why: Why) -> None:
         live = bool(self._running.mobility[vm] == Mobility.LIVE)
-        carried = int(self._running.carried_mib[vm])
+        transfer_mib = int(self._running.transfer_mib[vm])
         self._moves.append(
             RebalanceMove(
                 vm=vm,
@@ -136,29 +136,29 @@ class _Ordering:
                 wave=self._wave,
                 why=why,
                 live=live,
-                carried_mib=carried,
+                transfer_mib=transfer_mib,
             )
         )
 
     def _detour(self) -> bool:
         """Send one VM out of the way, to a third host; False if none can move."""
         pending = [number for numbers in self._from.values() for number in numbers]
-        asked_for = {self._wanted[number].destination for number in pending}
+        destinations = {self._wanted[number].destination for number in pending}
         able = [
             number
             for number in pending
-            if self._source(self._wanted[number]) in asked_for
+            if self._source(self._wanted[number]) in destinations
             and len(self._wanted[number].unit.vms) == 1
             and self._wanted[number].unit.hosts is None
             and self._wanted[number].unit.vms[0] not in self._detoured
         ]
-        able.sort(key=lambda number: (self._wanted[number].unit.carried_mib, number))
+        able.sort(key=lambda number: (self._wanted[number].unit.transfer_mib, number))
         if self._third_hosts is None:
             self._third_hosts = Destinations(self._where, DestinationCriterion.TIGHTEST)
         for number in able:
             each = self._wanted[number]
             # A third host that nobody else waits for does not close another cycle.
-            third = self._third_hosts.best(each.unit, asked_for)
+            third = self._third_hosts.best(each.unit, destinations)
             if third is None:
                 third = self._third_hosts.best(each.unit, (each.destination,))
             if third is not None:

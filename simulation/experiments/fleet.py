@@ -71,9 +71,9 @@ class FleetStudy:
         self._silence_s = silence_s
         self._stopping = False
         self._leaving = False
-        self._asked_to_stop = False
+        self._stop_requested = False
         self._failed: RunFailedError | None = None
-        self._asked_at = 0.0
+        self._queried_at = 0.0
         self._idle_since: float | None = None
         self._wondered = False
         self._sent: dict[str, float] = {}
@@ -88,7 +88,7 @@ class FleetStudy:
         self._leaving = self._stopping
         self._stopping = True
 
-    def run(self, tell: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
+    def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
         """Run everything; return the summaries in order of the specs, of runs that began.
 
         Raises
@@ -104,14 +104,14 @@ class FleetStudy:
             self._submit()
             while self._left and not self._leaving:
                 if self._stopping:
-                    self._ask_to_stop()
+                    self._request_stop()
                 began, waited = time.monotonic(), len(self._left)
                 free = self._look()
                 took = time.monotonic() - began
                 if not self._stopping:
                     self._wonder(idle=len(free) == waited)
                     self._send(free)
-                tell(self._progress)
+                report(self._progress)
                 if self._left:
                     time.sleep(max(_LOOK_EVERY_S, _PAUSE_PER_LOOK * took))
             if not self._left:
@@ -162,10 +162,10 @@ class FleetStudy:
         self._taken = taken
         return free
 
-    def _ask_to_stop(self) -> None:
-        if self._asked_to_stop:
+    def _request_stop(self) -> None:
+        if self._stop_requested:
             return
-        self._asked_to_stop = True
+        self._stop_requested = True
         self._files.request_stop()
         if self._taken:
             self._warn(
@@ -207,8 +207,8 @@ class FleetStudy:
             for name in free
             if name in self._sent and now - self._sent[name] > self._send_again_s
         ]
-        if again and now - self._asked_at > self._send_again_s:
-            self._asked_at = now
+        if again and now - self._queried_at > self._send_again_s:
+            self._queried_at = now
             due += again if self._queue.is_empty() else []
         for name in due:
             if not self._queue.send(self._files.folder, name):

@@ -52,19 +52,19 @@ def run_job(
         return None
     work = partial(_under_lock, files.job(name), text)
     study = Study([job.spec], files.folder, jobs=1, resume=True, as_csv=job.as_csv, work=work)
-    told_at = 0.0
+    reported_at = 0.0
 
-    def tell(progress: Mapping[str, RunProgress]) -> None:
-        nonlocal told_at
+    def report(progress: Mapping[str, RunProgress]) -> None:
+        nonlocal reported_at
         if stop() or files.stop_requested():
             study.stop()
         now, far = time.monotonic(), progress.get(name)
-        if far is not None and far.part < 1 and now - told_at > _REPORT_EVERY_S:
-            told_at = now
+        if far is not None and far.part < 1 and now - reported_at > _REPORT_EVERY_S:
+            reported_at = now
             files.write_progress(name, replace(far, worker=worker))
 
     try:
-        return next(iter(study.run(tell)), None)
+        return next(iter(study.run(report)), None)
     except RunFailedError as error:
         files.write_failure(
             name, JobFailure(message=error.message, bad_input=error.bad_input, worker=worker)
@@ -78,7 +78,7 @@ def _under_lock(
     spec: RunSpec,
     folder: Path,
     *,
-    tell: Callable[[RunProgress], None],
+    report: Callable[[RunProgress], None],
     **options: Any,
 ) -> dict[str, Any] | None:
     """Simulate in the process that holds the lock: if its worker is killed, it keeps both.
@@ -100,8 +100,8 @@ def _under_lock(
             )
 
         def report_progress(progress: RunProgress) -> None:
-            tell(progress)
+            report(progress)
             checkpoint("simulation.told")
 
-        tell(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
-        return simulate(spec, folder, tell=report_progress, **options)
+        report(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
+        return simulate(spec, folder, report=report_progress, **options)

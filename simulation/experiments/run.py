@@ -87,7 +87,7 @@ def simulate(
     resume: bool = False,
     as_csv: bool = False,
     stop: Callable[[], bool] = lambda: False,
-    tell: Callable[[RunProgress], None] = lambda _: None,
+    report: Callable[[RunProgress], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run a simulation, or what is left of it, and write its files to a folder.
 
@@ -114,7 +114,7 @@ def simulate(
     state = _begin(spec, inputs, digest)
     if resume:
         _restore(state, folder)
-    finished = _run(spec, inputs, state, stop, tell)
+    finished = _run(spec, inputs, state, stop, report)
     summary = _summary(spec, inputs, state, finished=finished)
     names = [host.name for host in inputs.inventory.hosts]
     write_tables(folder, state.recorder, state.engine, names, as_csv=as_csv)
@@ -143,12 +143,12 @@ def watch(
     spec: RunSpec,
     *,
     stop: Callable[[], bool] = lambda: False,
-    tell: Callable[[RunProgress], None] = lambda _: None,
+    report: Callable[[RunProgress], None] = lambda _: None,
 ) -> ObservedRun:
     """Run a simulation as `simulate` does, and write no files."""
     inputs = open_inputs(spec)
     state = _begin(spec, inputs, spec.digest())
-    finished = _run(spec, inputs, state, stop, tell)
+    finished = _run(spec, inputs, state, stop, report)
     return ObservedRun(
         finished=finished,
         summary=_summary(spec, inputs, state, finished=finished),
@@ -189,7 +189,7 @@ def _run(
     inputs: Inputs,
     state: _RunState,
     stop: Callable[[], bool],
-    tell: Callable[[RunProgress], None],
+    report: Callable[[RunProgress], None],
 ) -> bool:
     """Pass slot after slot; return whether the end was reached."""
     arrivals = Arrivals(inputs.trace, state.taken)
@@ -217,9 +217,9 @@ def _run(
         state.processor_s = busy_before + time.process_time()
         if now - last_reported_at > _REPORT_EVERY_S:
             last_reported_at = now
-            running, waiting = int(engine.book.vms.sum()), int(engine.waiting.count.sum())
+            running, waiting = int(engine.names.vms.sum()), int(engine.waiting.count.sum())
             part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
-            tell(RunProgress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
+            report(RunProgress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
         if _over(spec, engine, arrivals, slot, placed):
             return True
         if stop():

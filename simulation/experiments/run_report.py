@@ -55,7 +55,7 @@ def _mean_so_far(run: ObservedRun) -> float | None:
 
 def _waited_so_far(run: ObservedRun) -> tuple[FloatArray, IntArray]:
     """Return VM-seconds that each tenant's VMs wait at the end, (N,), and how many do, (N,)."""
-    waiting, count = run.engine.waiting, len(run.engine.book.tenants)
+    waiting, count = run.engine.waiting, len(run.engine.names.tenants)
     waited_s, vms = np.zeros(count), np.zeros(count, dtype=np.int64)
     np.add.at(vms, waiting.tenant, waiting.count)
     over_s = float(run.summary["to_s"] or 0.0)
@@ -64,7 +64,7 @@ def _waited_so_far(run: ObservedRun) -> tuple[FloatArray, IntArray]:
 
 
 def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
-    names, recorder = run.engine.book, run.recorder
+    names, recorder = run.engine.names, run.recorder
     pool = run.engine.cluster.offered().sum(axis=0)
     count = len(names.tenants)
     shares = dominant_shares(names.held[:count], pool) if count else np.zeros(0)
@@ -92,7 +92,7 @@ def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
 
 def _waiting(run: ObservedRun) -> list[dict[str, Any]]:
     """Return what waits at the end by tenant and size, the most VMs first."""
-    waiting, names = run.engine.waiting, run.engine.book
+    waiting, names = run.engine.waiting, run.engine.names
     over_s = float(run.summary["to_s"])
     found: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0.0])
     for tenant, kind, count, since_s in zip(

@@ -54,7 +54,7 @@ class AnyStudy(Protocol):
         """Let every run write what it has, and begin no other."""
         ...
 
-    def run(self, tell: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
+    def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
         """Run everything; return the summaries in order of the specs, of runs that began."""
         ...
 
@@ -95,7 +95,7 @@ class Study:
         """Let every run write what it has, and begin no other."""
         self._stopping = True
 
-    def run(self, tell: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
+    def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
         """Run everything; return the summaries in order of the specs, of runs that began.
 
         Raises
@@ -109,7 +109,7 @@ class Study:
         progress: dict[str, RunProgress] = {}
         found: dict[str, dict[str, Any]] = {}
         failed: RunFailedError | None = None
-        asked_to_stop = False
+        stop_requested = False
         while running or (todo and not self._stopping):
             while todo and not self._stopping and len(running) < self._jobs:
                 spec = todo.pop(0)
@@ -123,8 +123,8 @@ class Study:
                 process.start()
                 theirs.close()
                 running[ours] = _RunningJob(process, spec)
-            if self._stopping and not asked_to_stop:
-                asked_to_stop = True
+            if self._stopping and not stop_requested:
+                stop_requested = True
                 for connection in running:
                     _send(connection, True)
             for each in wait(list(running), timeout=_POLL_EVERY_S):
@@ -148,7 +148,7 @@ class Study:
                 run.process.join()
                 each.close()
                 del running[each]
-            tell(progress)
+            report(progress)
         if failed is not None:
             raise failed
         return [found[spec.name] for spec in self._specs if spec.name in found]
@@ -225,7 +225,7 @@ def _child(
             resume=resume,
             as_csv=as_csv,
             stop=stop,
-            tell=lambda progress: _send(connection, progress),
+            report=lambda progress: _send(connection, progress),
         )
     except SimulationError as error:
         said = _Failed(str(error), bad_input=True)

@@ -48,7 +48,7 @@ class MovesRecorder:
         done = [each.move for each in passed.moves if each.outcome is MoveOutcome.MOVED]
         row: dict[str, float | None] = {
             "moves": float(len(done)),
-            "moved_gib": sum(move.carried_mib for move in done) / 1024,
+            "moved_gib": sum(move.transfer_mib for move in done) / 1024,
             "moves_failed": float(len(passed.moves) - len(done)),
         }
         return row | self._state(passed, engine, ideal=ideal)
@@ -66,7 +66,7 @@ class MovesRecorder:
             destination=whole([move.destination for move in moves]),
             start_s=np.array([move.starts_s for move in moves]),
             over_s=np.array([move.over_s for move in moves]),
-            mib=whole([move.carried_mib for move in moves]),
+            mib=whole([move.transfer_mib for move in moves]),
             outcome=whole([_OUTCOMES.index(each.outcome) for each in passed.moves]),
         )
         self.why += [move.why.value for move in moves]
@@ -174,7 +174,7 @@ class MovesRecorder:
                 "domains_held_part": float(known.mean()),
                 "vm_rounds_waited": int(np.nansum(reasons)),
             },
-            "roll": None if movers is None else movers.told(),
+            "roll": None if movers is None else movers.roll_report(),
         }  # fmt: skip
 
     def tables(self, names: Any, host_names: Any) -> Mapping[str, Any]:
@@ -192,7 +192,7 @@ class MovesRecorder:
             "destination": host_names.take(pa.array(whole("destination"))),
             "start_s": self.moves.column("start_s"),
             "over_s": self.moves.column("over_s"),
-            "carried_mib": whole("mib"),
+            "transfer_mib": whole("mib"),
             "reason": pa.array(self.why, pa.string()),
             "outcome": outcomes.take(pa.array(whole("outcome"))),
         }
@@ -208,7 +208,7 @@ def _without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
         kind=nothing,
         host=nothing,
         tenant=nothing,
-        carried_mib=nothing,
+        transfer_mib=nothing,
         mobility=nothing,
         obstacle=nothing,
         rests=np.zeros(0, dtype=np.bool_),

@@ -77,7 +77,7 @@ class SeriesRecorder:
         #: per tenant: VMs asked, placed, completed, lost, given up
         self.tenants = GrowingRows(5)
         self._waited_s: FloatArray = np.zeros(0)
-        self._asked_of_kind: IntArray = np.zeros(0, dtype=np.int64)
+        self._requested_of_kind: IntArray = np.zeros(0, dtype=np.int64)
         self.reasons: dict[str, int] = {}
         self.fallbacks: list[tuple[int, str]] = []
         self.stood = 0  #: VMs that ran at the beginning of the trace
@@ -93,7 +93,7 @@ class SeriesRecorder:
             "pictured": self._pictured,
             "tenants": self.tenants.rows,
             "waited_s": self._waited_s,
-            "asked_of_kind": self._asked_of_kind,
+            "asked_of_kind": self._requested_of_kind,
             "reasons": self.reasons,
             "fallbacks": self.fallbacks,
             "stood": self.stood,
@@ -111,7 +111,7 @@ class SeriesRecorder:
         self.tenants.grow(len(tenants))
         self.tenants.rows[:] = tenants
         self._waited_s = array(kept, "waited_s", "float", (None,))
-        self._asked_of_kind = array(kept, "asked_of_kind", "int", (None,))
+        self._requested_of_kind = array(kept, "asked_of_kind", "int", (None,))
         self.reasons = {str(reason): int(count) for reason, count in kept["reasons"].items()}
         self.fallbacks = [(int(slot), str(reason)) for slot, reason in kept["fallbacks"]]
         self.stood = whole(kept, "stood")
@@ -133,11 +133,11 @@ class SeriesRecorder:
         self.slots.add_row(row)
 
     def _counts(self, passed: Passed, engine: Engine) -> dict[str, float | None]:
-        self.tenants.grow(len(engine.book.tenants))
+        self.tenants.grow(len(engine.names.tenants))
         tenants = self.tenants.rows
         for arrived in passed.arrived:
             np.add.at(tenants[:, 0], arrived.tenant, arrived.count)
-            self._ask(arrived, len(engine.book.demand))
+            self._note_arrived(arrived, len(engine.names.demand))
         for vms in passed.ended:
             _count(tenants[:, 2], vms)
         for vms in passed.lost:
@@ -156,17 +156,19 @@ class SeriesRecorder:
             "vms_ended": _vms(passed.ended),
             "vms_lost": _vms(passed.lost),
             "vms_given_up": float(passed.given_up.count.sum()),
-            "vms_running": float(engine.book.vms.sum()),
+            "vms_running": float(engine.names.vms.sum()),
             "requests_waiting": float(len(waiting)),
             "vms_waiting": float(waiting.count.sum()),
             "oldest_wait_s": float(passed.start_s - waiting.since_s.min()) if len(waiting) else 0.0,
         }
 
-    def _ask(self, arrived: WaitingRows, kinds: int) -> None:
-        if kinds > len(self._asked_of_kind):
-            more = kinds - len(self._asked_of_kind)
-            self._asked_of_kind = np.concatenate([self._asked_of_kind, np.zeros(more, np.int64)])
-        np.add.at(self._asked_of_kind, arrived.kind, arrived.count)
+    def _note_arrived(self, arrived: WaitingRows, kinds: int) -> None:
+        if kinds > len(self._requested_of_kind):
+            more = kinds - len(self._requested_of_kind)
+            self._requested_of_kind = np.concatenate(
+                [self._requested_of_kind, np.zeros(more, np.int64)]
+            )
+        np.add.at(self._requested_of_kind, arrived.kind, arrived.count)
 
     def _use(self, slot: int, engine: Engine) -> dict[str, float | None]:
         """Return what part of each resource is in use, of all and of each class of hosts."""
@@ -193,13 +195,13 @@ class SeriesRecorder:
         The mean over the VMs asked for so far, of the kinds asked for most.
         """
         total = float(free[:, 0].sum())
-        if total == 0 or not self._asked_of_kind.any():
+        if total == 0 or not self._requested_of_kind.any():
             return 0.0
-        kinds = np.argsort(-self._asked_of_kind, kind="stable")[:_KINDS_FOR_FRAGMENTS]
-        weight = self._asked_of_kind[kinds].astype(np.float64)
+        kinds = np.argsort(-self._requested_of_kind, kind="stable")[:_KINDS_FOR_FRAGMENTS]
+        weight = self._requested_of_kind[kinds].astype(np.float64)
         too_full = np.zeros(len(kinds))
         for place, kind in enumerate(kinds.tolist()):
-            full = (free < engine.book.demand[kind]).any(axis=1)
+            full = (free < engine.names.demand[kind]).any(axis=1)
             too_full[place] = float(free[full, 0].sum())
         return float((too_full * weight).sum() / (weight.sum() * total))
 
@@ -231,7 +233,7 @@ class SeriesRecorder:
         for reason, count in waits.items():
             row[f"left_out:{reason.value}"] = float(count)
             self.reasons[reason.value] = self.reasons.get(reason.value, 0) + count
-        held = engine.book.held[round_.tenants]
+        held = engine.names.held[round_.tenants]
         shares = dominant_shares(held, snapshot.pool)
         top = np.argsort(-shares, kind="stable")[:SHARES_KEPT]
         top = top[shares[top] > 0]

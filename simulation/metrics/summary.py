@@ -36,7 +36,7 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
             "asked": requested,
             "placed": placed,
             "completed": completed,
-            "running": int(engine.book.vms.sum()),
+            "running": int(engine.names.vms.sum()),
             "waiting": int(engine.waiting.count.sum()),
             "lost": lost,
             "given_up": given_up,

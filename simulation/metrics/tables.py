@@ -18,7 +18,7 @@ def write_tables(
     """Write slots, shares, placements, hosts, tenants and moves of a simulation."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import
 
-    names = pa.array(engine.book.tenants.values or [""])
+    names = pa.array(engine.names.tenants.values or [""])
     host_names = pa.array(hosts)
     slots = recorder.slots
     placements, shares, pictures = recorder.placements, recorder.shares, recorder.pictures

@@ -94,7 +94,7 @@ _HAPPENINGS: Final = {
 class DecidedRounds:
     """How the rounds of a time were decided."""
 
-    told_by: str  #: who says so
+    source: str  #: who says so
     policy: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     slot_length_s: float
@@ -113,7 +113,7 @@ class Recording:
     hosts_there: int
     vms_running: int  #: at the beginning
     vms_waiting: int  #: at the beginning, without a place
-    vms_asked: int  #: later
+    vms_requested: int  #: later
     groups: int  #: of tenants
     quotas: int
     decided: DecidedRounds
@@ -168,14 +168,21 @@ class Recording:
         return shlex.join(words)
 
 
+#: Names in recordings of earlier versions, and what they are called now.
+_RENAMED: Final = {"vms_asked": "vms_requested", "told_by": "source"}
+
+
+def _in_new_words(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {_RENAMED.get(name, name): value for name, value in document.items()}
+
+
 def read_recording(folder: Path) -> Recording:
     """Return the recording in a folder; `InputError` if there is none."""
     path = folder / _WINDOW
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return Recording(
-            folder=folder, **{**document, "decided": DecidedRounds(**document["decided"])}
-        )
+        document = _in_new_words(json.loads(path.read_text(encoding="utf-8")))
+        decided = DecidedRounds(**_in_new_words(document["decided"]))
+        return Recording(folder=folder, **{**document, "decided": decided})
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
@@ -235,7 +242,7 @@ def record(
         hosts_there=len(past.hosts),
         vms_running=counted["running"],
         vms_waiting=counted["waiting"],
-        vms_asked=counted["asked"],
+        vms_requested=counted["asked"],
         groups=len({parent for _, parent, *_ in tree if parent}),
         quotas=len({(owner, resource) for owner, resource, *_ in quotas}),
         decided=decided,

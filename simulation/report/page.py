@@ -85,11 +85,11 @@ def _head(document: Mapping[str, Any]) -> str:
     first = runs[0]
     stopped = "" if document["finished"] else " <strong>Stopped before its end.</strong>"
     hosts = sorted({run["hosts"] for run in runs})
-    told_hosts = f"{hosts[0]:,}" if len(hosts) == 1 else f"{hosts[0]:,} to {hosts[-1]:,}"
+    hosts_sentence = f"{hosts[0]:,}" if len(hosts) == 1 else f"{hosts[0]:,} to {hosts[-1]:,}"
     return (
         "<h1>Simulation</h1>"
         f'<p class="lead">{len(runs)} {"run" if len(runs) == 1 else "runs"} on '
-        f"{told_hosts} hosts; in the first, {first['requests']:,} requests for "
+        f"{hosts_sentence} hosts; in the first, {first['requests']:,} requests for "
         f"{first['vms']['asked']:,} VMs in {first['slots']:,} slots.{stopped}</p>"
     )
 

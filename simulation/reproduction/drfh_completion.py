@@ -42,7 +42,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
     rows: list[tuple[str, int, float, float, float]] = []
     for least, most in _SIZES:
-        jobs = both & (drfh.asked >= least) & (drfh.asked <= most)
+        jobs = both & (drfh.requested >= least) & (drfh.requested <= most)
         if jobs.any():
             ours, theirs = (float(each.took_s[jobs].mean()) for each in (drfh, slots))
             rows.append((f"{least}-{most}", int(jobs.sum()), ours, theirs, 1 - ours / theirs))
@@ -160,7 +160,7 @@ def _fig9(setup: Setup) -> ItemOutcome:
         choice = choice_of(BEST, day.slot_s, setup.seed)
         trace = Listed(resources=RESOURCES, parts=_of_tenant(day.trace, tenant))
         alone[number] = play(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
-        setup.tell((number + 1) / len(day.tenants))
+        setup.report((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
     gain = float((shared - alone).mean())
     return ItemOutcome(
@@ -198,7 +198,7 @@ def _of_tenant(trace: Listed, tenant: str) -> list[Chunk]:
             dataclasses.replace(
                 chunk,
                 tenant=(tenant,) * len(rows),
-                wishes=tuple(chunk.wishes[row] for row in rows.tolist()),
+                constraint_tables=tuple(chunk.constraint_tables[row] for row in rows.tolist()),
                 **{
                     name: getattr(chunk, name)[rows]
                     for name in ("arrival_s", "lifetime_s", "demand", "count", "min_count")

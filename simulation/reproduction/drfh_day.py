@@ -75,13 +75,13 @@ def played_day(setup: Setup) -> dict[str, Played]:
     def run() -> dict[str, Played]:
         day, done = day_of(setup), 0
 
-        def tell(part: float) -> None:
-            setup.tell((done + part) / len(POLICIES))
+        def report(part: float) -> None:
+            setup.report((done + part) / len(POLICIES))
 
         found = {}
         for policy in POLICIES:
             choice = choice_of(policy, day.slot_s, setup.seed)
-            found[policy] = play(day.trace, day.hosts, choice, slots=day.slots, tell=tell)
+            found[policy] = play(day.trace, day.hosts, choice, slots=day.slots, report=report)
             done += 1
         return found
 

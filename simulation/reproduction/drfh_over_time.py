@@ -86,7 +86,7 @@ def _fig5(setup: Setup) -> ItemOutcome:
         choice,
         slots=round(_END_S / slot_s),
         leaves={round(_LEAVES_S / slot_s): "user 1"},
-        tell=setup.tell,
+        report=setup.report,
     )
     numbers = [
         Number(

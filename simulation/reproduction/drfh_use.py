@@ -62,7 +62,7 @@ def _table2(setup: Setup) -> ItemOutcome:
     found = {}
     for number, slots in enumerate(_TABLE_2):
         found[slots] = used(SLOTS, {"slots": slots})
-        setup.tell((number + 1) / len(_TABLE_2))
+        setup.report((number + 1) / len(_TABLE_2))
     cpu = [float(each[0]) for each in found.values()]
     highest = max(found.values(), key=lambda each: float(each.sum()))
     return ItemOutcome(

@@ -113,7 +113,7 @@ def _experiment(setup: Setup) -> _Experiment:
                 used[each.name].append(played.used[played.start_s >= _STARTED_S].mean(axis=0))
                 if each.name in shown:
                     first.setdefault(each.name, played)
-            setup.tell((number + 1) / len(runs))
+            setup.report((number + 1) / len(runs))
         return _Experiment(first=first, deviations=deviations, used=used)
 
     return setup.shared("fuga cluster", run)

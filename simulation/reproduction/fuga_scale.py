@@ -91,7 +91,7 @@ def _allocated(setup: Setup, sizes: Sequence[int]) -> _Allocated:
                 taken = (rows[:, 2:] * snapshot.demand[rows[:, 0]]).sum(axis=0)
                 parts[policy][run, number] = taken / snapshot.pool
             bounds[run, number] = allocation_bound(snapshot, 0) / float(snapshot.pool[0])
-        setup.tell((run + 1) / len(runs))
+        setup.report((run + 1) / len(runs))
     return _Allocated(parts=parts, bounds=bounds)
 
 
@@ -194,11 +194,11 @@ def _fig7(setup: Setup) -> ItemOutcome:
             seed=setup.seed,
         )
 
-        def tell(part: float, done: int = done) -> None:
-            setup.tell((done + part) / len(_POLICIES))
+        def report(part: float, done: int = done) -> None:
+            setup.report((done + part) / len(_POLICIES))
 
         slots = round(days * DAY_S / slot_s)
-        played[policy] = play(trace, hosts, choice, slots=slots, tell=tell)
+        played[policy] = play(trace, hosts, choice, slots=slots, report=report)
     late = {policy: 100 * each.used[len(each.used) // 2 :] for policy, each in played.items()}
     fuga, first = late[_FUGA], late[_FIRST].mean(axis=0)
     return ItemOutcome(

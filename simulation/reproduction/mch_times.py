@@ -141,7 +141,7 @@ def _fig5(setup: Setup) -> ItemOutcome:
     for number, size in enumerate(jobs):
         for name, run in _variants(a_binary_tree(_LEVELS, size, _TASKS)).items():
             seconds.setdefault(name, []).append(_seconds(run))
-        setup.tell((number + 1) / (len(jobs) + 1))
+        setup.report((number + 1) / (len(jobs) + 1))
     with_many = [_seconds(_variants(a_binary_tree(_LEVELS, size, _TASKS))[_MCH]) for size in many]
     of_hdrf, of_mch = exponent(jobs, seconds[_HDRF]), exponent(many, with_many)
     ratios = [max(seconds[name]) / max(seconds[_MCH]) for name in _COLLAPSED]

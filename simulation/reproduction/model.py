@@ -134,7 +134,7 @@ class Setup:
 
     quick: bool = False
     seed: int = 0
-    tell: Callable[[float], None] = lambda _: None  #: told which part of an item is done
+    report: Callable[[float], None] = lambda _: None  #: told which part of an item is done
     made: dict[str, Any] = field(default_factory=dict)
 
     def shared(self, key: str, make: Callable[[], Made]) -> Made:

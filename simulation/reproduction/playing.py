@@ -15,7 +15,7 @@ from simulation.slots.engine import Engine
 from simulation.slots.interning import InternedNames
 from simulation.topology.hosts import SimHost
 from simulation.traces.chunks import Arrivals, Chunk
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Played:
     shares: Mapping[str, FloatArray] = field(default_factory=dict)  #: dominant share, (S,) each
     tenant: tuple[str, ...]  #: (Q,)
     arrival_s: FloatArray  #: (Q,)
-    asked: IntArray  #: (Q,) VMs
+    requested: IntArray  #: (Q,) VMs
     completed: IntArray  #: (Q,) VMs that had ended by the last slot
     last_end_s: FloatArray  #: (Q,) when the last of those ended, 0 where none has
 
@@ -48,7 +48,7 @@ class Played:
     def took_s(self) -> FloatArray:
         """How long each request took to complete, (Q,); NaN where it did not."""
         took: FloatArray = np.where(
-            self.completed >= self.asked, self.last_end_s - self.arrival_s, np.nan
+            self.completed >= self.requested, self.last_end_s - self.arrival_s, np.nan
         )
         return took
 
@@ -56,7 +56,7 @@ class Played:
         """Return the part of its VMs that each tenant completed; 1 for one who asked for none."""
         place = {tenant: index for index, tenant in enumerate(tenants)}
         of_request = np.array([place[tenant] for tenant in self.tenant], dtype=np.int64)
-        requested = np.bincount(of_request, self.asked, len(tenants))
+        requested = np.bincount(of_request, self.requested, len(tenants))
         done = np.bincount(of_request, self.completed, len(tenants))
         return np.divide(done, requested, out=np.ones(len(tenants)), where=requested > 0)
 
@@ -68,7 +68,7 @@ def play(
     *,
     slots: int,
     leaves: Mapping[int, str] | None = None,
-    tell: Callable[[float], None] = lambda _: None,
+    report: Callable[[float], None] = lambda _: None,
 ) -> Played:
     """Pass slot after slot, from slot 0 on.
 
@@ -102,10 +102,10 @@ def play(
             np.maximum.at(last_end_s, vms.request, vms.end_s)
         used[slot] = engine.cluster.committed.sum(axis=0) / pool
         waiting[slot] = engine.waiting.count.sum()
-        shares.append((engine.book.held / pool).max(axis=1))
-        tell((slot + 1) / slots)
+        shares.append((engine.names.held / pool).max(axis=1))
+        report((slot + 1) / slots)
     known = [len(chunk) for chunk in arrived]
-    names = engine.book.tenants.values
+    names = engine.names.tenants.values
     return Played(
         start_s=np.arange(slots, dtype=np.float64) * choice.slot_length_s,
         used=used,
@@ -116,7 +116,7 @@ def play(
         },
         tenant=tuple(tenant for chunk in arrived for tenant in chunk.tenant),
         arrival_s=np.concatenate([chunk.arrival_s for chunk in arrived]),
-        asked=np.concatenate([chunk.count for chunk in arrived]),
+        requested=np.concatenate([chunk.count for chunk in arrived]),
         completed=completed[: sum(known)],
         last_end_s=last_end_s[: sum(known)],
     )
@@ -136,7 +136,7 @@ def use_over_time(played: Mapping[str, Played]) -> Table:
 
 
 def _give_up(engine: Engine, tenant: str) -> None:
-    number = engine.book.tenants.number(tenant)
+    number = engine.names.tenants.number(tenant)
     engine.waiting = engine.waiting.where(engine.waiting.tenant != number)
 
 
@@ -152,6 +152,6 @@ def requests(
         demand=np.array([row[3] for row in ordered], dtype=np.int64),
         count=np.array([row[4] for row in ordered], dtype=np.int64),
         min_count=np.ones(len(ordered), dtype=np.int64),
-        wishes=(ConstraintTable(),) * len(ordered),
+        constraint_tables=(ConstraintTable(),) * len(ordered),
         read=1.0,
     )

@@ -54,12 +54,12 @@ def _fig6(setup: Setup) -> ItemOutcome:
         Number(
             what=f"CPU of class {CLASSES[place]} in use, {when}, once settled",
             paper=paper,
-            ours=float(use["psdsf"][settled & who, place].mean()),
+            ours=float(use["psdsf"][settled & tenant, place].mean()),
             unit="of the class",
             within=1e-3,
             exact=True,
         )
-        for when, who, expected in (
+        for when, tenant, expected in (
             ("all users there", ~away, (1.0, 1.0)),
             ("user 4 away", away, (1.0, 0.75)),
         )

@@ -23,13 +23,13 @@ DOCUMENT: Final = "reproduction.md"
 class Finished:
     """What came of an item, in JSON values, and how long it took."""
 
-    told: Mapping[str, Any]
+    verdict: Mapping[str, Any]
     seconds: float
 
     @property
     def is_wrong(self) -> bool:
         """Whether a number that must agree exactly does not."""
-        return any(each["exact"] and not each["agrees"] for each in self.told["numbers"])
+        return any(each["exact"] and not each["agrees"] for each in self.verdict["numbers"])
 
 
 def found_in(folder: Path, setup: Setup) -> Finished | None:
@@ -40,7 +40,7 @@ def found_in(folder: Path, setup: Setup) -> Finished | None:
         return None
     settings = {"quick": setup.quick, "seed": setup.seed}
     same = isinstance(verdict, dict) and settings.items() <= verdict.items()
-    return Finished(told=verdict, seconds=0.0) if same else None
+    return Finished(verdict=verdict, seconds=0.0) if same else None
 
 
 def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
@@ -53,7 +53,7 @@ def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
     save_plot(outcome.draw(), folder)
     verdict = verdict_of(item, outcome, setup)
     (folder / VERDICT).write_text(json.dumps(verdict, indent=2) + "\n", encoding="utf-8")
-    return Finished(told=verdict, seconds=time.perf_counter() - started)
+    return Finished(verdict=verdict, seconds=time.perf_counter() - started)
 
 
 def run_items(
@@ -79,26 +79,26 @@ def run_items(
     """
     finished: list[Finished] = []
     for item in items:
-        folder, tell = out / item.name, begins(item)
+        folder, report = out / item.name, begins(item)
         there = found_in(folder, setup) if resume else None
-        finished.append(there or run_item(item, replace(setup, tell=tell), folder))
+        finished.append(there or run_item(item, replace(setup, report=report), folder))
         ended(finished[-1])
         summary = summary_of(finished, setup)
         (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        page = document_of([each.told for each in finished], command)
+        page = document_of([each.verdict for each in finished], command)
         (out / DOCUMENT).write_text(page, "utf-8")
     return finished
 
 
 def summary_of(finished: Sequence[Finished], setup: Setup) -> dict[str, Any]:
     """Return what all items said, in JSON values."""
-    verdicts = [each.told["verdict"] for each in finished]
+    verdicts = [each.verdict["verdict"] for each in finished]
     return {
         "quick": setup.quick,
         "seed": setup.seed,
         "verdicts": {each.value: verdicts.count(each.value) for each in Verdict},
-        "wrong": [each.told["name"] for each in finished if each.is_wrong],
-        "items": [{**each.told, "seconds": each.seconds} for each in finished],
+        "wrong": [each.verdict["name"] for each in finished if each.is_wrong],
+        "items": [{**each.verdict, "seconds": each.seconds} for each in finished],
     }
 
 

@@ -45,7 +45,7 @@ class SlotDecider:
 
     def __init__(self, choice: SimulatedPolicy, cluster: Cluster) -> None:
         self._choice, self._cluster = choice, cluster
-        self.who: Deciding | None = None  #: on the hosts that are there now; None: to be found
+        self.deciding: Deciding | None = None  #: on the hosts that are there now; None: to be found
         self.policy: Policy | None = None
 
     def decide(
@@ -60,25 +60,25 @@ class SlotDecider:
         """
         choice, reasons = self._choice, list[str]()
         seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
-        who = self.who = self.who or self._who()
-        policy = self.policy = self.policy or who.made()
+        deciding = self.deciding = self.deciding or self._find_deciding()
+        policy = self.policy = self.policy or deciding.made()
 
         def decide_one(each: Deciding) -> Allocation:
-            its, units = (policy, choice.budget_units) if each is who else (each.made(), None)
+            its, units = (policy, choice.budget_units) if each is deciding else (each.made(), None)
             made = its if around is None else around(its)
             return decide(snapshot, made, seed=seed, budget_units=units)
 
         def note(_: Deciding, error: Exception) -> None:
             reasons.append(f"{type(error).__name__}: {error}")
 
-        allocation = first_feasible(who, snapshot, decide_one, note)
+        allocation = first_feasible(deciding, snapshot, decide_one, note)
         return allocation, reasons[0] if reasons else None
 
     def hosts_changed(self) -> None:
         """Find anew who decides where: zones may have other hosts now."""
-        self.who = self.policy = None
+        self.deciding = self.policy = None
 
-    def _who(self) -> Deciding:
+    def _find_deciding(self) -> Deciding:
         choice = self._choice
         named = {
             zone: NamedPolicy(

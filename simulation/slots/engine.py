@@ -84,12 +84,12 @@ class Engine:
     def __init__(
         self,
         cluster: Cluster,
-        book: InternedNames,
+        names: InternedNames,
         choice: SimulatedPolicy,
         events: Sequence[HostEvent] = (),
         hierarchies: Sequence[Since] = (),
     ) -> None:
-        self.cluster, self.book, self.choice = cluster, book, choice
+        self.cluster, self.names, self.choice = cluster, names, choice
         self.waiting = NO_ROWS
         self.running = RunningBuckets(choice.slot_length_s)
         self.rules = HostRules()
@@ -118,7 +118,7 @@ class Engine:
         """
         return {
             "cluster": self.cluster.kept(),
-            "book": self.book.kept(),
+            "names": self.names.kept(),
             "waiting": self.waiting.columns(),
             "running": self.running.kept(),
             "rules": self.rules.kept(),
@@ -137,21 +137,21 @@ class Engine:
         self._events = self._events[len(self._events) - events :]
         passed = self._hierarchies[: len(self._hierarchies) - hierarchies]
         for _, hierarchy in passed[-1:]:
-            self.book.follow(hierarchy)
+            self.names.follow(hierarchy)
         self._hierarchies = self._hierarchies[len(passed) :]
         self.cluster.restore(kept["cluster"])
-        self.book.restore(kept["book"])
+        self.names.restore(kept["names"])
         sizes = Sizes(
-            tenants=len(self.book.tenants),
-            kinds=len(self.book.demand),
-            wishes=len(self.book.wishes),
+            tenants=len(self.names.tenants),
+            kinds=len(self.names.demand),
+            constraints=len(self.names.constraint_tables),
             hosts=len(self.cluster.capacity),
         )
         self.waiting = WaitingRows.of_kept(kept["waiting"], sizes)
         self.running.restore(kept["running"], sizes)
         self.rules.restore(kept["rules"], sizes)
         self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
-        self.last_idle.restore(kept["last_idle"], self.book.resources)
+        self.last_idle.restore(kept["last_idle"], self.names.resources)
         if self.movers is not None:
             self.movers.restore(kept["movers"])
 
@@ -168,7 +168,7 @@ class Engine:
             first_s = self._events[0].at_s if self._events else start_s
             self.movers.advance(min(first_s, start_s))
         while self._hierarchies and self._hierarchies[0][0] <= start_s:
-            self.book.follow(self._hierarchies.pop(0)[1])
+            self.names.follow(self._hierarchies.pop(0)[1])
         ended = self.running.ended(slot)
         for vms in ended:
             self._release(vms)
@@ -216,7 +216,7 @@ class Engine:
     def fleet(self) -> MovableVms:
         """Return what runs and waits now, for planners of moves."""
         parts = self.running.parts()
-        snapshot, tenants = self.snapshot(told_apart=True)
+        snapshot, tenants = self.snapshot(for_running=True)
         movers = self.movers
         return fleet_of(
             snapshot,
@@ -225,32 +225,32 @@ class Engine:
             moving=Counter() if movers is None else movers.timetable.moving(),
             resting=Counter() if movers is None else movers.resting(self._start_s),
             arriving=() if movers is None else movers.timetable.arriving(),
-            names=self.book,
+            names=self.names,
             cluster=self.cluster,
             waiting=self.waiting,
             rules=self.rules,
         )
 
-    def snapshot(self, *, told_apart: bool = False) -> tuple[Snapshot, IntArray]:
+    def snapshot(self, *, for_running: bool = False) -> tuple[Snapshot, IntArray]:
         """Return what a round sees now, and the numbers of its tenants.
 
-        Where spare is kept, or if ``told_apart``, hosts of one class are alike to the wishes
-        of all VMs that run, too.
+        Where spare is kept, or if ``for_running``, host classes also distinguish hosts by the
+        constraints of all running VMs.
 
         Tenants are those who hold something or ask for something: one who does
         neither takes part in nothing.
         """
-        waiting, names = self.waiting, self.book
+        waiting, names = self.waiting, self.names
         concerned = names.vms > 0
         concerned[waiting.tenant] = True
         tenants = names.in_order(np.flatnonzero(concerned).astype(np.int64))
         place = np.zeros(len(concerned), dtype=np.int64)
         place[tenants] = np.arange(len(tenants))
         apart = None
-        if told_apart or self.choice.moving.spare is not None:
-            wishes = [np.unique(part.wish) for part in self.running.parts()]
-            apart = np.concatenate([np.zeros(0, dtype=np.int64), *wishes])
-        open_ = self.rules.open_to(waiting, self.cluster, names.wishes.values, apart)
+        if for_running or self.choice.moving.spare is not None:
+            of_running = [np.unique(part.constraints) for part in self.running.parts()]
+            apart = np.concatenate([np.zeros(0, dtype=np.int64), *of_running])
+        open_ = self.rules.open_to(waiting, self.cluster, names.constraint_tables.values, apart)
         free = self.cluster.free()
         to_come = None if self.movers is None else self.movers.to_come()
         if to_come is not None:
@@ -274,9 +274,9 @@ class Engine:
         ), tenants
 
     def _release(self, vms: VmRows) -> None:
-        self.cluster.commit(vms.host, -vms.count[:, None] * self.book.demand[vms.kind])
-        self.book.hold(vms.tenant, vms.kind, -vms.count)
-        self.rules.count(vms, self.book.wishes.values, sign=-1)
+        self.cluster.commit(vms.host, -vms.count[:, None] * self.names.demand[vms.kind])
+        self.names.hold(vms.tenant, vms.kind, -vms.count)
+        self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
 
     def _befall(self, start_s: float, ended: list[VmRows]) -> list[VmRows]:
         """Let happen what befalls hosts up to the start of the slot; return the VMs lost.
@@ -317,7 +317,7 @@ class Engine:
             request=vms.request,
             tenant=vms.tenant,
             kind=vms.kind,
-            wish=vms.wish,
+            constraints=vms.constraints,
             count=vms.count,
             min_count=np.ones_like(vms.count),
             wanted=vms.count,
@@ -345,32 +345,32 @@ class Engine:
             others.append(chunk.where(np.flatnonzero(hosts < 0)) if len(hosts) else chunk)
             if not len(stands):
                 continue
-            part, names = chunk.where(stands), self.book
+            part, names = chunk.where(stands), self.names
             vms = VmRows(
                 request=-1 - self._stood - np.arange(len(part)),
                 tenant=names.tenants_of(part.tenant),
                 kind=names.kinds_of(part.demand),
-                wish=names.wishes.numbers(part.wishes),
+                constraints=names.constraint_tables.numbers(part.constraint_tables),
                 host=hosts[stands],
                 count=part.count,
                 end_s=part.arrival_s + part.lifetime_s,
             )
             self._stood += len(part)
-            self.rules.arrived(vms.tenant.tolist(), part.wishes)
+            self.rules.arrived(vms.tenant.tolist(), part.constraint_tables)
             self.cluster.commit(vms.host, vms.count[:, None] * names.demand[vms.kind])
             names.hold(vms.tenant, vms.kind, vms.count)
-            self.rules.count(vms, names.wishes.values, sign=1)
+            self.rules.count(vms, names.constraint_tables.values, sign=1)
             self.running.add(vms, slot)
             found.append(vms)
         return (VmRows.joined(found) if found else None), [each for each in others if len(each)]
 
     def _arrive(self, chunk: Chunk) -> WaitingRows:
-        names, count = self.book, chunk.count
+        names, count = self.names, chunk.count
         arrived = WaitingRows(
             request=np.arange(self._requests, self._requests + len(chunk)),
             tenant=names.tenants_of(chunk.tenant),
             kind=names.kinds_of(chunk.demand),
-            wish=names.wishes.numbers(chunk.wishes),
+            constraints=names.constraint_tables.numbers(chunk.constraint_tables),
             count=count.copy(),
             min_count=chunk.min_count.copy(),
             wanted=count.copy(),
@@ -379,7 +379,7 @@ class Engine:
             lifetime_s=chunk.lifetime_s.copy(),
             wait_at_most_s=chunk.patience_s().copy(),
         )
-        self.rules.arrived(arrived.tenant.tolist(), chunk.wishes)
+        self.rules.arrived(arrived.tenant.tolist(), chunk.constraint_tables)
         self._requests += len(chunk)
         self.waiting = self.waiting.with_more(arrived)
         return arrived
@@ -410,14 +410,14 @@ class Engine:
             request=waiting.request[rows],
             tenant=waiting.tenant[rows],
             kind=waiting.kind[rows],
-            wish=waiting.wish[rows],
+            constraints=waiting.constraints[rows],
             host=self.cluster.rows[hosts],
             count=counts,
             end_s=start_s + waiting.lifetime_s[rows],
         )
-        self.cluster.commit(placed.host, counts[:, None] * self.book.demand[placed.kind])
-        self.book.hold(placed.tenant, placed.kind, counts)
-        self.rules.count(placed, self.book.wishes.values, sign=1)
+        self.cluster.commit(placed.host, counts[:, None] * self.names.demand[placed.kind])
+        self.names.hold(placed.tenant, placed.kind, counts)
+        self.rules.count(placed, self.names.constraint_tables.values, sign=1)
         self.running.add(placed, slot)
         given = np.zeros(len(waiting), dtype=np.int64)
         np.add.at(given, rows, counts)

@@ -11,7 +11,7 @@ from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from simulation.checkpoint import Kept, MisfitError, array, texts
 from simulation.errors import InputError
 from simulation.topology.hierarchy import Hierarchy
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -62,7 +62,7 @@ class GrowingRows:
 
 
 class InternedNames:
-    """Who asks, for what, and under which wishes; and what each tenant holds."""
+    """Tenants, VM kinds and constraint tables as numbers, and what each tenant holds."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class InternedNames:
         self.resources = resources
         self._hierarchy = hierarchy or Hierarchy()
         self.tenants: Numbered[str] = Numbered()
-        self.wishes: Numbered[ConstraintTable] = Numbered()
+        self.constraint_tables: Numbered[ConstraintTable] = Numbered()
         self._kinds: Numbered[tuple[int, ...]] = Numbered()
         self._demand = GrowingRows(len(resources))
         self._held = GrowingRows(len(resources) + 1)  # the last column counts VMs
@@ -168,7 +168,7 @@ class InternedNames:
         """Return all but what was given to begin with, for a checkpoint."""
         return {
             "tenants": self.tenants.values,
-            "wishes": [wishes.document() for wishes in self.wishes.values],
+            "constraint_tables": [table.document() for table in self.constraint_tables.values],
             "kinds": self.demand,
             "held": self._held.rows,
         }
@@ -178,12 +178,17 @@ class InternedNames:
         tenants = texts(kept, "tenants")
         held = array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
         kinds = array(kept, "kinds", "int", (None, len(self.resources)))
-        self.tenants, self.wishes, self._kinds = Numbered(), Numbered(), Numbered()
+        self.tenants, self.constraint_tables, self._kinds = Numbered(), Numbered(), Numbered()
         self.tenants.numbers(tenants)
-        self.wishes.numbers(ConstraintTable.of_document(each) for each in kept["wishes"])
+        self.constraint_tables.numbers(
+            ConstraintTable.of_document(each) for each in kept["constraint_tables"]
+        )
         self._kinds.numbers(tuple(row) for row in kinds.tolist())
-        if (len(self._kinds), len(self.wishes)) != (len(kinds), len(kept["wishes"])):
-            raise MisfitError("a kind of VM or a wish is there twice")
+        if (len(self._kinds), len(self.constraint_tables)) != (
+            len(kinds),
+            len(kept["constraint_tables"]),
+        ):
+            raise MisfitError("a kind of VM or a constraint table is there twice")
         for table, rows in ((self._demand, kinds), (self._held, held)):
             table.grow(len(rows))
             table.rows[:] = rows

@@ -20,7 +20,7 @@ class Rows:
     request: IntArray  #: its number in order of arrival
     tenant: IntArray
     kind: IntArray
-    wish: IntArray
+    constraints: IntArray
     count: IntArray  #: VMs
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Rows:
         high = {
             "tenant": sizes.tenants,
             "kind": sizes.kinds,
-            "wish": sizes.wishes,
+            "constraints": sizes.constraints,
             "host": sizes.hosts,
         }
         found = {}

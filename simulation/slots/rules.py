@@ -17,7 +17,7 @@ from simulation.slots.cluster import Cluster
 from simulation.slots.running import VmRows
 from simulation.slots.waiting import WaitingRows
 from simulation.topology.hosts import SimHost
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 
 #: A group of a tenant's: (tenant, name, whether it keeps apart, whether that is hard).
 GroupKey = tuple[int, str, bool, bool]
@@ -44,7 +44,7 @@ class _Places:
 class HostRules:
     """Keeps eligibility from slot to slot, and counts VMs of groups and spreads.
 
-    Eligibility is worked out anew where hosts changed, or other wishes wait than
+    Eligibility is computed anew where hosts changed, or other constraints wait than
     before: `placement.model.host_classes`, as rounds of the control centre do.
     """
 
@@ -52,23 +52,23 @@ class HostRules:
         self._places = _Places()
         self._known: tuple[object, HostClasses, BoolArray] | None = None
 
-    def arrived(self, tenants: Sequence[int], wishes: Sequence[ConstraintTable]) -> None:
+    def arrived(self, tenants: Sequence[int], tables: Sequence[ConstraintTable]) -> None:
         """Make the groups that new requests name."""
-        for tenant, wish in zip(tenants, wishes, strict=True):
-            for key in group_keys(tenant, wish):
+        for tenant, table in zip(tenants, tables, strict=True):
+            for key in group_keys(tenant, table):
                 self._places.of_group.setdefault(key, Counter())
 
-    def count(self, vms: VmRows, wishes: Sequence[ConstraintTable], *, sign: int) -> None:
+    def count(self, vms: VmRows, tables: Sequence[ConstraintTable], *, sign: int) -> None:
         """Count VMs that were placed (sign 1), or have gone (sign -1)."""
-        ruled = np.array([wish.is_ruled for wish in wishes], dtype=np.bool_)
+        ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
         if not ruled.any():
             return
-        for row in np.flatnonzero(ruled[vms.wish]).tolist():
+        for row in np.flatnonzero(ruled[vms.constraints]).tolist():
             host, count = int(vms.host[row]), sign * int(vms.count[row])
-            wish = wishes[int(vms.wish[row])]
-            for key in group_keys(int(vms.tenant[row]), wish):
+            table = tables[int(vms.constraints[row])]
+            for key in group_keys(int(vms.tenant[row]), table):
                 _add(self._places.of_group[key], host, count)
-            if wish.rules.spread is not None:
+            if table.rules.spread is not None:
                 request = int(vms.request[row])
                 _add(self._places.of_spread[request], host, count)
 
@@ -102,19 +102,19 @@ class HostRules:
         self,
         waiting: WaitingRows,
         cluster: Cluster,
-        wishes: Sequence[ConstraintTable],
-        told_apart_by: IntArray | None = None,
+        tables: Sequence[ConstraintTable],
+        of_running: IntArray | None = None,
     ) -> Open:
         """Return what the round sees of hosts and rules.
 
-        Hosts of one class are alike to the wishes ``told_apart_by``, too.
+        Hosts of one class are alike to the constraints in ``of_running``, too.
         """
-        keys, of_row = np.unique(waiting.wish, return_inverse=True)
-        if told_apart_by is not None:
-            keys = np.unique(np.concatenate([keys, told_apart_by]))
-            of_row = np.searchsorted(keys, waiting.wish)
+        keys, of_row = np.unique(waiting.constraints, return_inverse=True)
+        if of_running is not None:
+            keys = np.unique(np.concatenate([keys, of_running]))
+            of_row = np.searchsorted(keys, waiting.constraints)
         key = (cluster.version, tuple(keys.tolist()))
-        listed = [wishes[wish] for wish in keys.tolist()]
+        listed = [tables[number] for number in keys.tolist()]
         if self._known is None or self._known[0] != key:
             classes = host_classes(cluster.hosts, listed)
             self._known = (key, classes, eligibility(cluster.hosts, classes, listed, may_use))
@@ -122,32 +122,32 @@ class HostRules:
         return Open(
             host_class=classes.of_host,
             eligible=eligible[of_row.ravel()],
-            constraints=self._constraints(waiting, cluster, wishes, classes),
+            constraints=self._constraints(waiting, cluster, tables, classes),
         )
 
     def _constraints(
         self,
         waiting: WaitingRows,
         cluster: Cluster,
-        wishes: Sequence[ConstraintTable],
+        tables: Sequence[ConstraintTable],
         classes: HostClasses,
     ) -> Constraints | None:
         bound = np.array(
-            [wish.is_ruled or bool(wish.rules.prefers) for wish in wishes], dtype=np.bool_
+            [table.is_ruled or bool(table.rules.prefers) for table in tables], dtype=np.bool_
         )
-        if not bound.any() or not bound[waiting.wish].any():
+        if not bound.any() or not bound[waiting.constraints].any():
             return None
         zones = sorted({zone for host in cluster.hosts if (zone := zone_of(host.labels))})
         members: dict[GroupKey, list[int]] = {}
         spreads: list[Spread] = []
         prefers: dict[int, tuple[str, ...]] = {}
-        for row in np.flatnonzero(bound[waiting.wish]).tolist():
-            wish = wishes[int(waiting.wish[row])]
-            prefers[row] = wish.rules.prefers
-            for key in group_keys(int(waiting.tenant[row]), wish):
+        for row in np.flatnonzero(bound[waiting.constraints]).tolist():
+            table = tables[int(waiting.constraints[row])]
+            prefers[row] = table.rules.prefers
+            for key in group_keys(int(waiting.tenant[row]), table):
                 members.setdefault(key, []).append(row)
-            if wish.rules.spread is not None:
-                spreads.append(self._spread(row, waiting, cluster, wish, zones))
+            if table.rules.spread is not None:
+                spreads.append(self._spread(row, waiting, cluster, table, zones))
         constraints = Constraints(
             groups=tuple(
                 AffinityGroup(
@@ -170,10 +170,10 @@ class HostRules:
         row: int,
         waiting: WaitingRows,
         cluster: Cluster,
-        wish: ConstraintTable,
+        table: ConstraintTable,
         zones: Sequence[str],
     ) -> Spread:
-        its_own = {zone_of(host.labels) for host in cluster.hosts if may_use(wish, host)}
+        its_own = {zone_of(host.labels) for host in cluster.hosts if may_use(table, host)}
         placed: Counter[str | None] = Counter()
         for host, count in self._places.of_spread[int(waiting.request[row])].items():
             placed[zone_of(cluster.all_hosts()[host].labels)] += count
@@ -185,9 +185,9 @@ class HostRules:
         )
 
 
-def group_keys(tenant: int, wish: ConstraintTable) -> list[GroupKey]:
-    """Return the groups that VMs of a tenant with these wishes are in."""
-    return [(tenant, rule.group, apart, not rule.soft) for apart, rule in wish.memberships]
+def group_keys(tenant: int, table: ConstraintTable) -> list[GroupKey]:
+    """Return the groups that VMs of a tenant with these constraints are in."""
+    return [(tenant, rule.group, apart, not rule.soft) for apart, rule in table.memberships]
 
 
 def _counted(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
@@ -210,6 +210,6 @@ def _zones(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
 
 
-def may_use(wishes: ConstraintTable, host: SimHost) -> bool:
+def may_use(table: ConstraintTable, host: SimHost) -> bool:
     """Return whether a request may use a host, as the register center says."""
-    return allows(wishes.rules, wishes.requires, wishes.hosts, host=host.name, labels=host.labels)
+    return allows(table.rules, table.requires, table.hosts, host=host.name, labels=host.labels)

@@ -20,17 +20,17 @@ class BadRows:
 
     file: str
     count: int = 0
-    told: list[tuple[int, str]] = field(default_factory=list)  #: line, what is wrong there
+    shown: list[tuple[int, str]] = field(default_factory=list)  #: line, what is wrong there
 
     def add(self, line: int, problem: str) -> None:
         """Count a bad row."""
         self.count += 1
-        if len(self.told) < MOST_SHOWN:
-            self.told.append((line, problem))
+        if len(self.shown) < MOST_SHOWN:
+            self.shown.append((line, problem))
 
     def lines(self) -> list[str]:
         """Say each bad row that is kept, as ``file:line: problem``."""
-        return [f"{self.file}:{line}: {problem}" for line, problem in self.told]
+        return [f"{self.file}:{line}: {problem}" for line, problem in self.shown]
 
     def document(self) -> Mapping[str, object]:
         """Return JSON values."""

@@ -15,8 +15,8 @@ from registry import InvalidError
 from registry.requests import MembershipRule, Rules, check_rules
 from simulation.errors import InputError
 from simulation.traces.chunks import Chunk
+from simulation.traces.constraint_table import ConstraintTable
 from simulation.traces.faults import BadRows, RowError
-from simulation.traces.wishes import ConstraintTable
 
 #: Columns that are no resources.
 COLUMNS: Final = (
@@ -37,11 +37,11 @@ COLUMNS: Final = (
     "anti_affinity",
     "affinity",
 )
-_OF_WISHES: Final = COLUMNS[8:]
+_OF_CONSTRAINTS: Final = COLUMNS[8:]
 CHUNK_ROWS: Final = 8192
 _MOST: Final = 2**40  #: of any quantity of one VM
 _MOST_VMS: Final = 1_000_000
-_NO_WISHES: Final = ConstraintTable()
+_NO_CONSTRAINTS: Final = ConstraintTable()
 
 #: A row as a reader gives it: its line, what its columns say or what is wrong with it, and
 #: the part of the file that is read with it.
@@ -88,12 +88,12 @@ class NativeTrace:
     def chunks(self) -> Iterator[Chunk]:
         """Read it from its beginning."""
         self.faults.count = 0
-        self.faults.told.clear()
+        self.faults.shown.clear()
         rows: list[_RequestRow] = []
         last, read = -math.inf, 0.0
         for line, row, read in self.source():
             try:
-                requested = self._asked(row, line)
+                requested = self._request_row(row, line)
             except RowError as error:
                 self.faults.add(line, str(error))
                 continue
@@ -113,7 +113,7 @@ class NativeTrace:
         if rows:
             yield self._chunk(rows, read)
 
-    def _asked(self, row: Mapping[str, Any] | RowError, line: int) -> _RequestRow:
+    def _request_row(self, row: Mapping[str, Any] | RowError, line: int) -> _RequestRow:
         if isinstance(row, RowError):
             raise row
         return _RequestRow(
@@ -123,7 +123,7 @@ class NativeTrace:
             demand=self._demand(row),
             count=(count := _whole(row, "count", 1, _MOST_VMS)),
             min_count=_whole(row, "min_count", 1, count),
-            wishes=_wishes(row, count),
+            constraints=_constraints(row, count),
             on_host=_on_host(row),
             wait_at_most_s=_seconds(row, "wait_at_most_s"),
         )
@@ -156,7 +156,7 @@ class NativeTrace:
             demand=np.array([row.demand for row in rows], dtype=np.int64),
             count=np.array([row.count for row in rows], dtype=np.int64),
             min_count=np.array([row.min_count for row in rows], dtype=np.int64),
-            wishes=tuple(row.wishes for row in rows),
+            constraint_tables=tuple(row.constraints for row in rows),
             on_host=_hosts_of(rows),
             read=read,
             wait_at_most_s=_patience_of(rows),
@@ -181,7 +181,7 @@ class _RequestRow:
     demand: tuple[int, ...]
     count: int
     min_count: int
-    wishes: ConstraintTable
+    constraints: ConstraintTable
     on_host: str | None
     wait_at_most_s: float
 
@@ -250,10 +250,10 @@ def _member(found: Any) -> MembershipRule | None:
     return MembershipRule(group=name, soft=how == "soft")
 
 
-def _wishes(row: Mapping[str, Any], count: int) -> ConstraintTable:
-    said = [row.get(name) for name in _OF_WISHES]
+def _constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
+    said = [row.get(name) for name in _OF_CONSTRAINTS]
     if all(each is None or each == "" for each in said):
-        return _NO_WISHES
+        return _NO_CONSTRAINTS
     try:
         rules = check_rules(
             Rules(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
-from placement.fuga.combinations.answers import KEPT, CombinationCache, Questions
+from placement.fuga.combinations.combination_cache import KEPT, CombinationCache, CombinationFinder
 from placement.model.vm_kinds import vms_that_fit
 from tests.properties.strategies import snapshots
 
@@ -56,9 +56,11 @@ def test_a_question_is_the_same_beside_other_kinds_and_in_any_order(room, most, 
     alone = np.flatnonzero(most)
     kept, found = CombinationCache(), []
     for kinds in (np.arange(5), order, alone):
-        questions = Questions(DEMAND[kinds], np.array(ranking), 3, room, Budget(), kept=kept)
+        questions = CombinationFinder(
+            DEMAND[kinds], np.array(ranking), 3, room, Budget(), kept=kept
+        )
         found.append(
-            questions.ask(free=room, room=room, fits=fits[kinds], most=most[kinds], pool=8)
+            questions.find(free=room, room=room, fits=fits[kinds], most=most[kinds], pool=8)
         )
     straight, mixed, few = found
 
@@ -72,13 +74,13 @@ def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
     kept, budget = CombinationCache(most=10_000), Budget()
     for kinds in (2, 40):
         demand = np.array([[1 + kind, 1, 1] for kind in range(kinds)])
-        questions = Questions(
+        questions = CombinationFinder(
             demand, np.array([0, 1]), 3, np.array([99, 99, 99]), budget, kept=kept
         )
         for cores in range(60, 90):
             room = np.array([cores, 99, 99])
             fits = cores // demand[:, 0]
-            questions.ask(free=room, room=room, fits=fits, most=np.minimum(fits, 2), pool=8)
+            questions.find(free=room, room=room, fits=fits, most=np.minimum(fits, 2), pool=8)
         if kinds == 2:
             assert 10 < len(kept) < 30
 
@@ -91,7 +93,9 @@ def test_an_answer_that_a_budget_cut_is_asked_for_again():
     asked = {"free": room, "room": room, "fits": fits, "most": fits, "pool": 8}
 
     def answer(units):
-        return Questions(DEMAND, np.array([0, 1]), 3, room, Budget(units), kept=kept).ask(**asked)
+        return CombinationFinder(DEMAND, np.array([0, 1]), 3, room, Budget(units), kept=kept).find(
+            **asked
+        )
 
     assert answer(3).cut
     assert len(kept) == 0
@@ -107,7 +111,7 @@ def test_every_budget_is_cut_where_it_is_with_nothing_kept():
 
     def answer(units, known):
         budget = Budget(units)
-        found = Questions(DEMAND, np.array([0, 1]), 3, room, budget, kept=known).ask(
+        found = CombinationFinder(DEMAND, np.array([0, 1]), 3, room, budget, kept=known).find(
             free=room, room=room, fits=fits, most=fits, pool=8
         )
         return found.counts.tolist(), found.score.tolist(), found.cut, budget.spent

@@ -108,7 +108,7 @@ def _record(window: Window, folder: Path) -> Recording:
             found = record(past, folder, decided, anonymous=window.anonymous)
     finally:
         registry.close()
-    if not found.vms_running + found.vms_waiting + found.vms_asked:
+    if not found.vms_running + found.vms_waiting + found.vms_requested:
         shutil.rmtree(folder)
         raise BadInputError(f"no requests from {found.since} to {found.until}")
     return found
@@ -128,12 +128,12 @@ def _summary_of(found: Recording) -> str:
     decided = found.decided
     lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"
-        f" already running, {found.vms_waiting} waiting, {found.vms_asked} requested"
+        f" already running, {found.vms_waiting} waiting, {found.vms_requested} requested"
         f" later; in {found.folder}",
         f"{found.groups} groups of tenants and {found.quotas} quotas, as they were at each"
         " time; capacity and labels of hosts as of now",
         f"decided by {decided.policy} in slots of {decided.slot_length_s:g} s"
-        f"{_in_zones(decided)} ({decided.told_by})",
+        f"{_in_zones(decided)} ({decided.source})",
     ]
     return "\n".join(lines)
 

@@ -85,13 +85,13 @@ def reproduce(
     else:
         echo()
         echo(f"report: {out / DOCUMENT}; data and plots are beside it")
-    wrong = [each.told["name"] for each in finished if each.is_wrong]
+    wrong = [each.verdict["name"] for each in finished if each.is_wrong]
     if wrong:
         raise CliError(f"worked examples that do not agree exactly: {', '.join(wrong)}")
 
 
 def _line(finished: Finished, width: int) -> str:
-    printed = finished.told
+    printed = finished.verdict
     near = sum(each["agrees"] for each in printed["numbers"])
     held = sum(each["holds"] for each in printed["statements"])
     counts = [

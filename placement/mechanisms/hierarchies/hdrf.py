@@ -111,19 +111,19 @@ def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
         ]
         for r in range(len(free))
     ]
-    for line in largest:
-        heapq.heapify(line)
+    for queue in largest:
+        heapq.heapify(queue)
 
-    def block_who_does_not_fit(resource: int) -> None:
-        line = largest[resource]
-        while line and -line[0][0] > free[resource]:
-            _, tenant = heapq.heappop(line)
+    def block_without_room(resource: int) -> None:
+        queue = largest[resource]
+        while queue and -queue[0][0] > free[resource]:
+            _, tenant = heapq.heappop(queue)
             if alive[tenant]:
                 alive[tenant] = False
                 tree.block(tenant)
 
     for resource in range(len(free)):
-        block_who_does_not_fit(resource)
+        block_without_room(resource)
     while (tenant := tree.next()) is not None:
         given[tenant] = tasks = given[tenant] + 1
         # From their number, not by adding up: a million roundings would show.
@@ -134,7 +134,7 @@ def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
             tree.block(tenant)
         for resource, part in parts[tenant]:
             free[resource] -= part
-            block_who_does_not_fit(resource)
+            block_without_room(resource)
     return np.array(given, dtype=np.int64)
 
 

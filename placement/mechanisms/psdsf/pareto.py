@@ -87,11 +87,11 @@ class _ParetoProgram:
                 / problem.demand[demanded, r, None],
             )
         alone = np.where((tasks_alone(problem) > 0) & np.isfinite(alone), alone, 0.0)
-        self._who, self._where = np.nonzero(alone > 0)
-        self._alone = alone[self._who, self._where]
-        columns = np.arange(len(self._who))
-        speed = problem.speed[self._who, self._where]
-        takes = problem.demand[self._who] * (self._alone / speed)[:, None]
+        self._tenants, self._where = np.nonzero(alone > 0)
+        self._alone = alone[self._tenants, self._where]
+        columns = np.arange(len(self._tenants))
+        speed = problem.speed[self._tenants, self._where]
+        takes = problem.demand[self._tenants] * (self._alone / speed)[:, None]
         room = problem.free[self._where]
         parts = np.divide(takes, room, out=np.zeros_like(takes), where=takes > 0)
         of, which = np.nonzero(parts)
@@ -101,7 +101,7 @@ class _ParetoProgram:
             shape=(classes * resources, len(columns)),
         )
         self._multiples = sparse.csr_matrix(
-            (self._alone / unit[self._who], (self._who, columns)),
+            (self._alone / unit[self._tenants], (self._tenants, columns)),
             shape=(self._shape[0], len(columns)),
         )
 
@@ -113,7 +113,7 @@ class _ParetoProgram:
         steep = sparse.csr_matrix(rising.astype(np.float64)[:, None])
         floor = np.where(had, self._reach * (1 - _SOLVER_TOLERANCE), 0.0)
         solution = self._solve(
-            np.append(np.zeros(len(self._who)), -1.0),
+            np.append(np.zeros(len(self._tenants)), -1.0),
             sparse.vstack(
                 [
                     sparse.hstack([self._rooms, sparse.csr_matrix((self._rooms.shape[0], 1))]),
@@ -121,7 +121,7 @@ class _ParetoProgram:
                 ]
             ),
             np.concatenate([np.ones(self._rooms.shape[0]), -floor]),
-            [(0.0, None)] * len(self._who) + [(least * (1 - _SOLVER_TOLERANCE), None)],
+            [(0.0, None)] * len(self._tenants) + [(least * (1 - _SOLVER_TOLERANCE), None)],
         )
         return float(solution[-1])
 
@@ -140,10 +140,10 @@ class _ParetoProgram:
                     self._reach[bounded],
                 ]
             ),
-            [(0.0, None)] * len(self._who),
+            [(0.0, None)] * len(self._tenants),
         )
         tasks = np.zeros(self._shape)
-        tasks[self._who, self._where] = np.maximum(solution, 0.0) * self._alone
+        tasks[self._tenants, self._where] = np.maximum(solution, 0.0) * self._alone
         return tasks
 
     def _solve(

@@ -57,16 +57,16 @@ class Matrix:
 
     def run(self, server: ServerClass, step: ServerStep) -> float:
         """Run a server's step; return the largest part of a tenant's tasks that moved."""
-        who = server.tenants
-        if len(who) == 0:
+        tenants = server.tenants
+        if len(tenants) == 0:
             return 0.0
-        here = self.tasks[who, server.place]
-        total = self._totals[who]
-        elsewhere = np.maximum(total - here, self._held[who])
+        here = self.tasks[tenants, server.place]
+        total = self._totals[tenants]
+        elsewhere = np.maximum(total - here, self._held[tenants])
         new = step(server, elsewhere, here)
         after = elsewhere + new
-        self.tasks[who, server.place] = new
-        self._totals[who] = after
+        self.tasks[tenants, server.place] = new
+        self._totals[tenants] = after
         most = np.maximum(total, after)
         change = np.abs(new - here)
         return float((change / np.maximum(most, _TINY)).max())
@@ -82,11 +82,11 @@ def drf_per_server(problem: DivisibleProblem, servers: Sequence[ServerClass]) ->
     for server in servers:
         if len(server.tenants) == 0:
             continue
-        who = server.tenants
-        before = tasks[who].sum(axis=1)
+        tenants = server.tenants
+        before = tasks[tenants].sum(axis=1)
         alone = replace(server, most=server.most - before)
-        new = WaterFilling()(alone, held[who], np.zeros(len(who)))
-        tasks[who, server.place] = new
+        new = WaterFilling()(alone, held[tenants], np.zeros(len(tenants)))
+        tasks[tenants, server.place] = new
     return tasks
 
 

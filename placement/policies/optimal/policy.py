@@ -25,7 +25,7 @@ from placement.parameters import one_of, part
 from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
 from placement.policies.optimal.integer_program import IntegerProgram, OptimalSolution
 from placement.policies.optimal.patterns import maximal_patterns
-from placement.policies.optimal.wishes import Given, Placeable, WishColumns, rows_of
+from placement.policies.optimal.program_columns import Given, Placeable, ProgramColumns, rows_of
 
 Objective: TypeAlias = Literal["first_resource", "vms"]
 _HostRuleMaker: TypeAlias = Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets]
@@ -93,7 +93,7 @@ class _Optimization:
         if len(self.kinds) * len(snapshot.free) > MOST_PAIRS:
             raise _too_large(f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MOST_PAIRS)
         self.room = room_below(snapshot, policy.overload)
-        self.wishes = Placeable(
+        self.placeable = Placeable(
             snapshot=snapshot,
             kinds=self.kinds,
             wanted=most_that_fit(snapshot, self.room, self.kinds),
@@ -103,7 +103,7 @@ class _Optimization:
             (of_first, vms) if policy.objective == "first_resource" else (vms, of_first)
         )
         self.objective = snapshot.resources[0] if self.values[1] is vms else "vms"
-        self.groups = _groups(snapshot, self.room, self.wishes)
+        self.groups = _groups(snapshot, self.room, self.placeable)
         self.nodes = 0
         self.cuts: list[str] = []
         self.exact_columns = 0
@@ -111,7 +111,7 @@ class _Optimization:
         #: the least bound that was proven
         self.bound = sum(
             count * value
-            for count, value in zip(self.wishes.by_kind().tolist(), self.values[0], strict=True)
+            for count, value in zip(self.placeable.by_kind().tolist(), self.values[0], strict=True)
         )
 
     def run(self) -> Allocation:
@@ -158,7 +158,7 @@ class _Optimization:
         """Solve over classes of hosts, and pack what comes out."""
         program = IntegerProgram()
         models = [Together(program, group) for group in self.groups]
-        columns = WishColumns(program, self.wishes, (s for m in models for s in m.supply()))
+        columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
         values = self._maximise(program, columns)
         if values is None:
             return self._new_draft()
@@ -186,7 +186,7 @@ class _Optimization:
             if len(program) > MOST_EXACT_COLUMNS:
                 self.cuts.append(f"size: exact hosts need more than {MOST_EXACT_COLUMNS} unknowns")
                 return self._new_draft()
-        columns = WishColumns(program, self.wishes, (s for m in models for s in m.supply()))
+        columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
         self.exact_columns = len(program)
         values = self._maximise(program, columns)
         if values is None:
@@ -204,7 +204,7 @@ class _Optimization:
         self.budget.spend(looked_at)
         return patterns
 
-    def _maximise(self, program: IntegerProgram, columns: WishColumns) -> Sequence[int] | None:
+    def _maximise(self, program: IntegerProgram, columns: ProgramColumns) -> Sequence[int] | None:
         """Maximise the objective, then what breaks its ties; None if no values were found."""
         gains, ties = (columns.gains(len(program), value) for value in self.values)
         values = self._search(program, gains)
@@ -263,7 +263,7 @@ class _Optimization:
 
     def _draft_of(self, given: Given, on_hosts: IntArray) -> Draft:
         draft = self._new_draft()
-        rows = rows_of(self.wishes, given, on_hosts)
+        rows = rows_of(self.placeable, given, on_hosts)
         for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
             draft.begin(gang)
         draft.put_all(rows)
@@ -282,10 +282,10 @@ class _Optimization:
         """Place requests in order, on the first hosts."""
         draft = self._new_draft()
         first = FirstHosts(self.room, self.snapshot.host_class, self.kinds)
-        for request in np.flatnonzero(self.wishes.wanted).tolist():
+        for request in np.flatnonzero(self.placeable.wanted).tolist():
             if admit(draft, request):
                 kind, wanted = int(self.kinds.of_request[request]), int(draft.remaining[request])
-                hosts = first.fill([kind] * min(wanted, int(self.wishes.wanted[request])))
+                hosts = first.fill([kind] * min(wanted, int(self.placeable.wanted[request])))
                 rows = [(request, host, 1) for host in hosts]
                 draft.put_all(np.array(rows, dtype=np.int64).reshape(-1, 3))
         return draft
@@ -318,9 +318,9 @@ def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRul
     return on_hosts
 
 
-def _groups(snapshot: Snapshot, room: IntArray, wishes: Placeable) -> list[HostGroup]:
+def _groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> list[HostGroup]:
     """Return the groups of hosts that are alike and hold something that is wanted."""
-    kinds, wanted = wishes.kinds, wishes.by_kind()
+    kinds, wanted = placeable.kinds, placeable.by_kind()
     same = alike(room, snapshot.host_class)
     rooms, host_class, members = room[same.first], snapshot.host_class[same.first], same.members()
     fits = np.zeros((len(same), len(kinds)), dtype=np.int64)

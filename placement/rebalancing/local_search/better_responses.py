@@ -14,7 +14,7 @@ from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import MIB_PER_GIB, Objective
-from placement.rebalancing.local_search.weighing import NOWHERE, Weighing
+from placement.rebalancing.local_search.weighing import INFEASIBLE, Weighing
 from placement.rebalancing.model import RunningState
 
 
@@ -37,7 +37,7 @@ class _Items:
     vms: IntArray  #: VMs item by item, ascending within each
     host: IntArray  #: (I,)
     kind: IntArray  #: (I,) an index of the weighed kinds
-    carried_mib: IntArray  #: (I,)
+    transfer_mib: IntArray  #: (I,)
     alone: BoolArray  #: (I,) one VM that groups or spreads bind to others
 
     @classmethod
@@ -45,15 +45,15 @@ class _Items:
         """Gather some VMs, in order of host, kind and what they carry."""
         kind = np.searchsorted(kinds, running.kind[vms])
         alone = np.where(bound[vms], vms, -1)
-        keys = (running.host[vms], kind, running.carried_mib[vms], alone)
+        keys = (running.host[vms], kind, running.transfer_mib[vms], alone)
         order = np.lexsort((vms, *reversed(keys)))
         sorted_keys = np.stack([key[order] for key in keys])
         starts = np.flatnonzero(
             np.append(True, (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0))[: len(vms)]
         )
-        host, kind, carried, alone = sorted_keys[:, starts]
+        host, kind, transfer, alone = sorted_keys[:, starts]
         ends = np.append(starts[1:], len(vms))[: len(starts)]
-        return cls(starts, ends, vms[order], host, kind, carried, alone >= 0)
+        return cls(starts, ends, vms[order], host, kind, transfer, alone >= 0)
 
 
 class BetterResponses:
@@ -93,19 +93,19 @@ class BetterResponses:
         budget: Budget,
     ) -> None:
         self._weighing, self._company, self._budget = weighing, company, budget
-        self._worth = objective
+        self._objective = objective
         self._items = items = _Items.of(running, kinds, vms, company.bound)
         self._first = items.first.copy()
         self._vms = items.vms.copy()  # of each item those that moved, then those that did not
         self._item_of = np.full(len(running), -1, dtype=np.int64)
         self._item_of[items.vms] = np.repeat(np.arange(len(items.host)), items.end - items.first)
-        self._price = items.carried_mib * (objective.price_per_gib / MIB_PER_GIB)
+        self._price = items.transfer_mib * (objective.price_per_gib / MIB_PER_GIB)
         self._leaving = weighing.leaving(items.host, items.kind) - self._price
         self._cap = np.full(len(items.host), np.inf)
         # Items of a host stand together.
         self._of_host = np.searchsorted(items.host, np.arange(len(running.receives) + 1))
         self._made: dict[int, Response] = {}  # by VM, in their order
-        self._carried_mib = 0
+        self._transfer_mib = 0
         self._units = 2 * len(kinds)  # of a move: each kind on two hosts
         self._out_of_work = False
         self._too_large: list[int] = []  # items that would carry more than the plan may
@@ -117,7 +117,7 @@ class BetterResponses:
         return list(self._made.values())
 
     @property
-    def worth(self) -> float:
+    def net_gain(self) -> float:
         """What the responses gain beyond their prices."""
         return sum(
             each.gain - float(self._price[self._item_of[each.vm]]) for each in self._made.values()
@@ -126,7 +126,7 @@ class BetterResponses:
     def go_on(self) -> None:
         """Make responses until none pays or a bound is reached, which `cut_by` tells then."""
         self.cut_by = None
-        most = self._worth.most_moves
+        most = self._objective.most_moves
         while (found := self._best()) is not None:
             if most is not None and len(self._made) >= most:
                 self.cut_by = "moves"
@@ -186,11 +186,11 @@ class BetterResponses:
         gain = self._leaving[item] + entering[kind, there]
         while len(gain):
             row = int(gain.argmax())
-            if not gain[row] >= self._worth.least_gain or not self._budget.spend(self._units):
+            if not gain[row] >= self._objective.least_gain or not self._budget.spend(self._units):
                 return
             best, destination = int(item[row]), int(there[row])
             if items.alone[best] and not self._company.allowed(self._next(best))[destination]:
-                gain[row] = NOWHERE  # until one of those moves to which it is bound
+                gain[row] = INFEASIBLE  # until one of those moves to which it is bound
                 continue
             self._respond(best, destination, float(gain[row] + self._price[best]))
             waits[row] = False
@@ -198,7 +198,9 @@ class BetterResponses:
             if items.alone[best]:
                 rows = np.concatenate([rows, np.flatnonzero(items.alone[item])])
             gain[rows] = np.where(
-                waits[rows], self._leaving[item[rows]] + entering[kind[rows], there[rows]], NOWHERE
+                waits[rows],
+                self._leaving[item[rows]] + entering[kind[rows], there[rows]],
+                INFEASIBLE,
             )
 
     def _best(self) -> tuple[int, int, float] | None:
@@ -211,10 +213,10 @@ class BetterResponses:
         bound += self._leaving
         while True:
             item = int(bound.argmax())
-            if not bound[item] >= self._worth.least_gain:
+            if not bound[item] >= self._objective.least_gain:
                 return None
-            if not self._may_carry(item):
-                bound[item] = self._leaving[item] = NOWHERE
+            if not self._may_transfer(item):
+                bound[item] = self._leaving[item] = INFEASIBLE
                 continue
             kind = int(items.kind[item])
             destination = weighing.best_host(kind)
@@ -230,10 +232,10 @@ class BetterResponses:
                     continue
             return item, destination, float(bound[item] + self._price[item])
 
-    def _may_carry(self, item: int) -> bool:
+    def _may_transfer(self, item: int) -> bool:
         """Return whether the plan may carry one VM more; what carries less may still go."""
-        most = self._worth.most_mib
-        if most is None or self._carried_mib + int(self._items.carried_mib[item]) <= most:
+        most = self._objective.most_mib
+        if most is None or self._transfer_mib + int(self._items.transfer_mib[item]) <= most:
             return True
         self._too_large.append(item)
         return False
@@ -242,8 +244,8 @@ class BetterResponses:
         """Return the best host for one item and what that gains."""
         gains = self._weighing.entering[kind].copy()
         if self._items.alone[item]:
-            gains[~self._company.allowed(self._next(item))] = NOWHERE
-        gains[self._items.host[item]] = NOWHERE
+            gains[~self._company.allowed(self._next(item))] = INFEASIBLE
+        gains[self._items.host[item]] = INFEASIBLE
         best = int(gains.argmax())
         return best, float(gains[best])
 
@@ -255,12 +257,12 @@ class BetterResponses:
         vm, source = self._next(item), int(self._items.host[item])
         self._first[item] += 1
         self._made[vm] = Response(vm, source, destination, gain)
-        self._carried_mib += int(self._items.carried_mib[item])
+        self._transfer_mib += int(self._items.transfer_mib[item])
         self._take(vm, item, source, destination)
 
     def _may_go_back(self, response: Response) -> bool:
         kind = self._items.kind[self._item_of[response.vm]]
-        if self._weighing.entering[kind, response.source] == NOWHERE:
+        if self._weighing.entering[kind, response.source] == INFEASIBLE:
             return False
         bound = self._items.alone[self._item_of[response.vm]]
         return not bound or bool(self._company.allowed(response.vm)[response.source])
@@ -268,7 +270,7 @@ class BetterResponses:
     def _undo(self, response: Response) -> None:
         vm, item = response.vm, int(self._item_of[response.vm])
         del self._made[vm]
-        self._carried_mib -= int(self._items.carried_mib[item])
+        self._transfer_mib -= int(self._items.transfer_mib[item])
         # Among those that have not moved, it is the first again.
         self._first[item] -= 1
         first = self._first[item]
@@ -294,4 +296,4 @@ class BetterResponses:
         """Weigh anew what hosts gain without some items."""
         items = self._items
         leaving = self._weighing.leaving(items.host[of], items.kind[of]) - self._price[of]
-        self._leaving[of] = np.where(self._first[of] < items.end[of], leaving, NOWHERE)
+        self._leaving[of] = np.where(self._first[of] < items.end[of], leaving, INFEASIBLE)

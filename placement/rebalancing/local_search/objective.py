@@ -52,9 +52,9 @@ class Objective:
         """What one plan carries at most."""
         return None if self.most_gib is None else int(self.most_gib * MIB_PER_GIB)
 
-    def price(self, carried_mib: int) -> float:
+    def price(self, transfer_mib: int) -> float:
         """Return what the potential must rise by for moves that carry so much."""
-        return self.price_per_gib * carried_mib / MIB_PER_GIB + self.least_gain
+        return self.price_per_gib * transfer_mib / MIB_PER_GIB + self.least_gain
 
     def ranking_of(self, snapshot: Snapshot) -> IntArray:
         """Return the resources that count, indices of R, shape (J,).

@@ -71,7 +71,7 @@ def plan_of(
                 wave=0,
                 why=why,
                 live=bool(running.mobility[each.vm] == Mobility.LIVE),
-                carried_mib=int(running.carried_mib[each.vm]),
+                transfer_mib=int(running.transfer_mib[each.vm]),
             )
             for each in responses
         ],

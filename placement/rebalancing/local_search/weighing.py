@@ -17,7 +17,7 @@ from placement.rebalancing.local_search.private_terms import PrivateTerm
 from placement.rebalancing.model import RunningState
 
 #: The gain where a VM may not go, or is not.
-NOWHERE: Final = -math.inf
+INFEASIBLE: Final = -math.inf
 
 
 class Weighing:
@@ -50,15 +50,15 @@ class Weighing:
         self.cost = term.of(self._capacity - self.room, self._capacity)  #: (H,) as it is now
         self._size = max(1, math.isqrt(hosts))
         blocks = -(-hosts // self._size)
-        padded = np.full((len(kinds), blocks * self._size), NOWHERE)
-        #: (K, H) gain of one VM more, `NOWHERE` where it may not be or has no room
+        padded = np.full((len(kinds), blocks * self._size), INFEASIBLE)
+        #: (K, H) gain of one VM more, `INFEASIBLE` where it may not be or has no room
         self.entering = padded[:, :hosts]
         self._blocks = padded.reshape(len(kinds), blocks, self._size)
         for kind in range(len(kinds)):
             self.entering[kind] = self._of_entering(np.arange(hosts), slice(kind, kind + 1))[:, 0]
-        self._best_of_block = self._blocks.max(axis=2, initial=NOWHERE)
+        self._best_of_block = self._blocks.max(axis=2, initial=INFEASIBLE)
         #: (K,) gain of one VM more on the best host
-        self.best = self._best_of_block.max(axis=1, initial=NOWHERE)
+        self.best = self._best_of_block.max(axis=1, initial=INFEASIBLE)
 
     def best_host(self, kind: int) -> int:
         """Return the first host that gains most by a VM of a kind."""
@@ -78,7 +78,7 @@ class Weighing:
         -------
         ndarray of float64, shape (K,)
             The best of what rose: of each kind the higher gain of the two hosts among
-            those that are higher than before, else `NOWHERE`.
+            those that are higher than before, else `INFEASIBLE`.
         """
         both = np.array([source, destination])
         before = self.entering[:, both]
@@ -92,7 +92,7 @@ class Weighing:
         for block in {source // self._size, destination // self._size}:
             self._best_of_block[:, block] = self._blocks[:, block].max(axis=1)
         self.best = self._best_of_block.max(axis=1)
-        rose: FloatArray = np.where(now > before, now, NOWHERE).max(axis=1)
+        rose: FloatArray = np.where(now > before, now, INFEASIBLE).max(axis=1)
         return rose
 
     def close(self, host: int) -> None:
@@ -121,5 +121,5 @@ class Weighing:
         capacity = self._capacity[hosts][:, None]
         gain = self.cost[hosts][:, None] - self._term.of(capacity - room + demand, capacity)
         fits = ((room >= demand) | (demand == 0)).all(axis=2) & self._open[kinds, hosts].T
-        weighed: FloatArray = np.where(fits, gain, NOWHERE)
+        weighed: FloatArray = np.where(fits, gain, INFEASIBLE)
         return weighed

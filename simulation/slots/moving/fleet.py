@@ -24,7 +24,7 @@ from simulation.slots.interning import InternedNames
 from simulation.slots.rules import GroupKey, HostRules, group_keys, may_use
 from simulation.slots.running import VmRows
 from simulation.slots.waiting import WaitingRows
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 
 MEMORY: Final = "memory_mib"
 _MOVING: Final = OBSTACLES.index(RebalanceObstacle.MOVING)
@@ -45,9 +45,9 @@ class MovableVms:
     running: RunningState
     request: IntArray  #: (V,)
     end_s: FloatArray  #: (V,)
-    tenant: IntArray  #: (V,) numbers of the book's, as kind and wish
+    tenant: IntArray  #: (V,) numbers of `InternedNames`, as kind and constraints
     kind: IntArray  #: (V,)
-    wish: IntArray  #: (V,)
+    constraints: IntArray  #: (V,)
     hosts: IntArray  #: (H,) numbers of the cluster's hosts
 
     def key(self, vm: int) -> VmKey:
@@ -93,9 +93,9 @@ def fleet_of(
     rows = VmRows.none() if vms is None else vms
     rows = rows.where(np.lexsort((rows.host, rows.end_s, rows.request)))
     each = np.repeat(np.arange(len(rows)), rows.count)
-    wishes = names.wishes.values
+    tables = names.constraint_tables.values
     kinds, kind = np.unique(
-        np.stack([rows.kind, rows.wish], axis=1).reshape(-1, 2), axis=0, return_inverse=True
+        np.stack([rows.kind, rows.constraints], axis=1).reshape(-1, 2), axis=0, return_inverse=True
     )
     place = np.zeros(len(names.tenants), dtype=np.int64)
     place[tenants] = np.arange(len(tenants))
@@ -108,26 +108,26 @@ def fleet_of(
     zones = sorted({zone for each in cluster.hosts if (zone := zone_of(each.labels))})
     zone_index = {name: index for index, name in enumerate(zones)}
     zone_of_host = [zone_index.get(zone_of(each.labels) or "", -1) for each in cluster.hosts]
-    bound = _Bound.of(rows, each, cluster=cluster, waiting=waiting, wishes=wishes)
+    bound = _Bound.of(rows, each, cluster=cluster, waiting=waiting, tables=tables)
     spreads = bound.spreads(zone_of_host, arriving)
     running = RunningState(
         snapshot=snapshot,
         kind=kind.ravel()[each],
         host=of_host[host],
         tenant=place[rows.tenant[each]],
-        carried_mib=demand[kind.ravel()[each], names.resources.index(MEMORY)],
+        transfer_mib=demand[kind.ravel()[each], names.resources.index(MEMORY)],
         mobility=np.where(moves, Mobility.NEVER, Mobility.LIVE).astype(np.int64),
         obstacle=np.where(moves, _MOVING, -1).astype(np.int64),
         rests=rests,
         demand=demand,
-        eligible=_eligible(snapshot, cluster, [wishes[wish] for wish in kinds[:, 1].tolist()]),
+        eligible=_eligible(snapshot, cluster, [tables[number] for number in kinds[:, 1].tolist()]),
         receives=np.array([each.accepts for each in cluster.hosts], dtype=np.bool_),
         over=over,
         groups=bound.groups(rules),
         spreads=spreads,
         zones=np.array(zone_of_host if spreads else [], dtype=np.int64),
     )
-    of_each = (rows.tenant[each], rows.kind[each], rows.wish[each])
+    of_each = (rows.tenant[each], rows.kind[each], rows.constraints[each])
     return MovableVms(running, request, end_s, *of_each, cluster.rows)
 
 
@@ -144,29 +144,29 @@ def _marked(
     return marked
 
 
-def _eligible(snapshot: Snapshot, cluster: Cluster, wishes: Sequence[ConstraintTable]) -> BoolArray:
+def _eligible(snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]) -> BoolArray:
     """Return which classes kinds of VM may be on, whether or not these take VMs now, (K, C)."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)
     example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]
     known: dict[ConstraintTable, list[bool]] = {}
-    for wish in wishes:
-        if wish not in known:
-            known[wish] = [may_use(wish, cluster.hosts[host]) for host in example.tolist()]
-    rows = [known[wish] for wish in wishes]
-    return np.array(rows, dtype=np.bool_).reshape(len(wishes), classes)
+    for table in tables:
+        if table not in known:
+            known[table] = [may_use(table, cluster.hosts[host]) for host in example.tolist()]
+    rows = [known[table] for table in tables]
+    return np.array(rows, dtype=np.bool_).reshape(len(tables), classes)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Bound:
     """VMs that groups and spreads speak of."""
 
-    vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, wishes
+    vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, constraints
     of_group: dict[GroupKey, list[int]]  #: indices of V
     host: IntArray  #: (V,) numbers of hosts
     cluster: Cluster
     waiting: WaitingRows
-    wishes: Sequence[ConstraintTable]
+    tables: Sequence[ConstraintTable]
 
     @classmethod
     def of(
@@ -176,16 +176,16 @@ class _Bound:
         *,
         cluster: Cluster,
         waiting: WaitingRows,
-        wishes: Sequence[ConstraintTable],
+        tables: Sequence[ConstraintTable],
     ) -> _Bound:
-        ruled = np.array([wish.is_ruled for wish in wishes], dtype=np.bool_)
-        members = np.flatnonzero(ruled[rows.wish[each]]).tolist() if len(each) else []
+        ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
+        members = np.flatnonzero(ruled[rows.constraints[each]]).tolist() if len(each) else []
         vms, of_group = [], dict[GroupKey, list[int]]()
         for vm in members:
             row = int(each[vm])
-            wish = wishes[int(rows.wish[row])]
-            vms.append((vm, int(rows.request[row]), wish))
-            for key in group_keys(int(rows.tenant[row]), wish):
+            table = tables[int(rows.constraints[row])]
+            vms.append((vm, int(rows.request[row]), table))
+            for key in group_keys(int(rows.tenant[row]), table):
                 of_group.setdefault(key, []).append(vm)
         return cls(
             vms=vms,
@@ -193,14 +193,14 @@ class _Bound:
             host=rows.host[each],
             cluster=cluster,
             waiting=waiting,
-            wishes=wishes,
+            tables=tables,
         )
 
     def groups(self, rules: HostRules) -> tuple[RunningGroup, ...]:
         """Return the groups of VMs that run or wait; hosts where members arrive count, too."""
         requests: dict[GroupKey, list[int]] = {}
-        for row, wish in enumerate(self.waiting.wish.tolist()):
-            for key in group_keys(int(self.waiting.tenant[row]), self.wishes[wish]):
+        for row, number in enumerate(self.waiting.constraints.tolist()):
+            for key in group_keys(int(self.waiting.tenant[row]), self.tables[number]):
                 requests.setdefault(key, []).append(row)
         groups = []
         for key, hosts in rules.groups():
@@ -228,22 +228,22 @@ class _Bound:
         many as run.
         """
         members: dict[int, list[int]] = {}
-        wish_of: dict[int, ConstraintTable] = {}
-        for vm, request, wish in self.vms:
-            if wish.rules.spread is not None:
+        table_of: dict[int, ConstraintTable] = {}
+        for vm, request, table in self.vms:
+            if table.rules.spread is not None:
                 members.setdefault(request, []).append(vm)
-                wish_of[request] = wish
+                table_of[request] = table
         row_of = {request: row for row, request in enumerate(self.waiting.request.tolist())}
         place = {host: index for index, host in enumerate(self.cluster.rows.tolist())}
         spreads = []
         for request, own in members.items():
             hosts = self.cluster.hosts
-            zones = {zone_of(each.labels) for each in hosts if may_use(wish_of[request], each)}
+            zones = {zone_of(each.labels) for each in hosts if may_use(table_of[request], each)}
             row = row_of.get(request)
             wanted = len(own) if row is None else int(self.waiting.wanted[row])
             others = [0] * (max(zone_of_host) + 1)
-            for whose, host in arriving:
-                if whose == request and host in place:
+            for arriving_request, host in arriving:
+                if arriving_request == request and host in place:
                     others[zone_of_host[place[host]]] += 1
             spreads.append(
                 RunningSpread(

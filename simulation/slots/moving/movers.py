@@ -19,7 +19,7 @@ from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.freed import FreedHostsPolicy
 from placement.rebalancing.model import MovePlan
-from placement.rebalancing.room import make_room
+from placement.rebalancing.room import room_for
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import Kept
 from simulation.slots.cluster import Cluster
@@ -43,7 +43,7 @@ class MovableSite(Protocol):
     """What of an engine moves need."""
 
     cluster: Cluster
-    book: InternedNames
+    names: InternedNames
     running: RunningBuckets
     rules: HostRules
     waiting: WaitingRows
@@ -82,7 +82,7 @@ class SlotMover:
     def __init__(
         self, site: MovableSite, moving: Moving, *, began_at_s: float, slot_length_s: float
     ):
-        self._site, self._asked = site, moving
+        self._site, self._moving = site, moving
         self._began_at_s, self._length_s = began_at_s, slot_length_s
         self.timetable = Timetable()
         self.rolling = None if moving.roll is None else RollingRun(moving.roll, site.cluster)
@@ -136,24 +136,24 @@ class SlotMover:
         self._hold(move, move.vm.host, -1)
         self._ended.append(Ended(move, MoveOutcome.MOVED))
         there = move.vm._replace(host=move.destination)
-        self._rests.append((move.over_s + self._asked.price.rest_s, there))
+        self._rests.append((move.over_s + self._moving.price.rest_s, there))
         if self.rolling is not None:
             self.rolling.note_moved(move.vm.host, move.over_s)
 
     def _hold(self, move: TimedMove, host: int, sign: int) -> None:
         """Let a host hold a VM that moves, or no longer. Its tenant holds it once."""
         site, one = self._site, np.ones(1, dtype=np.int64)
-        site.cluster.commit(one * host, sign * site.book.demand[[move.kind]])
+        site.cluster.commit(one * host, sign * site.names.demand[[move.kind]])
         vm = VmRows(
             request=one * move.vm.request,
             tenant=one * move.tenant,
             kind=one * move.kind,
-            wish=one * move.wish,
+            constraints=one * move.constraints,
             count=one,
             host=one * host,
             end_s=np.array([move.vm.end_s]),
         )
-        site.rules.count(vm, site.book.wishes.values, sign=sign)
+        site.rules.count(vm, site.names.constraint_tables.values, sign=sign)
 
     # --- what a round sees ----------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class SlotMover:
             return None
         brought = np.zeros_like(self._site.cluster.capacity)
         for move in self.timetable.coming:
-            brought[move.destination] += self._site.book.demand[move.kind]
+            brought[move.destination] += self._site.names.demand[move.kind]
         return brought
 
     def around(self, policy: Policy) -> Policy:
@@ -174,8 +174,8 @@ class SlotMover:
             if len(row):
                 hosts = site.cluster.places(self.freed.hosts)
                 policy = FreedHostsPolicy(policy, [(int(row[0]), host) for host in hosts])
-        if self._asked.spare is not None:
-            domain = domains_of(self._asked.spare, site.cluster.hosts)
+        if self._moving.spare is not None:
+            domain = domains_of(self._moving.spare, site.cluster.hosts)
             policy = SpareCapacityPolicy(policy, site.fleet().running, domain)
         return policy
 
@@ -195,9 +195,9 @@ class SlotMover:
             return
         if hosts:
             self._empty(start_s, hosts)
-        if self._asked.room is not None and not self.timetable:
-            self._make_room(start_s)
-        if self._asked.balance is not None and not self.timetable:
+        if self._moving.room is not None and not self.timetable:
+            self._plan_room(start_s)
+        if self._moving.balance is not None and not self.timetable:
             self._balance(start_s)
         self.advance(start_s)
 
@@ -212,13 +212,13 @@ class SlotMover:
     def _empty(self, start_s: float, hosts: Sequence[int]) -> None:
         fleet = self._site.fleet()
         places = self._site.cluster.places(hosts)
-        plan = evacuate(fleet.running, places, limits=self._asked.price.limits)
+        plan = evacuate(fleet.running, places, limits=self._moving.price.limits)
         assert self.rolling is not None  # noqa: S101 - whose hosts these are
         self.rolling.note_plan(plan, fleet)
         self._take_up(plan, fleet, start_s)
 
-    def _make_room(self, start_s: float) -> None:
-        room = self._asked.room
+    def _plan_room(self, start_s: float) -> None:
+        room = self._moving.room
         assert room is not None  # noqa: S101 - asked by the caller
         waiting = self._site.waiting
         if not len(waiting):
@@ -230,11 +230,11 @@ class SlotMover:
         snapshot = dataclasses.replace(fleet.running.snapshot, age=waited)
         requests, _ = starving(snapshot, room.patience)
         for request in requests.tolist()[:_MOST_SOUGHT]:
-            plan = make_room(
+            plan = room_for(
                 fleet.running,
                 request,
                 count=still_needed(snapshot, request, int(snapshot.count[request])),
-                limits=self._asked.price.limits,
+                limits=self._moving.price.limits,
                 budget_units=_ROOM_UNITS,
             )
             dear = room.most_gib is not None and plan.after.moved_gib > room.most_gib
@@ -243,13 +243,13 @@ class SlotMover:
             over_s = self._take_up(plan, fleet, start_s)
             self.freed = Freed(
                 int(waiting.request[request]),
-                tuple(int(fleet.hosts[host]) for _, host, _ in plan.let_in),
+                tuple(int(fleet.hosts[host]) for _, host, _ in plan.admitted),
                 over_s,
             )
             return
 
     def _balance(self, start_s: float) -> None:
-        rule = self._asked.balance
+        rule = self._moving.balance
         assert rule is not None  # noqa: S101 - asked by the caller
         at_s = self._began_at_s + start_s
         interval = math.floor(at_s / rule.every_s)
@@ -259,12 +259,12 @@ class SlotMover:
             return
         self._balanced = interval
         fleet = self._site.fleet()
-        plan = balance(fleet.running, rule.worth, limits=self._asked.price.limits)
+        plan = balance(fleet.running, rule.objective, limits=self._moving.price.limits)
         self._take_up(plan, fleet, start_s)
 
     def _take_up(self, plan: MovePlan, fleet: MovableVms, start_s: float) -> float:
         check_plan(fleet.running, plan)
-        over_s = self.timetable.take_up(plan, fleet, start_s, self._asked.price)
+        over_s = self.timetable.take_up(plan, fleet, start_s, self._moving.price)
         before, after = plan.details.get("potential", (0.0, 0.0))
         self._planned.append(
             Planned(
@@ -324,6 +324,6 @@ class SlotMover:
         ]
         self._balanced = None if kept["balanced"] is None else int(kept["balanced"])
 
-    def told(self) -> dict[str, Any] | None:
+    def roll_report(self) -> dict[str, Any] | None:
         """Return how a roll stands, in JSON values; None: there is none."""
-        return None if self.rolling is None else self.rolling.told()
+        return None if self.rolling is None else self.rolling.report()

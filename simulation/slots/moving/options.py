@@ -42,9 +42,9 @@ class MovePrice:
             per_source=self.per_host, per_destination=self.per_host, at_once=self.at_once
         )
 
-    def seconds(self, carried_mib: int) -> float:
+    def seconds(self, transfer_mib: int) -> float:
         """Return how long a move takes that carries so much."""
-        return self.least_s + carried_mib / 1024 / self.gib_per_s
+        return self.least_s + transfer_mib / 1024 / self.gib_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,9 @@ class Balance:
     most_moves: int | None = None  #: of one plan
 
     @property
-    def worth(self) -> Objective:
+    def objective(self) -> Objective:
         """What a move must be worth."""
-        given = {name: getattr(self, name) for name in _WORTH}
+        given = {name: getattr(self, name) for name in _OBJECTIVE_FIELDS}
         return BALANCE_OBJECTIVE.with_given(given)
 
     def is_open(self, at_s: float) -> bool:
@@ -94,7 +94,7 @@ class Room:
     most_gib: float | None = None  #: of one plan
 
 
-_WORTH: Final = ("price_per_gib", "least_gain", "most_gib", "most_moves")
+_OBJECTIVE_FIELDS: Final = ("price_per_gib", "least_gain", "most_gib", "most_moves")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class Moving:
         return self.moves or self.spare is not None
 
     @classmethod
-    def told(
+    def of_options(
         cls,
         *,
         balance: str | None = None,

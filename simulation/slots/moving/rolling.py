@@ -41,7 +41,7 @@ class RollingRun:
         self.began_s: float | None = None
         self.over_s: float | None = None  #: None: it has not come to its end
         self.rolled = 0
-        self.left_out: list[dict[str, Any]] = []
+        self.skipped: list[dict[str, Any]] = []
 
     @property
     def is_over(self) -> bool:
@@ -110,7 +110,7 @@ class RollingRun:
             if key.host in self._at:
                 self._at[key.host].stays.append(f"a VM of request {key.request}: {why}")
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return how far it is, in JSON values."""
         took = None
         if self.over_s is not None and self.began_s is not None:
@@ -119,7 +119,7 @@ class RollingRun:
             "rolled": self.rolled,
             "took_s": took,
             "hosts_left": len(self.todo) + len(self._at),
-            "left_out": self.left_out,
+            "left_out": self.skipped,
         }
 
     def _leave(self, host: int) -> None:
@@ -128,7 +128,7 @@ class RollingRun:
 
     def _leave_out(self, host: int, why: Sequence[str], at_s: float) -> None:
         name = self._cluster.all_hosts()[host].name
-        self.left_out.append({"host": name, "why": [*why]})
+        self.skipped.append({"host": name, "why": [*why]})
         self._end_if_done(at_s)
 
     def _end_if_done(self, at_s: float) -> None:
@@ -143,7 +143,7 @@ class RollingRun:
             "began_s": self.began_s,
             "over_s": self.over_s,
             "rolled": self.rolled,
-            "left_out": self.left_out,
+            "left_out": self.skipped,
         }
 
     def restore(self, kept: Kept) -> None:
@@ -154,7 +154,7 @@ class RollingRun:
         if not all(0 <= host < hosts for host in (*self.todo, *self._at)):
             raise MisfitError("a roll is at a host that is not there")
         self.began_s, self.over_s = kept["began_s"], kept["over_s"]
-        self.rolled, self.left_out = int(kept["rolled"]), [*kept["left_out"]]
+        self.rolled, self.skipped = int(kept["rolled"]), [*kept["left_out"]]
 
 
 def matching(words: str, hosts: Sequence[SimHost]) -> list[int]:

@@ -33,12 +33,12 @@ class TimedMove:
     vm: VmKey
     tenant: int
     kind: int
-    wish: int
+    constraints: int
     destination: int  #: a number of the cluster's host
     starts_s: float
     over_s: float
     why: Why
-    carried_mib: int
+    transfer_mib: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,17 @@ class Timetable:
                 starts_s, wave = latest_s, move.wave
             key = where.get(move.vm) or fleet.key(move.vm)
             destination = int(fleet.hosts[move.destination])
-            over_s = starts_s + price.seconds(move.carried_mib)
+            over_s = starts_s + price.seconds(move.transfer_mib)
             timed = TimedMove(
                 vm=key,
                 tenant=int(fleet.tenant[move.vm]),
                 kind=int(fleet.kind[move.vm]),
-                wish=int(fleet.wish[move.vm]),
+                constraints=int(fleet.constraints[move.vm]),
                 destination=destination,
                 starts_s=starts_s,
                 over_s=over_s,
                 why=move.why,
-                carried_mib=move.carried_mib,
+                transfer_mib=move.transfer_mib,
             )
             self.coming.append(timed)
             where[move.vm] = key._replace(host=destination)
@@ -200,14 +200,14 @@ def _row(move: TimedMove) -> list[Any]:
     end_s = None if math.isinf(move.vm.end_s) else move.vm.end_s
     return [
         [move.vm.request, end_s, move.vm.host],
-        [move.tenant, move.kind, move.wish, move.destination, move.carried_mib],
+        [move.tenant, move.kind, move.constraints, move.destination, move.transfer_mib],
         [move.starts_s, move.over_s],
         move.why.value,
     ]
 
 
 def _move(row: Sequence[Any], hosts: int) -> TimedMove:
-    (request, end_s, host), (tenant, kind, wish, destination, carried_mib), times, why = row
+    (request, end_s, host), (tenant, kind, constraints, destination, transfer_mib), times, why = row
     for each in (host, destination):
         if type(each) is not int or not 0 <= each < hosts:
             raise MisfitError("a VM moves to or from a host that is not there")
@@ -215,10 +215,10 @@ def _move(row: Sequence[Any], hosts: int) -> TimedMove:
         vm=VmKey(int(request), math.inf if end_s is None else float(end_s), host),
         tenant=int(tenant),
         kind=int(kind),
-        wish=int(wish),
+        constraints=int(constraints),
         destination=destination,
         starts_s=float(times[0]),
         over_s=float(times[1]),
         why=Why(why),
-        carried_mib=int(carried_mib),
+        transfer_mib=int(transfer_mib),
     )

@@ -27,7 +27,7 @@ from tests.register import (
     run_vm,
 )
 
-DECIDED = DecidedRounds(told_by="a test", policy="fuga", slot_length_s=5, budget_units=None)
+DECIDED = DecidedRounds(source="a test", policy="fuga", slot_length_s=5, budget_units=None)
 
 
 def moment(register: Registry) -> datetime:
@@ -207,7 +207,7 @@ def test_a_recording_is_simulated_with_what_ran_already(lived, tmp_path: Path):
         tmp_path / "run",
     )
 
-    assert (recording.vms_running, recording.vms_waiting, recording.vms_asked) == (3, 3, 2)
+    assert (recording.vms_running, recording.vms_waiting, recording.vms_requested) == (3, 3, 2)
     assert summary["finished"]
     assert summary["bad_rows"]["count"] == 0
     assert summary["vms"]["at_the_beginning"] == 3

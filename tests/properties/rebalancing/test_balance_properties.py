@@ -58,7 +58,7 @@ def emptiness_of(running):
 
 
 def price_of(worth, running, vm):
-    return worth.price_per_gib * running.carried_mib[vm] / 1024 + worth.least_gain
+    return worth.price_per_gib * running.transfer_mib[vm] / 1024 + worth.least_gain
 
 
 @about("moves that balance", least=0.3)
@@ -163,14 +163,14 @@ def steepest(running, worth, skewness):
             key=lambda vm: (
                 state.host[vm],
                 state.kind[vm],
-                state.carried_mib[vm],
+                state.transfer_mib[vm],
                 vm if any(vm in each.vms for each in (*state.groups, *state.spreads)) else -1,
                 vm,
             ),
         )
         for vm in line:
             demand, source = state.demand[state.kind[vm]], state.host[vm]
-            price = state.carried_mib[vm] * (worth.price_per_gib / 1024)
+            price = state.transfer_mib[vm] * (worth.price_per_gib / 1024)
             without = capacity[source] - state.room[source] - demand
             leaving = (cost[source] - term.of(without, capacity[source])) - price
             # Hosts are compared before what leaving gains is added: that would round small
@@ -260,7 +260,7 @@ def test_packing_empties_each_host_that_it_takes_vms_from(running, price, limits
         assert (after.room[host] == after.snapshot.capacity[host]).all()
         here = [n for n, move in enumerate(plan.moves) if move.source == host]
         gain = sum(plan.details["gains"][n] for n in here)
-        carried = sum(plan.moves[n].carried_mib for n in here)
+        carried = sum(plan.moves[n].transfer_mib for n in here)
         assert gain >= worth.price(carried) - 1e-9
     assert plan.after.hosts_in_use == plan.before.hosts_in_use - len(emptied)
     assert plan.details["potential"] == pytest.approx(

@@ -19,7 +19,7 @@ from placement.rebalancing.model import (
     RunningState,
     Why,
 )
-from placement.rebalancing.room import make_room
+from placement.rebalancing.room import room_for
 from tests.properties.rebalancing.running_clusters import limits, runnings
 from tests.unit.placement.rebalancing.builders import a_running
 
@@ -27,7 +27,7 @@ from tests.unit.placement.rebalancing.builders import a_running
 @st.composite
 def rooms(draw: st.DrawFn) -> tuple[RunningState, MovePlan]:
     running = draw(runnings(waiting=True))
-    plan = make_room(running, 0, limits=draw(limits))
+    plan = room_for(running, 0, limits=draw(limits))
     note(json.dumps([running.document(), plan.document()]))
     return running, plan
 
@@ -39,11 +39,11 @@ def test_room_is_there_after_the_moves_and_every_state_is_feasible(
     running, plan = case
 
     check_plan(running, plan)
-    let_in = sum(count for _, _, count in plan.let_in)
+    admitted = sum(count for _, _, count in plan.admitted)
     waits = sum(each.count for each in plan.still_waits)
-    assert let_in + waits == int(running.snapshot.count[0])
-    assert let_in == 0 or let_in >= int(running.snapshot.min_count[0])
-    assert plan.let_in or not plan.moves
+    assert admitted + waits == int(running.snapshot.count[0])
+    assert admitted == 0 or admitted >= int(running.snapshot.min_count[0])
+    assert plan.admitted or not plan.moves
 
 
 @given(rooms())
@@ -64,7 +64,7 @@ def test_who_fits_moves_nobody(case: tuple[RunningState, MovePlan]) -> None:
 def test_room_is_made_again_bit_for_bit(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
-    assert make_room(running, 0, limits=plan.limits) == plan
+    assert room_for(running, 0, limits=plan.limits) == plan
 
 
 def least_carried(running: RunningState) -> int | None:
@@ -78,7 +78,7 @@ def least_carried(running: RunningState) -> int | None:
         for size in range(len(there) + 1):
             for chosen in itertools.combinations(there, size):
                 freed = running.demand[running.kind[list(chosen)]].sum(axis=0)
-                cost = int(running.carried_mib[list(chosen)].sum())
+                cost = int(running.transfer_mib[list(chosen)].sum())
                 if (room[host] + freed < snapshot.demand[0]).any():
                     continue
                 if (best is None or cost < best) and _find_places(running, host, chosen):
@@ -128,17 +128,17 @@ def test_one_vm_is_let_in_for_the_fewest_gibibytes() -> None:
     for seed in range(300):
         running = a_fragmented_cluster(seed)
         least = least_carried(running)
-        plan = make_room(running, 0)
+        plan = room_for(running, 0)
         check_plan(running, plan)
         if least is None:
             assert plan.moves == ()
             continue
         possible += 1
         moved += least > 0
-        if not plan.let_in:
+        if not plan.admitted:
             missed += 1
         else:
-            carried = sum(move.carried_mib for move in plan.moves)
+            carried = sum(move.transfer_mib for move in plan.moves)
             assert carried >= least
             dear += carried > least
 
@@ -157,12 +157,12 @@ def test_the_smallest_vm_that_is_enough_makes_room() -> None:
         count=[1],
     )
 
-    plan = make_room(running, 0)
+    plan = room_for(running, 0)
 
     assert [(m.vm, m.source, m.destination, m.why) for m in plan.moves] == [
         (1, 0, 1, Why.MAKES_ROOM)
     ]
-    assert plan.let_in == ((0, 0, 1),)
+    assert plan.admitted == ((0, 0, 1),)
 
 
 def test_what_frees_cores_and_memory_at_once_is_reckoned_once() -> None:
@@ -178,10 +178,10 @@ def test_what_frees_cores_and_memory_at_once_is_reckoned_once() -> None:
         count=[1],
     )
 
-    plan = make_room(running, 0)
+    plan = room_for(running, 0)
 
-    assert [(m.vm, m.source, m.carried_mib) for m in plan.moves] == [(0, 0, 500), (1, 0, 500)]
-    assert plan.let_in == ((0, 0, 1),)
+    assert [(m.vm, m.source, m.transfer_mib) for m in plan.moves] == [(0, 0, 500), (1, 0, 500)]
+    assert plan.admitted == ((0, 0, 1),)
 
 
 def test_a_gang_that_does_not_become_whole_moves_nobody() -> None:
@@ -193,10 +193,10 @@ def test_a_gang_that_does_not_become_whole_moves_nobody() -> None:
         min_count=[2],
     )
 
-    plan = make_room(running, 0)
+    plan = room_for(running, 0)
 
     assert plan.moves == ()
-    assert plan.let_in == ()
+    assert plan.admitted == ()
     assert [(each.count, each.reason) for each in plan.still_waits] == [(2, Reason.GANG_NOT_WHOLE)]
 
 
@@ -211,18 +211,18 @@ def test_a_gang_that_keeps_apart_is_let_in_whole() -> None:
         groups=[apart],
     )
 
-    plan = make_room(running, 0, limits=RebalanceLimits(per_source=1))
+    plan = room_for(running, 0, limits=RebalanceLimits(per_source=1))
 
     check_plan(running, plan)
     # One host is empty already, and of the others one holds a single small VM.
-    assert [count for _, _, count in plan.let_in] == [1, 1]
+    assert [count for _, _, count in plan.admitted] == [1, 1]
     assert len(plan.moves) == 1
 
 
 def test_what_is_larger_than_every_host_finds_no_room() -> None:
     running = a_running(host=[0], requests=[(9, 1024)], count=[1])
 
-    plan = make_room(running, 0)
+    plan = room_for(running, 0)
 
     assert [each.reason for each in plan.still_waits] == [Reason.NO_HOST_LARGE_ENOUGH]
 
@@ -230,6 +230,6 @@ def test_what_is_larger_than_every_host_finds_no_room() -> None:
 def test_what_no_host_may_take_says_so() -> None:
     running = a_running(host=[0], receives=[False] * 3, requests=[(2, 1024)], count=[1])
 
-    plan = make_room(running, 0)
+    plan = room_for(running, 0)
 
     assert [each.reason for each in plan.still_waits] == [Reason.NO_ELIGIBLE_HOST]

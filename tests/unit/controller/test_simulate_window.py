@@ -57,7 +57,7 @@ def test_without_a_round_settings_say_how_rounds_are_decided():
     told = decided_as(None, SETTINGS)
 
     assert (told.policy, told.slot_length_s, told.zone_policies) == ("slots", 30, OF_SETTINGS)
-    assert told.told_by == "the settings, because there is no round"
+    assert told.source == "the settings, because there is no round"
 
 
 def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
@@ -74,4 +74,4 @@ def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
 
     assert (told.policy, told.parameters, told.slot_length_s) == ("fuga", {"eta": 3}, 60)
     assert told.zone_policies == OF_SETTINGS
-    assert told.told_by == "round 7, zones from the settings because its inputs are purged"
+    assert told.source == "round 7, zones from the settings because its inputs are purged"

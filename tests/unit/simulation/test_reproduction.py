@@ -112,7 +112,7 @@ def test_the_verdict_follows_from_numbers_and_statements(
 def test_only_a_number_that_must_agree_makes_an_item_wrong(number: Number, is_wrong: bool) -> None:
     found = verdict_of(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
 
-    assert Finished(told=found, seconds=0.0).is_wrong == is_wrong
+    assert Finished(verdict=found, seconds=0.0).is_wrong == is_wrong
 
 
 @pytest.mark.long
@@ -123,11 +123,11 @@ def test_all_quick_has_data_plots_and_verdicts_and_is_the_same_again(tmp_path: P
     finished = run(["all"], out)
     run(AGAIN, again)
 
-    assert [each.told["name"] for each in finished] == list(ITEMS)
+    assert [each.verdict["name"] for each in finished] == list(ITEMS)
     for each in finished:
-        name = each.told["name"]
+        name = each.verdict["name"]
         found = json.loads((out / name / VERDICT).read_text())
-        assert found == each.told
+        assert found == each.verdict
         assert found["verdict"] in set(Verdict)
         assert found["numbers"] or found["statements"] or found["comparisons"], name
         assert found["verdict"] == "agrees" or found["why"], name
@@ -172,8 +172,8 @@ def test_what_was_run_in_the_same_way_is_taken_and_the_rest_is_run(tmp_path: Pat
 
     again = run(["drfh-fig1", "drfh-fig2"], tmp_path, resume=True)
 
-    assert [each.told["name"] for each in again] == ["drfh-fig1", "drfh-fig2"]
-    assert again[1].told == first[0].told
+    assert [each.verdict["name"] for each in again] == ["drfh-fig1", "drfh-fig2"]
+    assert again[1].verdict == first[0].verdict
     assert not (tmp_path / "drfh-fig2" / "plot.png").exists()
 
 
@@ -182,7 +182,7 @@ def test_what_was_run_with_another_seed_is_run_again(tmp_path: Path) -> None:
 
     again = run(["drfh-fig2"], tmp_path, Setup(quick=True, seed=1), resume=True)
 
-    assert again[0].told["seed"] == 1
+    assert again[0].verdict["seed"] == 1
 
 
 def test_the_page_has_a_section_and_a_verdict_for_every_item() -> None:

@@ -22,7 +22,7 @@ from simulation.slots.engine import Engine
 from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import Happening, HostEvent, SimHost
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,9 @@ def arriving(seed: int) -> list[Any]:
     wishes = random.Random(seed)
     chunks = random_chunks(seed, SLOTS, 60.0)
     for chunk in chunks:
-        object.__setattr__(chunk, "wishes", tuple(wishes.choice(WISHES) for _ in chunk.tenant))
+        object.__setattr__(
+            chunk, "constraint_tables", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
+        )
     # Nothing arrives for a while: rounds that would repeat are left out.
     return chunks[:25] + [a_chunk() for _ in chunks[25:35]] + chunks[35:]
 

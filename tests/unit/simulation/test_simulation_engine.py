@@ -55,7 +55,7 @@ def test_a_life_of_nothing_ends_with_its_slot() -> None:
     passed = engine.pass_to(1, [])
 
     assert [int(vms.count.sum()) for vms in passed.ended] == [1]
-    assert engine.book.held.sum() == 0
+    assert engine.names.held.sum() == 0
 
 
 def test_a_gang_is_placed_whole_or_waits() -> None:
@@ -181,7 +181,7 @@ def test_nothing_is_lost_or_placed_twice(policy: str) -> None:
             check_allocation(passed.round.snapshot, passed.round.allocation)
         waiting = int(engine.waiting.count.sum())
         assert asked + lost == given + waiting
-        assert given == ended + lost + int(engine.book.vms.sum())
+        assert given == ended + lost + int(engine.names.vms.sum())
         assert min(running.values(), default=0) >= 0
         _check_sums(engine)
     assert ended
@@ -198,13 +198,13 @@ def _by_request(vms: object) -> Counter[int]:
 def _check_sums(engine: Engine) -> None:
     """What runs, added up anew, is what hosts have committed and tenants hold."""
     committed = np.zeros_like(engine.cluster.committed)
-    held = np.zeros_like(engine.book.held)
+    held = np.zeros_like(engine.names.held)
     for vms in engine.running.parts():
-        amounts = vms.count[:, None] * engine.book.demand[vms.kind]
+        amounts = vms.count[:, None] * engine.names.demand[vms.kind]
         np.add.at(committed, vms.host, amounts)
         np.add.at(held, vms.tenant, amounts)
     np.testing.assert_array_equal(committed, engine.cluster.committed)
-    np.testing.assert_array_equal(held, engine.book.held)
+    np.testing.assert_array_equal(held, engine.names.held)
     assert (committed >= 0).all()
     assert (committed <= engine.cluster.capacity).all()
 

@@ -144,7 +144,7 @@ def test_tenants_go_in_the_order_of_the_tree() -> None:
     passed = engine.pass_to(0, [a_chunk(*asked)])
 
     assert passed.round is not None
-    names = [engine.book.tenants.values[number] for number in passed.round.tenants.tolist()]
+    names = [engine.names.tenants.values[number] for number in passed.round.tenants.tolist()]
     assert names == ["cid", "ann", "bob"]  # who is not in it comes last
     assert passed.round.snapshot.tenant.tolist() == [2, 1, 0]
 

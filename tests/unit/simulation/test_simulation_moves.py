@@ -15,7 +15,7 @@ from simulation.slots.engine import Engine, Passed
 from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
 from simulation.slots.moving.timetable import MoveOutcome
 from simulation.topology.hosts import Happening, HostEvent, SimHost
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 from tests.simulations import a_chunk, an_engine, random_chunks
 
 ZONES = [SimHost(name=f"h{number}", labels=(f"zone=z{number % 2}",)) for number in range(6)]
@@ -48,17 +48,18 @@ def books_of(engine: Engine) -> tuple[Any, ...]:
     groups: Counter[tuple[str, int]] = Counter()
     assert engine.movers is not None
     arriving = [
-        (move.destination, move.kind, move.wish, 1) for move in engine.movers.timetable.under_way
+        (move.destination, move.kind, move.constraints, 1)
+        for move in engine.movers.timetable.under_way
     ]
     there = [
         row
         for part in engine.running.parts()
-        for row in zip(*(each.tolist() for each in (part.host, part.kind, part.wish, part.count)),
-                       strict=True)
+        for row in zip(*(each.tolist() for each in (part.host, part.kind, part.constraints,
+                       part.count)), strict=True)
     ]  # fmt: skip
     for host, kind, wish, count in (*there, *arriving):
-        committed[host] += count * engine.book.demand[kind]
-        for _, rule in engine.book.wishes.values[wish].memberships:
+        committed[host] += count * engine.names.demand[kind]
+        for _, rule in engine.names.constraint_tables.values[wish].memberships:
             groups[rule.group, host] += count
     return committed, groups
 
@@ -76,7 +77,7 @@ def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
     assert meanwhile == [6, 2]
     assert engine.cluster.committed[:, 0].tolist() == [3, 3]
     assert [each[1:] for each in moved(passed)] == [(0, 1, "moved")] * 3
-    assert engine.book.held[0].tolist() == [6, 6144]
+    assert engine.names.held[0].tolist() == [6, 6144]
 
 
 def test_what_ends_while_it_moves_leaves_nothing_behind() -> None:
@@ -117,7 +118,7 @@ def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
         engine.pass_to(slot, [])
 
     assert engine.movers is not None
-    told = engine.movers.told()
+    told = engine.movers.roll_report()
     assert told is not None
     assert told["rolled"] == 2
     assert [each["host"] for each in told["left_out"]] == ["h0"]
@@ -161,7 +162,9 @@ def test_books_are_in_order_whatever_happens(seed: int) -> None:
     wishes = random.Random(seed)
     outcomes: Counter[str] = Counter()
     for slot, chunk in enumerate(random_chunks(seed, 40, 60.0)):
-        object.__setattr__(chunk, "wishes", tuple(wishes.choice(WISHES) for _ in chunk.tenant))
+        object.__setattr__(
+            chunk, "constraint_tables", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
+        )
         passed = engine.pass_to(slot, [chunk] if len(chunk) else [])
         outcomes.update(each[-1] for each in moved(passed))
 
@@ -191,7 +194,7 @@ def test_books_are_in_order_whatever_happens(seed: int) -> None:
 )
 def test_options_that_say_nothing_of_moves_are_refused(told: dict[str, str], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        Moving.told(**told)
+        Moving.of_options(**told)
 
 
 def test_hours_may_pass_midnight() -> None:

@@ -32,7 +32,7 @@ from tests.simulations import a_chunk, an_engine
 
 SINCE = datetime(2026, 11, 10, tzinfo=UTC)
 H1, H2 = UUID(int=1), UUID(int=2)
-DECIDED = DecidedRounds(told_by="round 7", policy="fuga", slot_length_s=60, budget_units=None)
+DECIDED = DecidedRounds(source="round 7", policy="fuga", slot_length_s=60, budget_units=None)
 
 
 def at(seconds: float) -> datetime:
@@ -333,6 +333,18 @@ def test_hosts_join_close_open_fail_and_leave(tmp_path: Path) -> None:
         (30, "h2", Happening.DRAIN),
         (40, "h2", Happening.RETURN),
     ]
+
+
+def test_a_recording_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    rows_of(tmp_path, a_request(a_vm()))
+    found = read_recording(tmp_path / "registry")
+    window = tmp_path / "registry/window.json"
+    text = window.read_text()
+
+    window.write_text(text.replace("vms_requested", "vms_asked").replace('"source"', '"told_by"'))
+
+    assert "vms_asked" in window.read_text()
+    assert read_recording(tmp_path / "registry") == found
 
 
 def test_where_nothing_was_recorded_is_said(tmp_path: Path) -> None:

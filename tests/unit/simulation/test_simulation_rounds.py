@@ -32,7 +32,7 @@ from simulation.slots.idle import same_to_policies
 from simulation.slots.rules import may_use
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import SimHost
-from simulation.traces.wishes import ConstraintTable
+from simulation.traces.constraint_table import ConstraintTable
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 HOSTS = [
@@ -53,9 +53,9 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
     hierarchy = hierarchy or Hierarchy()
     group_ids = {name: an_id(5, number) for number, name in enumerate(hierarchy.groups)}
     parent = {name: group_ids[group] for name, group in hierarchy.parents.items()}
-    cluster, book, waiting = engine.cluster, engine.book, engine.waiting
+    cluster, book, waiting = engine.cluster, engine.names, engine.waiting
     _, tenants = engine.snapshot()
-    wishes = [book.wishes.values[wish] for wish in waiting.wish.tolist()]
+    wishes = [book.constraint_tables.values[wish] for wish in waiting.constraints.tolist()]
     running = engine.running.parts()
     requests = []
     groups: dict[tuple[int, str], VmGroupView] = {}
@@ -96,8 +96,9 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
             hosts = {
                 int(host)
                 for vms in running
-                for host, its, theirs in zip(vms.host, vms.wish, vms.tenant, strict=True)
-                if theirs == tenant and (apart, rule) in book.wishes.values[its].memberships
+                for host, its, theirs in zip(vms.host, vms.constraints, vms.tenant, strict=True)
+                if theirs == tenant
+                and (apart, rule) in book.constraint_tables.values[its].memberships
             }
             before = groups.get(key)
             groups[key] = VmGroupView(
@@ -159,7 +160,7 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
 
 
 def _tenant_id(engine: Engine, name: str) -> UUID:
-    names = engine.book.tenants.values
+    names = engine.names.tenants.values
     return an_id(2, names.index(name) if name in names else 99)
 
 
@@ -189,7 +190,7 @@ def test_a_slot_equals_a_round_on_the_same_state(policy: str) -> None:
     compared = 0
     for slot, chunk in enumerate(random_chunks(11, 12, 60.0)):
         wishes = tuple(rules[(slot + row) % len(rules)] for row in range(len(chunk)))
-        ruled = dataclasses.replace(chunk, wishes=wishes)
+        ruled = dataclasses.replace(chunk, constraint_tables=wishes)
         before = _before_round(engine, slot, [ruled] if len(ruled) else [], None)
         if before is None:
             continue

@@ -94,7 +94,9 @@ def test_a_drained_run_ends_when_everything_has_ended(spec: RunSpec, tmp_path: P
 def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
     spec: RunSpec, tmp_path: Path
 ) -> None:
-    moving = Moving.told(balance="every_s=120", spare="host", room="patience=2", roll="takes_s=60")
+    moving = Moving.of_options(
+        balance="every_s=120", spare="host", room="patience=2", roll="takes_s=60"
+    )
     asked = replace(
         spec, policy="best_fit_drfh", slot_length_s=60, until_s=900, ideal_every=4, moving=moving
     )
@@ -110,7 +112,7 @@ def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
     moved = [row for row in moves if row["outcome"] == "moved"]
     told = first["moves"]
     assert told["moved"] == len(moved) > 0
-    assert told["moved_gib"] == sum(row["carried_mib"] for row in moved) / 1024
+    assert told["moved_gib"] == sum(row["transfer_mib"] for row in moved) / 1024
     assert told["by_reason"] == {
         reason: sum(row["reason"] == reason for row in moved) for reason in told["by_reason"]
     }
@@ -121,7 +123,7 @@ def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
 
 def test_moves_stand_beside_a_run_without_them() -> None:
     base = RunSpec(
-        name="", trace=TraceSpec(path="x"), hosts="2:1c", moving=Moving.told(spare="zone")
+        name="", trace=TraceSpec(path="x"), hosts="2:1c", moving=Moving.of_options(spare="zone")
     )
 
     asis, changed = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.reserving import CARRIED, LEAST_SAMPLES, ReservationDemand, judge
+from placement.forecast.reserving import LEAST_SAMPLES, REQUIRED_PART, ReservationDemand, judge
 from tests.unit.placement.forecast.test_run_ahead import a_present, ending, every_life, some_lives
 
 FEW = 10
@@ -40,7 +40,7 @@ def test_what_ends_by_then_is_room(after_s: float, fits: int) -> None:
     found = judged(3, after_s=after_s)
 
     assert found.fits == fits
-    assert found.carried == (found.samples if fits == 3 else 0)
+    assert found.samples_with_room == (found.samples if fits == 3 else 0)
     assert found.samples >= LEAST_SAMPLES
 
 
@@ -62,7 +62,7 @@ def test_who_waits_and_what_is_reserved_have_their_room_first() -> None:
 def test_it_is_promised_only_where_nearly_all_samples_have_room() -> None:
     for after_s in (60.0, 300.0, 900.0, 3600.0, 36_000.0):
         found = judged(1, after_s=after_s, lives=some_lives())
-        assert (found.fits == 1) == (found.carried >= CARRIED * found.samples)
+        assert (found.fits == 1) == (found.samples_with_room >= REQUIRED_PART * found.samples)
 
 
 def test_without_time_or_knowledge_nothing_is_taken_to_end() -> None:

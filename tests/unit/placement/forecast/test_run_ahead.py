@@ -13,7 +13,7 @@ from placement.forecast.current_state import CameLately, Present, RunningVms
 from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, Observed
 from placement.forecast.narrowed import narrowed
-from placement.forecast.queue import lines_of
+from placement.forecast.queue import queues_of
 from placement.forecast.run_ahead import RunAheadOptions, played, steps_of
 from tests.builders import a_snapshot
 
@@ -134,11 +134,11 @@ def test_many_requests_that_end_are_lines_by_doublings_of_their_time():
     )
     ends_s = [*np.linspace(1000.0, 1020.0, rows - 3), 3000.0, np.inf, 3001.0]
 
-    lines = lines_of(ending(present, waiting_s=ends_s))
+    lines = queues_of(ending(present, waiting_s=ends_s))
 
     # Of each tenant one line below 1024 s; beyond, two of 2048 s and more, and one without end.
     for row in range(rows):
-        at = lines.present.ends_in_s[lines.line[row]]
+        at = lines.present.ends_in_s[lines.queue[row]]
         assert ends_s[row] <= at <= 2 * ends_s[row]
     assert len(lines.present.snapshot.count) == 6
 
@@ -241,7 +241,7 @@ def test_requests_that_are_alike_stand_in_one_line():
         age=list(range(number)),
     )
 
-    lines = lines_of(present)
+    lines = queues_of(present)
     waits_s = played(present, every_life(900.0), ahead(samples=2))
 
     assert len(lines.present.snapshot.count) == 2

@@ -80,7 +80,7 @@ def a_running(
         kind=of_kind,
         host=where,
         tenant=tenants,
-        carried_mib=np.where(np.array(moves, np.int64) == Mobility.LIVE, carried, 0),
+        transfer_mib=np.where(np.array(moves, np.int64) == Mobility.LIVE, carried, 0),
         mobility=np.array(moves, dtype=np.int64),
         obstacle=np.array(
             [
@@ -115,7 +115,7 @@ def a_move(
         wave=wave,
         why=why,
         live=bool(running.mobility[vm] == Mobility.LIVE),
-        carried_mib=int(running.carried_mib[vm]),
+        transfer_mib=int(running.transfer_mib[vm]),
     )
 
 
@@ -124,7 +124,7 @@ def a_plan(
     *moves: RebalanceMove,
     limits: RebalanceLimits | None = None,
     closed: Sequence[int] = (),
-    let_in: Sequence[tuple[int, int, int]] = (),
+    admitted: Sequence[tuple[int, int, int]] = (),
 ) -> MovePlan:
     """Return a plan of some moves, with its measures."""
     return MovePlan(
@@ -135,5 +135,5 @@ def a_plan(
         moves=moves,
         measures=measured(running, moves),
         closed=tuple(closed),
-        let_in=tuple(let_in),
+        admitted=tuple(admitted),
     )

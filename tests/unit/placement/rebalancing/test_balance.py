@@ -81,7 +81,7 @@ def test_a_cold_move_carries_nothing_and_costs_the_least_gain_only():
 
     plan = balance(running, Objective(price_per_gib=100.0, least_gain=0.1))
 
-    assert [(move.live, move.carried_mib) for move in plan.moves] == [(False, 0)]
+    assert [(move.live, move.transfer_mib) for move in plan.moves] == [(False, 0)]
 
 
 @pytest.mark.parametrize(("gib", "points"), [(1, 2), (16, 7)])
@@ -227,7 +227,7 @@ def test_what_carries_less_still_goes_when_the_gibibytes_are_nearly_spent():
 
     plan = balance(running, dataclasses.replace(FREE, most_gib=4.0))
 
-    assert sorted(move.carried_mib for move in plan.moves) == [1024, 3072]
+    assert sorted(move.transfer_mib for move in plan.moves) == [1024, 3072]
 
 
 def test_a_resource_that_a_host_lacks_does_not_count_there():

@@ -75,7 +75,7 @@ def test_a_host_above_its_capacity_takes_nothing_but_lets_go() -> None:
         ({"destination": 0}, "where it is"),
         ({"wave": 1}, "out of order"),
         ({"live": False}, "cannot move cold"),
-        ({"carried_mib": 5}, "carries 1024 MiB"),
+        ({"transfer_mib": 5}, "carries 1024 MiB"),
     ],
 )
 def test_a_move_names_what_is_there(change: dict[str, object], rule: str) -> None:
@@ -92,7 +92,7 @@ def test_a_move_names_what_is_there(change: dict[str, object], rule: str) -> Non
 def test_a_vm_moves_once() -> None:
     running = a_running(host=[0])
     on = RebalanceMove(
-        vm=0, source=1, destination=2, wave=1, why=Why.EVACUATES, live=True, carried_mib=1024
+        vm=0, source=1, destination=2, wave=1, why=Why.EVACUATES, live=True, transfer_mib=1024
     )
 
     assert "moves twice" in refused(running, a_plan(running, a_move(running, 0, 1), on))
@@ -102,7 +102,7 @@ def test_a_detour_goes_on_from_the_third_host() -> None:
     running = a_running(host=[0])
     detour = a_move(running, 0, 1, why=Why.DETOUR)
     on = RebalanceMove(
-        vm=0, source=1, destination=2, wave=1, why=Why.BALANCES, live=True, carried_mib=1024
+        vm=0, source=1, destination=2, wave=1, why=Why.BALANCES, live=True, transfer_mib=1024
     )
 
     check_plan(running, a_plan(running, detour, on))
@@ -223,16 +223,16 @@ def test_what_is_let_in_fits_once_all_is_moved() -> None:
     running = a_running(host=[0, 1, 2], requests=[(4, 1024)], count=[1])
     move = a_move(running, 0, 1, why=Why.MAKES_ROOM)
 
-    check_plan(running, a_plan(running, move, let_in=[(0, 0, 1)]))
-    assert "lacks vcpus" in refused(running, a_plan(running, let_in=[(0, 0, 1)]))
+    check_plan(running, a_plan(running, move, admitted=[(0, 0, 1)]))
+    assert "lacks vcpus" in refused(running, a_plan(running, admitted=[(0, 0, 1)]))
     assert "2 VMs of request 0" in refused(
         running,
-        a_plan(running, move, a_move(running, 2, 1), let_in=[(0, 0, 1), (0, 2, 1)]),
+        a_plan(running, move, a_move(running, 2, 1), admitted=[(0, 0, 1), (0, 2, 1)]),
     )
 
 
 @pytest.mark.parametrize(
-    ("apart", "let_in", "rule"),
+    ("apart", "admitted", "rule"),
     [
         (True, [(0, 0, 1)], "does not keep apart"),
         (True, [(0, 1, 2)], "does not keep apart"),
@@ -242,11 +242,11 @@ def test_what_is_let_in_fits_once_all_is_moved() -> None:
     ],
 )
 def test_what_is_let_in_keeps_the_rules_of_its_group(
-    apart: bool, let_in: list[tuple[int, int, int]], rule: str | None
+    apart: bool, admitted: list[tuple[int, int, int]], rule: str | None
 ) -> None:
     group = RunningGroup(apart=apart, hard=True, vms=(0,), requests=(0,))
     running = a_running(host=[0], requests=[(1, 1)], count=[2], groups=[group])
-    plan = a_plan(running, let_in=let_in)
+    plan = a_plan(running, admitted=admitted)
 
     if rule is None:
         check_plan(running, plan)
@@ -258,14 +258,14 @@ def test_what_is_let_in_is_spread() -> None:
     spread = RunningSpread(most=1, vms=(0,), request=0)
     running = a_running(host=[0], requests=[(1, 1)], count=[1], spreads=[spread], zones=[0, 0, 1])
 
-    assert "fills zone 0" in refused(running, a_plan(running, let_in=[(0, 1, 1)]))
-    check_plan(running, a_plan(running, let_in=[(0, 2, 1)]))
+    assert "fills zone 0" in refused(running, a_plan(running, admitted=[(0, 1, 1)]))
+    check_plan(running, a_plan(running, admitted=[(0, 2, 1)]))
 
 
 def test_a_gang_is_let_in_whole() -> None:
     running = a_running(host=[], requests=[(1, 1)], count=[3], min_count=[3])
 
-    assert "2 VMs of request 0" in refused(running, a_plan(running, let_in=[(0, 0, 2)]))
+    assert "2 VMs of request 0" in refused(running, a_plan(running, admitted=[(0, 0, 2)]))
 
 
 def test_who_stays_does_not_move_and_stands_once() -> None:
@@ -317,13 +317,23 @@ def test_a_plan_and_what_runs_are_read_back_as_they_were() -> None:
             Stays(vm=1, why=WhyStays.OBSTACLE, obstacle=RebalanceObstacle.LABEL),
             Stays(vm=2, why=WhyStays.NO_ROOM, missing=Missing(host=1, amounts=(1, 0))),
         ),
-        let_in=((0, 1, 2),),
+        admitted=((0, 1, 2),),
         still_waits=(StillWaits(request=0, count=1, reason=Reason.QUOTA),),
     )
 
     assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
     again = RunningState.of_document(json.loads(json.dumps(running.document())), running.snapshot)
     assert again.document() == running.document()
+
+
+def test_stored_documents_keep_the_keys_of_earlier_versions() -> None:
+    running, plan = a_running(host=[0]), a_plan(a_running(host=[0]), admitted=[(0, 1, 2)])
+
+    stored, planned = running.document(), plan.document()
+
+    assert stored["carried_mib"] == running.transfer_mib.tolist()
+    assert planned["let_in"] == [[0, 1, 2]]
+    assert not {"transfer_mib", "admitted"} & (stored.keys() | planned.keys())
 
 
 def test_nothing_that_runs_is_read_back_as_nothing() -> None:
@@ -343,7 +353,7 @@ def test_nothing_that_runs_is_read_back_as_nothing() -> None:
         ({"tenant": np.array([0, 2])}, RunningError),
         ({"host": np.array([0])}, ShapeMismatchError),
         ({"obstacle": np.array([0, -1])}, RunningError),
-        ({"carried_mib": np.array([0, -1])}, RunningError),
+        ({"transfer_mib": np.array([0, -1])}, RunningError),
         ({"demand": np.array([[9, 9000]])}, RunningError),
         ({"over": np.array([[1, 0]] * 3)}, RunningError),
         ({"groups": (RunningGroup(apart=True, hard=True, vms=(2,)),)}, RunningError),

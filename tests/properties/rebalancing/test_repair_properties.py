@@ -1,4 +1,4 @@
-"""What holds of mending, and of the order of moves."""
+"""Properties of repair plans and of the order of moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from placement.rebalancing.model import (
     Why,
     WhyStays,
 )
-from placement.rebalancing.repair import mend
+from placement.rebalancing.repair import repair
 from placement.rebalancing.units import Units
 from placement.rebalancing.waves import UnitDestination, in_waves
 from tests.properties.rebalancing.running_clusters import limits, runnings
@@ -28,21 +28,21 @@ from tests.unit.placement.rebalancing.builders import a_plan, a_running
 
 
 @st.composite
-def mendings(draw: st.DrawFn) -> tuple[RunningState, MovePlan]:
+def repairs(draw: st.DrawFn) -> tuple[RunningState, MovePlan]:
     running = draw(runnings(over=True))
-    plan = mend(running, limits=draw(limits))
+    plan = repair(running, limits=draw(limits))
     note(json.dumps([running.document(), plan.document()]))
     return running, plan
 
 
-@given(mendings())
-def test_every_state_of_mending_is_feasible(case: tuple[RunningState, MovePlan]) -> None:
+@given(repairs())
+def test_every_state_of_a_repair_is_feasible(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
     check_plan(running, plan)
 
 
-@given(mendings())
+@given(repairs())
 def test_what_is_broken_afterwards_is_named(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
     after = running.after(plan.moves)
@@ -77,32 +77,32 @@ def too_many(running: RunningState) -> Iterator[tuple[set[int], int]]:
             yield there, len(there) - (max(0, spread.most - others) if zone >= 0 else 0)
 
 
-@given(mendings())
+@given(repairs())
 def test_nothing_that_is_well_where_it_is_moves(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
     together = {vm for g in running.groups if g.hard and not g.apart for vm in g.vms}
     ill = together.union(*(vms for vms, number in too_many(running) if number > 0))
 
     for move in plan.moves:
-        if move.why is Why.MENDS_CAPACITY:
+        if move.why is Why.REPAIRS_CAPACITY:
             assert running.over[move.source].any()
         else:
             assert move.vm in ill
 
 
-@given(mendings())
-def test_mending_is_decided_again_bit_for_bit(case: tuple[RunningState, MovePlan]) -> None:
+@given(repairs())
+def test_repair_is_decided_again_bit_for_bit(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
-    assert mend(running, limits=plan.limits) == plan
+    assert repair(running, limits=plan.limits) == plan
 
 
 @given(runnings(rules=False))
-def test_a_cluster_without_fault_needs_no_mending(running: RunningState) -> None:
+def test_a_cluster_without_fault_needs_no_repair(running: RunningState) -> None:
     well = dataclasses.replace(running, eligible=np.ones_like(running.eligible))
 
-    assert mend(well).moves == ()
-    assert mend(well).stays == ()
+    assert repair(well).moves == ()
+    assert repair(well).stays == ()
 
 
 @given(runnings(rules=False), limits, st.randoms(use_true_random=False))
@@ -174,25 +174,25 @@ def test_one_vm_leaves_a_host_that_shrank_if_one_is_enough() -> None:
         kind=[0, 1, 2],
     )
 
-    plan = mend(running)
+    plan = repair(running)
 
     assert [(move.vm, move.destination, move.why) for move in plan.moves] == [
-        (0, 1, Why.MENDS_CAPACITY)
+        (0, 1, Why.REPAIRS_CAPACITY)
     ]
 
 
 def test_a_vm_beside_one_of_its_group_that_does_not_run_yet_moves_away() -> None:
     apart = RunningGroup(apart=True, hard=True, vms=(0,), hosts=(0,))
 
-    plan = mend(a_running(host=[0], groups=[apart]))
+    plan = repair(a_running(host=[0], groups=[apart]))
 
-    assert [(move.vm, move.source, move.why) for move in plan.moves] == [(0, 0, Why.MENDS_RULE)]
+    assert [(move.vm, move.source, move.why) for move in plan.moves] == [(0, 0, Why.REPAIRS_RULE)]
 
 
 def test_who_cannot_move_from_a_host_that_shrank_is_named() -> None:
     running = a_running(host=[0, 0], capacity=[(1, 8192), (8, 8192)], mobility=[Mobility.NEVER] * 2)
 
-    plan = mend(running)
+    plan = repair(running)
 
     assert plan.moves == ()
     assert [(each.vm, each.why) for each in plan.stays] == [

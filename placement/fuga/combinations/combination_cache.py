@@ -75,7 +75,7 @@ class CombinationCache:
 KEPT: Final = CombinationCache()
 
 
-class Questions:
+class CombinationFinder:
     """Asks about hosts of one round.
 
     A question is put in one form, whatever else the round is about: the kinds alone that the
@@ -108,7 +108,7 @@ class Questions:
         self._in_order = sorted(range(len(demand)), key=lambda kind: tuple(demand[kind].tolist()))
         self._about: dict[tuple[int, ...], tuple[Tables | None, bytes]] = {}
 
-    def ask(
+    def find(
         self, *, free: IntArray, room: IntArray, fits: IntArray, most: IntArray, pool: int
     ) -> Combinations:
         """Return the best combinations of one host; see `top_combinations`.

@@ -1,4 +1,4 @@
-"""What is asked for, as columns of a program, and who is served of it."""
+"""Demand as columns of an integer program, and the requests that a solution serves."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Placeable:
         return total
 
 
-class WishColumns:
-    """How many VMs of each kind, and of each gang, are given.
+class ProgramColumns:
+    """Columns for the VMs of each kind, and of each gang, that are placed.
 
     A gang g of least m and most n has a column x and a switch z of 0 or 1:
     m z <= x <= n z, so that x is 0 or at least m. VMs of one kind are given
@@ -53,20 +53,20 @@ class WishColumns:
     def __init__(
         self,
         program: IntegerProgram,
-        wishes: Placeable,
+        placeable: Placeable,
         supply: Iterable[tuple[int, int, int]],
     ) -> None:
-        self._wishes = wishes
-        of_kind = wishes.kinds.of_request
-        singles = np.zeros(len(wishes.kinds), dtype=np.int64)
-        np.add.at(singles, of_kind, wishes.singles)
+        self._placeable = placeable
+        of_kind = placeable.kinds.of_request
+        singles = np.zeros(len(placeable.kinds), dtype=np.int64)
+        np.add.at(singles, of_kind, placeable.singles)
         self._singles = {
             kind: program.column(int(singles[kind])) for kind in np.flatnonzero(singles).tolist()
         }
         self._gangs: dict[int, int] = {}
         given = {kind: [(column, 1.0)] for kind, column in self._singles.items()}
-        for gang in wishes.gangs.tolist():
-            least, most = int(wishes.snapshot.min_count[gang]), int(wishes.wanted[gang])
+        for gang in placeable.gangs.tolist():
+            least, most = int(placeable.snapshot.min_count[gang]), int(placeable.wanted[gang])
             column, switch = program.column(most), program.column(1)
             program.row([(column, -1.0), (switch, float(least))], most=0.0)
             program.row([(column, 1.0), (switch, -float(most))], most=0.0)
@@ -83,7 +83,7 @@ class WishColumns:
         for kind, column in self._singles.items():
             gains[column] = value[kind]
         for gang, column in self._gangs.items():
-            gains[column] = value[int(self._wishes.kinds.of_request[gang])]
+            gains[column] = value[int(self._placeable.kinds.of_request[gang])]
         return gains
 
     def read(self, values: Sequence[int]) -> Given:
@@ -102,12 +102,12 @@ class Given:
     gangs: Mapping[int, int]
 
 
-def rows_of(wishes: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
-    """Say whose VMs those on the hosts are.
+def rows_of(placeable: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
+    """Assign the placed VMs to requests.
 
     Parameters
     ----------
-    wishes : Placeable
+    placeable : Placeable
     given : Given
     on_hosts : ndarray of int64, shape (H, T)
         Room for VMs of each kind that the hosts have been given; fewer than
@@ -121,8 +121,8 @@ def rows_of(wishes: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
         under progressive filling with all VMs placed (derived): the objective
         does not tell them apart, so fairness does.
     """
-    snapshot, of_kind = wishes.snapshot, wishes.kinds.of_request
-    counts = np.zeros_like(wishes.wanted)
+    snapshot, of_kind = placeable.snapshot, placeable.kinds.of_request
+    counts = np.zeros_like(placeable.wanted)
     left = on_hosts.sum(axis=0)
     for gang, number in given.gangs.items():
         taken = min(number, int(left[of_kind[gang]]))
@@ -131,9 +131,9 @@ def rows_of(wishes: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
             left[of_kind[gang]] -= taken
     held = snapshot.held.copy()
     np.add.at(held, snapshot.tenant, counts[:, None] * snapshot.demand)
-    line = order_of_service(snapshot, wishes.singles, held)
+    order = order_of_service(snapshot, placeable.singles, held)
     for kind, number in given.singles.items():
-        of_this = line[of_kind[line] == kind]
+        of_this = order[of_kind[order] == kind]
         served = of_this[: min(number, int(left[kind]))]
         np.add.at(counts, served, 1)
 
