@@ -96,7 +96,7 @@ def asked_at_once() -> Iterator[dict[str, str]]:
 _WELL: Final = {
     **dict.fromkeys(("leader", "leads_since", "last_slot_at", "last_round", "last_round_at")),
     **dict.fromkeys(("slot_length_s", "hosts", "oldest_unbuilt_at")),
-    **{"well": True, "late": [], "paused": False, "processes": []},
+    **{"healthy": True, "late": [], "paused": False, "processes": []},
 }
 
 

@@ -153,8 +153,8 @@ class QuotaExcess:
     tenant: str  #: whose quota: the tenant's own, or that of a group above it
     resource: str
     limit: int
-    used: int  #: asked for already
-    asked: int  #: asked for now
+    used: int  #: requested already
+    requested: int  #: by this call
 
 
 class QuotaExceededError(RegistryError):
@@ -163,7 +163,7 @@ class QuotaExceededError(RegistryError):
     def __init__(self, tenant: str, exceeded: Sequence[QuotaExcess]) -> None:
         listed = "; ".join(
             f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} in use"
-            f" and {each.asked} requested"
+            f" and {each.requested} requested"
             for each in exceeded
         )
         super().__init__(

@@ -52,7 +52,7 @@ def answer(question: ReservationQuery) -> ReservationVerdict:
         lifetimes_of(view),
         before,
         _wanted(wanted, wanted.count, own, hosts),
-        after_s=max(0.0, (wanted.keep_from - view.cluster.now).total_seconds()),
+        after_s=max(0.0, (wanted.holds_from - view.cluster.now).total_seconds()),
         seed=wanted.id.int % 2**63,
         is_over=lambda: time.monotonic() - began > question.time_s,
     )
@@ -108,7 +108,7 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
     if judged.samples:
         found = f"{judged.samples_with_room} of {judged.samples}"
         by = f"in {found} samples of which VMs will have ended"
-    elif wanted.keep_from <= wanted.created_at:
+    elif wanted.holds_from <= wanted.created_at:
         by = "judged by what is free now, as its room is kept from now on"
     else:
         why = "too little time for samples" if judged.hurried else "too little is known of lives"

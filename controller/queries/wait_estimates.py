@@ -41,7 +41,7 @@ _MOST_WAIT: Final = 4
 #: Below rounds, API and monitor, where these want the processor.
 NICENESS: Final = 10
 
-WhyNone = Literal[
+WhyUnavailable = Literal[
     "being_made",
     "too_little_known",
     "too_large",
@@ -51,7 +51,7 @@ WhyNone = Literal[
     "not_deciding",
     "spot",
 ]
-_WHY: Final[dict[WhyNone, str]] = {
+_WHY: Final[dict[WhyUnavailable, str]] = {
     "being_made": "an estimate of how long it waits is being made; ask again in a minute",
     "new": "an estimate of how long it waits is being made; ask again in a minute",
     "too_little_known": "too little is known of how long VMs live to say how long it waits",
@@ -75,10 +75,10 @@ class WaitingTime:
     """How long a request may wait, from ``made_at`` on, for the last of its VMs."""
 
     message: str
-    why_none: WhyNone | None  #: None: there is an estimate
+    unavailable: WhyUnavailable | None  #: None: there is an estimate
     made_at: datetime | None = None
-    half_s: float | None = None  #: half of such requests had their place by then; None: later
-    nine_in_ten_s: float | None = None  #: nine in ten; None: later than the horizon, or never
+    median_s: float | None = None  #: half of such requests had their place by then; None: later
+    p90_s: float | None = None  #: nine in ten; None: later than the horizon, or never
     #: nine in ten took between these; None: that one lies beyond the horizon
     from_s: float | None = None
     to_s: float | None = None
@@ -93,7 +93,7 @@ class _CachedEstimate:
     at: datetime | None
     until: float  #: it is told until then, by the monotonic clock
     estimates: Estimates | None = None
-    why_none: WhyNone | None = None
+    unavailable: WhyUnavailable | None = None
 
 
 class WaitingTimes:
@@ -154,7 +154,7 @@ class WaitingTimes:
         now = time.monotonic()
         until = now + max(FRESH_S, _TIMES_LONGER * (now - began))
         with self._lock:
-            self._made = _CachedEstimate(at=at, until=until, estimates=estimates, why_none=why)
+            self._made = _CachedEstimate(at=at, until=until, estimates=estimates, unavailable=why)
             self._making = None
         done.set()
 
@@ -169,7 +169,7 @@ class WaitingTimes:
         return found
 
 
-def whyno_estimate(view: AheadView) -> WhyNone | None:
+def whyno_estimate(view: AheadView) -> WhyUnavailable | None:
     """Return why nothing can be said, whatever is played ahead."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"
@@ -178,14 +178,14 @@ def whyno_estimate(view: AheadView) -> WhyNone | None:
     return None
 
 
-def no_estimate(why: WhyNone, at: datetime | None = None) -> WaitingTime:
+def no_estimate(why: WhyUnavailable, at: datetime | None = None) -> WaitingTime:
     """Return why there is no estimate."""
-    return WaitingTime(message=_WHY[why], why_none=why, made_at=at)
+    return WaitingTime(message=_WHY[why], unavailable=why, made_at=at)
 
 
 def _waiting_time_of(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
-    if made.estimates is None or made.why_none is not None:
-        return no_estimate(made.why_none or "failed", made.at)
+    if made.estimates is None or made.unavailable is not None:
+        return no_estimate(made.unavailable or "failed", made.at)
     estimate = made.estimates.of.get(request_id)
     if estimate is None:
         return no_estimate("new", made.at)
@@ -194,13 +194,13 @@ def _waiting_time_of(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
     """Return an estimate rounded to steps, which hides what other tenants' VMs do."""
-    half_s, nine_s = in_steps(estimate.half_s), in_steps(estimate.nine_in_ten_s)
+    median_s, p90_s = in_steps(estimate.half_s), in_steps(estimate.nine_in_ten_s)
     return WaitingTime(
-        message=_message(half_s, nine_s, horizon_s),
-        why_none=None,
+        message=_message(median_s, p90_s, horizon_s),
+        unavailable=None,
         made_at=at,
-        half_s=half_s,
-        nine_in_ten_s=nine_s,
+        median_s=median_s,
+        p90_s=p90_s,
         from_s=in_steps(estimate.low_s, up=False),
         to_s=in_steps(estimate.high_s),
         horizon_s=horizon_s,
@@ -217,16 +217,16 @@ def in_steps(seconds: float | None, *, up: bool = True) -> float | None:
     return float(max((each for each in _STEPS_S if each <= seconds), default=0))
 
 
-def _message(half_s: float | None, nine_s: float | None, horizon_s: float) -> str:
-    if half_s is None:
+def _message(median_s: float | None, p90_s: float | None, horizon_s: float) -> str:
+    if median_s is None:
         return (
             f"fewer than half of such requests had their place within {_words(horizon_s)}:"
             " it may wait for longer, or for ever"
         )
-    half = f"half of such requests had their place within {_words(half_s)}, "
-    if nine_s is None:
+    half = f"half of such requests had their place within {_words(median_s)}, "
+    if p90_s is None:
         return f"{half}fewer than nine in ten within {_words(horizon_s)}"
-    return f"{half}nine in ten within {_words(nine_s)}"
+    return f"{half}nine in ten within {_words(p90_s)}"
 
 
 def _words(seconds: float) -> str:

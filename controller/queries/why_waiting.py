@@ -132,7 +132,7 @@ def _on_a_reservation(
         return waiting
     found = registry.reservations.get(request.reservation)
     if found.state is ReservationState.IN_FORCE:
-        message = f"kept room for {found.held} VMs, no room yet for {found.short}"
+        message = f"kept room for {found.held} VMs, no room yet for {found.missing}"
     else:
         message = f"it is {found.state.value}, so no room is kept for it"
     return replace(waiting, message=f"{waiting.message}; its reservation {found.name}: {message}")

@@ -17,7 +17,7 @@ from controller.queue import TaskQueue
 from controller.rest.idempotency.batching import Gathering
 from controller.rest.login.provider import Provider
 from controller.rest.middleware.auth import caller_of
-from controller.rest.schemas.operating import Ready
+from controller.rest.schemas.operating import Readiness
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.what_ifs.executor import WhatIfExecutor
 from placement.rebalancing.model import RebalanceLimits
@@ -49,7 +49,7 @@ class Services:
     asking: Gathering[
         CreateRequestCommand, Request | RegistryError | None
     ]  #: what becomes of those who ask
-    readiness: Gathering[None, Ready]
+    readiness: Gathering[None, Readiness]
     #: what is asked of all rows at once: once for all who ask meanwhile
     host_map: Gathering[None, bytes]
     counts: Gathering[str | None, bytes]

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from controller.queries.lateness import what_is_late
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.batching import Gathering
-from controller.rest.schemas.operating import Alive, Ready
+from controller.rest.schemas.operating import Liveness, Readiness
 from registry import Registry
 
 MOST_PER_READ: Final = 1000
@@ -20,13 +20,13 @@ router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz")
-def process_lives() -> Alive:
+def process_lives() -> Liveness:
     """Answer while the process runs, without asking the database."""
-    return Alive()
+    return Liveness()
 
 
 @router.get("/readyz")
-async def ready_to_serve(services: ServicesDep) -> Ready:
+async def ready_to_serve(services: ServicesDep) -> Readiness:
     """Answer 200 when the database does too, with the tables that this version needs.
 
     It says which round was the last, and its age, what nobody does, and which disks have no
@@ -37,7 +37,7 @@ async def ready_to_serve(services: ServicesDep) -> Ready:
 
 def readiness_of(
     registry: Registry, disks: Callable[[], Sequence[str]] = tuple
-) -> Gathering[None, Ready]:
+) -> Gathering[None, Readiness]:
     """Return what reads the database once for all who ask at the same time: anybody may."""
     return Gathering(lambda askers: [_ready(registry, disks())] * len(askers), most=MOST_PER_READ)
 
@@ -53,13 +53,13 @@ def _without_numbers(sentence: str) -> str:
     return f"{disk} has no room" if has else disk
 
 
-def _ready(registry: Registry, disks: Sequence[str]) -> Ready:
+def _ready(registry: Registry, disks: Sequence[str]) -> Readiness:
     registry.check_schema()
     found = registry.liveness()
     age_s = None
     if found.last_round_at is not None:
         age_s = round((found.now - found.last_round_at).total_seconds(), 1)
-    return Ready(
+    return Readiness(
         last_round=found.last_round,
         last_round_age_s=age_s,
         unattended=[each.work for each in what_is_late(found) if each.unattended],

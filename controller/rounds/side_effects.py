@@ -32,7 +32,7 @@ class RoundReservation:
     wanted: int  #: neither used yet as the round began, nor given back
     drawn: int  #: placed by the round for requests that draw on it
     kept: int
-    short: int  #: without room
+    missing: int  #: without room
 
 
 def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
@@ -55,7 +55,7 @@ def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
             wanted=reserved["count"][number],
             drawn=drawn[number],
             kept=kept[number],
-            short=max(0, reserved["count"][number] - drawn[number] - kept[number]),
+            missing=max(0, reserved["count"][number] - drawn[number] - kept[number]),
         )
         for number, (key, name) in enumerate(names["reserved"])
     )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _GAP: Final = "  "
 #: A column of sentences is folded rather than made narrower than this.
 _PROSE: Final = 18
+#: Headings of so many words and more are folded in tables that are too wide.
+_FOLDED_WORDS: Final = 3
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 
 
@@ -24,10 +26,9 @@ def left_out_of(
     width: int | None,
 ) -> list[int]:
     """Return the indices of the columns that have room, always including the first."""
-    needed = [
-        min(wide, _PROSE) if column.prose else wide
-        for column, wide in zip(columns, _widths([headings, *cells]), strict=True)
-    ]
+    needed = _needed(columns, headings, cells)
+    if width is not None and _line(needed, range(len(needed))) > width:
+        needed = _needed(columns, [_longest_line(each) for each in headings], cells)
     kept = list(range(len(columns)))
     while width is not None and len(kept) > 1 and _line(needed, kept) > width:
         candidates = [place for place in kept[1:] if not columns[place].prose] or kept[1:]
@@ -38,12 +39,18 @@ def left_out_of(
 def lines_of(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, *, bold: bool
 ) -> Iterator[str]:
-    """Yield the headings, a rule and the rows; a row is one line unless it has prose."""
+    """Yield the headings, a rule and the rows; a row is one line unless it has prose.
+
+    Long headings are folded if the table is too wide.
+    """
+    headings, *cells = rows
     widths = _widths(rows)
+    if width is not None and _line(_needed(columns, headings, cells), range(len(columns))) > width:
+        widths = _widths([[_longest_line(each) for each in headings], *cells])
     if width is not None:
         _fold(columns, widths, width)
     for number, row in enumerate(rows):
-        for line in _lines(columns, row, widths, width):
+        for line in _lines(columns, row, widths, width, heading=number == 0):
             yield _BOLD.format(line) if bold and number == 0 else line
         if number == 0:
             yield "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
@@ -60,10 +67,17 @@ def _fold(columns: Sequence[Column], widths: list[int], width: int) -> None:
 
 
 def _lines(
-    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], width: int | None
+    columns: Sequence[Column],
+    row: Sequence[str],
+    widths: Sequence[int],
+    width: int | None,
+    *,
+    heading: bool,
 ) -> Iterator[str]:
     parts = [
-        textwrap.wrap(cell, wide) or [""] if column.prose and width is not None else [cell]
+        textwrap.wrap(cell, wide) or [""]
+        if width is not None and (column.prose or (heading and len(cell.split()) >= _FOLDED_WORDS))
+        else [cell]
         for column, cell, wide in zip(columns, row, widths, strict=True)
     ]
     for number in range(max(map(len, parts))):
@@ -78,6 +92,27 @@ def _aligned(cell: str, wide: int, *, right: bool) -> str:
     if cell_len(cell) > wide:
         return set_cell_size(cell, wide - 1) + "…"
     return " " * (wide - cell_len(cell)) + cell if right else set_cell_size(cell, wide)
+
+
+def _needed(
+    columns: Sequence[Column], headings: Sequence[str], cells: Sequence[Sequence[str]]
+) -> list[int]:
+    """Return the least width of every column."""
+    return [
+        min(wide, _PROSE) if column.prose else wide
+        for column, wide in zip(columns, _widths([headings, *cells]), strict=True)
+    ]
+
+
+def _longest_line(heading: str) -> str:
+    """Return the longest line of a heading, folded into two if it has many words."""
+    if len(heading.split()) < _FOLDED_WORDS:
+        return heading
+    half = -(-len(heading) // 2)
+    wide = max(half, *map(len, heading.split()))
+    while len(lines := textwrap.wrap(heading, wide)) > 2:
+        wide += 1
+    return max(lines, key=len)
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -136,7 +136,7 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         ended_at=row.ended_at,
         before=row.before,
         after=row.after,
-        stays=tuple(row.stays),
+        not_moved=tuple(row.stays),
         admitted=row.admitted,
         moves=tally.moves if tally else 0,
         waves=tally.waves if tally else 0,

@@ -149,7 +149,7 @@ class Plan:
     ended_at: datetime | None
     before: Mapping[str, Any] | None  #: measures of the cluster; None: it is not decided yet
     after: Mapping[str, Any] | None
-    stays: tuple[Mapping[str, Any], ...]  #: VMs that should move and have no place
+    not_moved: tuple[Mapping[str, Any], ...]  #: VMs that should move and have no place
     #: of a plan that makes room: ``hosts`` that VMs of the request are let in on and how many on
     #: each, how many of it were ``waiting``, and how many wait all the same and why
     admitted: Mapping[str, Any] | None

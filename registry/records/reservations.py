@@ -35,14 +35,14 @@ class Reservation:
     count: int
     requires: tuple[str, ...]
     state: ReservationState
-    keep_from: datetime  #: rounds keep its room from then on
+    holds_from: datetime  #: rounds keep its room from then on
     starts_at: datetime
     ends_at: datetime
     used: int  #: VMs of requests that draw on it which have had their place
     waiting: int  #: VMs of such requests that were not placed yet
     left: int  #: VMs that requests may still ask for
     held: int  #: VMs for which room is kept now
-    short: int  #: VMs for which the latest round found no room
+    missing: int  #: VMs for which the latest round found no room
     decision: ReservationDecision | None
     created_at: datetime
     decided_at: datetime | None

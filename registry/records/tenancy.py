@@ -57,7 +57,7 @@ class QuotaUse:
     tenant: Settable[str]  #: whose quota: a tenant's own, or that of a group above it
     resource: Settable[str]  #: "vms" is the number of VMs
     limit: Settable[int]
-    asked: Observed[int]  #: by all VMs that are wanted
+    requested: Observed[int]  #: by all VMs that are wanted
     held: Observed[int]  #: by all assignments that are not released
     by_default: Observed[bool] = False  #: given to new tenants; nobody has set it since
 

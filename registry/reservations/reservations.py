@@ -226,7 +226,7 @@ def _within_quotas(
         fits=fits,
         message="; ".join(
             f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} in use or"
-            f" reserved and {each.asked} requested"
+            f" reserved and {each.requested} requested"
             for each in over
         )
         + _would_fit(fits),
@@ -329,14 +329,14 @@ def _of(row: Row[Any], waiting: int, held: int) -> Reservation:
         count=count,
         requires=tuple(row.requires),
         state=state,
-        keep_from=row.keep_from,
+        holds_from=row.keep_from,
         starts_at=row.starts_at,
         ends_at=row.ends_at,
         used=row.used,
         waiting=waiting,
         left=max(0, count - row.used - waiting) if open_to_draw else 0,
         held=held,
-        short=row.short,
+        missing=row.short,
         decision=None if row.decision is None else ReservationDecision(**row.decision),
         created_at=row.created_at,
         decided_at=row.decided_at,

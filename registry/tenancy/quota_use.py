@@ -247,7 +247,7 @@ def over_quotas(
                         resource=resource,
                         limit=limit,
                         used=used[resource],
-                        asked=count * of_one,
+                        requested=count * of_one,
                     )
                 )
     return over, fits
@@ -312,7 +312,7 @@ class RemainingQuota:
                     resource=resource,
                     limit=limit,
                     used=used[key][resource],
-                    asked=wanted[resource],
+                    requested=wanted[resource],
                 )
                 for key, resource, limit in over
             ]

@@ -177,7 +177,7 @@ def _uses(
             tenant=name,
             resource=resource,
             limit=limit,
-            asked=wanted.get(resource, 0),
+            requested=wanted.get(resource, 0),
             held=has.get(resource, 0),
         )
         for resource, limit in limits.items()

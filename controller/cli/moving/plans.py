@@ -60,15 +60,15 @@ COLUMNS = (
     Column("moves", lambda row: f"{row['ended']}/{row['moves']}", right=True),
     field("failed", right=True),
     field("waves", right=True),
-    Column("stay", lambda row: len(row["stays"]), right=True),
+    Column("not moved", lambda row: len(row["not_moved"]), right=True),
     Column("GiB", lambda row: number(row["moved_gib"], 1), right=True),
     Column("age", lambda row: age(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=2),
-    Column("trouble", lambda row: row["last_error"], spare=1),
+    Column("last error", lambda row: row["last_error"], spare=1),
 )
 _MEASURES = (
     ("potential", "potential", partial(number, places=4)),
-    ("fairness_distance", "off fair", partial(percent, places=2)),
+    ("fairness_distance", "distance from fair", partial(percent, places=2)),
     ("mean_skewness", "mean skewness", partial(number, places=4)),
     ("hosts_in_use", "hosts in use", str),
     ("moved_gib", "GiB moved", partial(number, places=1)),
@@ -248,7 +248,7 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
                 continue
             why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
             lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
-    lines += [f"  {_stays(session, each)}" for each in plan["stays"]]
+    lines += [f"  {_stays(session, each)}" for each in plan["not_moved"]]
     several = (
         "1 VM stays where it is" if len(lines) == 1 else f"{len(lines)} VMs stay where they are"
     )
@@ -269,7 +269,7 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
     admitted = plan["admitted"]
     if admitted is not None:
         echo(_admitted(admitted))
-    if not moves and not plan["stays"]:
+    if not moves and not plan["not_moved"]:
         if admitted is None:
             echo(_nothing_useful(plan["before"]))
         elif plan["state"] == "proposed" and admitted["hosts"]:
@@ -278,10 +278,10 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
     if plan["before"]:
         _show_measures(plan)
     _print_moves(moves)
-    if plan["stays"]:
+    if plan["not_moved"]:
         echo("")
         echo("These VMs have no place:")
-        for each in plan["stays"]:
+        for each in plan["not_moved"]:
             echo(f"  {_stays(session, each)}")
     if plan["state"] == "proposed" and moves:
         echo("")

@@ -63,7 +63,7 @@ COLUMNS: Final = (
     Column("age", lambda row: age(row["began_at"]), right=True),
     field("began_by", "began by", spare=3),
     field("driver", spare=4),
-    field("last_error", "trouble", spare=2),
+    field("last_error", "last error", spare=2),
 )
 HOST_COLUMNS: Final = (
     Column("turn", lambda row: row["turn"] + 1, right=True),
@@ -205,7 +205,7 @@ def show(session: Session, roll: RollArgument) -> None:
         ("driver", found["driver"]),
         ("ended", found["ended_at"] and clock(found["ended_at"])),
         ("cancelled by", found["cancelled_by"]),
-        ("trouble", found["last_error"]),
+        ("last error", found["last_error"]),
     ):
         if value is not None:
             echo(f"{label:14}{value}")

@@ -249,7 +249,7 @@ def _liveness(session: Session) -> Iterator[CheckResult]:
         yield CheckResult("disks", False, sentence)
     for late in found["late"]:
         yield CheckResult(_DONE_BY[late["work"]], False, late_sentence(late))
-    if found["well"] and found["leader"]:
+    if found["healthy"] and found["leader"]:
         yield CheckResult("processes", True, well_sentence(found))
 
 

@@ -45,7 +45,7 @@ def print_game(game: Row) -> None:
         field("weighed", right=True, spare=4),
         field("v(A)", right=True, spare=3),
         field("skewness", right=True, spare=3),
-        Column("off fair", lambda row: percent(row["off fair"]), right=True),
+        Column("distance from fair", lambda row: percent(row["distance from fair"]), right=True),
     )
     print_table(columns, rows, empty="it placed nothing")
     if left := game["steps_left_out"]:
@@ -64,7 +64,7 @@ def _line(game: Row, place: int, step: Row) -> dict[str, Any]:
         "weighed": len(step["combinations"]) or None,
         "v(A)": _measure(step["fairness"]),
         "skewness": _measure(step["skewness"]),
-        "off fair": step["fair_distance"],
+        "distance from fair": step["fair_distance"],
     }
 
 

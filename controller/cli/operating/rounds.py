@@ -53,8 +53,8 @@ COLUMNS = (
     field("dropped", right=True),
     Column("shares", shares, spare=3),
     Column("bound", lambda row: _bound(row.get("bound")), right=True),
-    Column("off fair", lambda row: percent(row.get("fair_distance")), right=True),
-    Column("fair costs", lambda row: percent(_fairness(row.get("prices"))), right=True),
+    Column("distance from fair", lambda row: percent(row.get("fair_distance")), right=True),
+    Column("price of fairness", lambda row: percent(_fairness(row.get("prices"))), right=True),
     Column("took", lambda row: _took(duration_s(row)), right=True),
 )
 
@@ -67,7 +67,7 @@ _OF_RESERVATIONS = (
     field("wanted", right=True),
     field("drawn", right=True),
     field("kept", right=True),
-    field("short", right=True),
+    field("missing", right=True),
 )
 _OF_GAMES = (
     field("game", right=True),
@@ -117,14 +117,14 @@ def show(session: Session, number: NumberArgument) -> None:
         ("decided by", decided_by(found)),
         ("fallback because", found.get("fallback_reason")),
         ("placed", found["placed"]),
-        ("left out", found["left_out"]),
+        ("not placed", found["left_out"]),
         ("dropped", found["dropped"]),
         ("work", f"{found.get('work')} of {found.get('budget_units') or 'unlimited'} units"),
         ("seed", found.get("seed")),
         ("engine", found.get("engine_version")),
         ("inputs digest", found.get("inputs_digest")),
         ("bound", _bound(found.get("bound"))),
-        ("off fair", percent(found.get("fair_distance"))),
+        ("distance from fair", percent(found.get("fair_distance"))),
         ("inputs", None if found.get("replayable", True) else "purged: cannot be replayed"),
     ):
         if value is not None:

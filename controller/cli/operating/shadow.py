@@ -43,10 +43,10 @@ COLUMNS = (
     Column("slot", lambda row: clock(row["slot_start_at"])),
     Column("first / second", lambda row: f"{row['first_policy']} / {row['policy']}"),
     Column("placed", _both("placed"), right=True),
-    Column("left out", _both("left_out"), right=True),
+    Column("not placed", _both("left_out"), right=True),
     field("agreed", "same host", right=True),
     Column("in use", _both("used", _used), right=True),
-    Column("off fair", _both("fair_distance", percent), right=True),
+    Column("distance from fair", _both("fair_distance", percent), right=True),
     Column("took", _took, right=True),
     field("error"),
 )
@@ -130,7 +130,7 @@ def summary(rows: Sequence[Row]) -> str:
         words += [
             f"{placed[0]} VMs placed, {placed[1]} by the second policy",
             f"{agreed} ({part:.0%}) on the same host",
-            f"off fair {percent(far[0])}, {percent(far[1])} by the second",
+            f"distance from fair {percent(far[0])}, {percent(far[1])} by the second",
             f"which took {statistics.median(row['seconds'] for row in both):.3f} s (median)",
         ]
     words += [f"{failed} failed"] * bool(failed) + [f"{skipped} skipped"] * bool(skipped)
@@ -162,10 +162,10 @@ def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
     """Return labels and what both policies came to."""
     lines = [
         ("placed", _both("placed")(found)),
-        ("left out", _both("left_out")(found)),
+        ("not placed", _both("left_out")(found)),
         ("on the same host", str(found["agreed"])),
         ("in use", _both("used", _used)(found)),
-        ("off fair", _both("fair_distance", percent)(found)),
+        ("distance from fair", _both("fair_distance", percent)(found)),
         ("took", _took(found)),
     ]
     if found["cut"]:

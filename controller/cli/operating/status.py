@@ -84,7 +84,7 @@ def status(session: Session) -> None:
         print_json(found)
     else:
         _print_status(found)
-    if not found["well"]:
+    if not found["healthy"]:
         late = [late_sentence(each) for each in found["late"]]
         raise CliError("; ".join([*late, *found.get("disks", ())]) or "late")
 

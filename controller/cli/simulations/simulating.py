@@ -103,7 +103,7 @@ _OF_RUNS = (
     Column("95 % within", lambda row: _seconds(row["wait_s"]["p95"]), right=True),
     Column("waiting", lambda row: f"{row['vms']['waiting']:,}", right=True),
     Column("in use", _first_used, right=True),
-    Column("off fair", lambda row: _percent(row["fair_distance"]), right=True),
+    Column("distance from fair", lambda row: _percent(row["fair_distance"]), right=True),
     Column("of bound", lambda row: _percent(row["bound_part"]), right=True),
     Column("took", lambda row: _seconds(row["timing"]["processor_seconds"]), right=True),
     Column(
@@ -118,7 +118,9 @@ _OF_MOVES = (
     Column("load off", lambda row: _percent(row["moves"]["load_deviation"]), right=True),
     Column("skewness", lambda row: _number(row["moves"]["mean_skewness"], 3), right=True),
     Column("potential", lambda row: _number(row["moves"]["potential"]), right=True),
-    Column("off fair", lambda row: _percent(row["moves"]["fairness_distance"]), right=True),
+    Column(
+        "distance from fair", lambda row: _percent(row["moves"]["fairness_distance"]), right=True
+    ),
     Column("hosts", lambda row: _number(row["moves"]["hosts_in_use"], 1), right=True),
     Column("held idle", lambda row: _percent(row["moves"]["held_idle_part"]), right=True),
     Column("spare held", _spare_held, right=True),
@@ -141,7 +143,7 @@ _OF_VARIANTS = (
     Column("mean wait", _mean("wait_s.mean", _seconds), right=True),
     Column("95 % within", _mean("wait_s.p95", _seconds), right=True),
     Column("in use", _mean("used.first.mean", _percent), right=True),
-    Column("off fair", _mean("fair_distance", _percent), right=True),
+    Column("distance from fair", _mean("fair_distance", _percent), right=True),
     Column("of bound", _mean("bound_part", _percent), right=True),
 )
 

@@ -43,7 +43,7 @@ COLUMNS = (
     Column("changed", lambda row: said(row["arguments"]), spare=2),
     Column("age", lambda row: age(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=1),
-    Column("trouble", lambda row: row["last_error"], spare=3),
+    Column("last error", lambda row: row["last_error"], spare=3),
 )
 
 
@@ -249,7 +249,7 @@ def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("of VMs placed: mean", wait("mean")),
         ("median", wait("p50")),
         ("90 % at most", wait("p90")),
-        ("off fair", lambda of: percent(of["fair_distance"])),
+        ("distance from fair", lambda of: percent(of["fair_distance"])),
         *(
             (f"{name} in use", lambda of, name=name: percent(of["used"].get(name)))
             for name in run["used"]

@@ -70,7 +70,7 @@ def _columns(hosts: Sequence[Host]) -> list[Column]:
         Column("polled", lambda row: age(row.get("last_polled_at")), right=True),
         field("labels"),
         Column("confined", lambda row: row.get("security_model")),
-        Column("trouble", lambda row: row.get("last_error")),
+        Column("last error", lambda row: row.get("last_error")),
     ]
 
 

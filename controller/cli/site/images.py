@@ -78,7 +78,7 @@ _COLUMNS: Final = (
     field("min_memory_mib", "min memory mib", right=True),
     field("seed_kind", "seed"),
     Column("age", lambda row: age(row.get("created_at")), right=True),
-    Column("trouble", lambda row: row.get("held_reason") or row.get("last_error")),
+    Column("last error", lambda row: row.get("held_reason") or row.get("last_error")),
 )
 _COPY_COLUMNS: Final = (
     field("host"),
@@ -86,7 +86,7 @@ _COPY_COLUMNS: Final = (
     Column("uploaded", lambda row: _part(row["uploaded_bytes"], row["size_bytes"]), right=True),
     field("attempts", right=True),
     field("disk_gib", "disk gib", right=True),
-    Column("trouble", lambda row: row.get("last_error")),
+    Column("last error", lambda row: row.get("last_error")),
 )
 
 

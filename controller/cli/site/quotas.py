@@ -77,7 +77,7 @@ def _show(session: Session, quota: Mapping[str, Any]) -> None:
     columns: tuple[Column, ...] = (
         field("tenant", "whose"),
         field("resource"),
-        Column("asked/limit", lambda row: f"{row['asked']}/{row['limit']}", right=True),
+        Column("requested/limit", lambda row: f"{row['requested']}/{row['limit']}", right=True),
         Column("held/limit", lambda row: f"{row['held']}/{row['limit']}", right=True),
     )
     if any(row.get("by_default") for row in quota["limits"]):

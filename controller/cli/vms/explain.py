@@ -108,7 +108,7 @@ def _vms_of(vms: Sequence[Mapping[str, Any]]) -> None:
 
 def _estimate(estimate: Mapping[str, Any]) -> str:
     message = str(estimate["message"])
-    if estimate["why_none"] is not None:
+    if estimate["unavailable"] is not None:
         return message
     return f"{message} (as of {clock(estimate['made_at'])})"
 

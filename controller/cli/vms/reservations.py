@@ -35,7 +35,7 @@ COLUMNS = (
     field("used", right=True),
     field("left", right=True),
     field("held", right=True, spare=2),
-    field("short", right=True, spare=1),
+    field("missing", right=True, spare=1),
     field("state"),
     Column("from", lambda row: clock(row["starts_at"])),
     Column("until", lambda row: clock(row["ends_at"])),
@@ -144,8 +144,8 @@ def _lines_of(found: Mapping[str, Any]) -> list[str]:
     ]
     if found["decision"]:
         lines.append(found["decision"]["message"])
-    if found["short"]:
-        lines.append(f"short by {found['short']}: there is no room for these yet")
+    if found["missing"]:
+        lines.append(f"{found['missing']} missing: there is no room for these yet")
     return lines
 
 

@@ -46,7 +46,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
     return Status(
         at=found.now,
         release=release() if exact else None,
-        well=not late and not disks,
+        healthy=not late and not disks,
         disks=disks,
         late=[_redact_late(each, exact=exact) for each in late if exact or each.unattended],
         leader=lease.holder if lease is not None and leads and exact else None,

@@ -271,13 +271,13 @@ class RoundDetail(BaseModel):
         return cls.model_validate(record).model_copy(update=fields)
 
 
-class Alive(BaseModel):
+class Liveness(BaseModel):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class Ready(BaseModel):
+class Readiness(BaseModel):
     """The database answers and its schema matches."""
 
     status: Literal["ok"] = "ok"
@@ -339,7 +339,7 @@ class Status(BaseModel):
     release: str | None = Field(
         description="Version and commit of the API that answers. Operators only."
     )
-    well: bool = Field(description="Whether nothing is late and each disk has room.")
+    healthy: bool = Field(description="Whether nothing is late and each disk has room.")
     late: list[OverdueWork]
     disks: list[str] = Field(
         description="A sentence about each disk without room that the API writes to."

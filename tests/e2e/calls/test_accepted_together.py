@@ -84,4 +84,4 @@ def test_many_at_once_get_no_more_than_the_quota(api: Api):
     assert sorted(answer.status_code for answer in answers) == [201, 201, 403, 403]
     refused = next(answer for answer in answers if answer.status_code == 403)
     the_problem(refused, 403, "quota_exceeded")
-    assert api.registry.quotas.get("a").limits[0].asked == 4
+    assert api.registry.quotas.get("a").limits[0].requested == 4

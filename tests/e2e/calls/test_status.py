@@ -49,7 +49,7 @@ def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:
     with all_heard(api.registry):
         told = api.operator.get("/v1/status").json()
 
-    assert told["well"] is True
+    assert told["healthy"] is True
     assert told["late"] == []
     assert told["leader"] == "cc:1"
     assert told["leads_since"] is not None
@@ -78,7 +78,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
             if sample.name == "fuga_work_unattended"
         }
 
-    assert not told["well"]
+    assert not told["healthy"]
     assert [(each["work"], each["unattended"]) for each in told["late"]] == [(what, True)]
     assert f"{kind}:1" in told["late"][0]["message"]
     assert told["late"][0]["since"] is not None
@@ -141,7 +141,7 @@ def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(
     assert why["message"].startswith("no control centre decides since ")
     assert "cc:1" not in str(why)
     assert why["undecided"]["since"] == late["since"]
-    assert (paused["well"], paused["paused"]) == (True, True)
+    assert (paused["healthy"], paused["paused"]) == (True, True)
 
 
 def test_a_lease_that_ran_out_is_told_with_its_last_holder(api: Api, raw: RawSql) -> None:

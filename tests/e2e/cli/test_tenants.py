@@ -60,7 +60,7 @@ def test_a_quota_is_set_and_shown(register: Registry, fuga: Fuga) -> None:
     told = words(fuga("quota", "set", "a", "vcpus=40", "memory_mib=122880", "--over", "wait"))
 
     assert told == [
-        ["whose", "resource", "asked/limit", "held/limit"],
+        ["whose", "resource", "requested/limit", "held/limit"],
         ["a", "memory_mib", "9216/122880", "0/122880"],
         ["a", "vcpus", "3/40", "0/40"],
         ["research", "vms", "3/20", "0/20"],

@@ -42,7 +42,7 @@ def test_a_quota_is_set_shown_and_taken_back(api: Api):
                 "tenant": "a",
                 "resource": "vcpus",
                 "limit": 4,
-                "asked": 0,
+                "requested": 0,
                 "held": 0,
                 "by_default": False,
             },
@@ -50,7 +50,7 @@ def test_a_quota_is_set_shown_and_taken_back(api: Api):
                 "tenant": "a",
                 "resource": "vms",
                 "limit": 2,
-                "asked": 0,
+                "requested": 0,
                 "held": 0,
                 "by_default": False,
             },
@@ -58,7 +58,7 @@ def test_a_quota_is_set_shown_and_taken_back(api: Api):
                 "tenant": "research",
                 "resource": "vms",
                 "limit": 8,
-                "asked": 0,
+                "requested": 0,
                 "held": 0,
                 "by_default": False,
             },
@@ -171,8 +171,8 @@ def test_what_is_above_a_quota_is_refused_with_the_numbers(api: Api):
     refused = the_problem(ask(api, 3), 403, "quota_exceeded")
 
     assert refused["quota"] == [
-        {"tenant": "a", "resource": "vms", "limit": 4, "used": 3, "asked": 3},
-        {"tenant": "research", "resource": "vcpus", "limit": 5, "used": 3, "asked": 3},
+        {"tenant": "a", "resource": "vms", "limit": 4, "used": 3, "requested": 3},
+        {"tenant": "research", "resource": "vcpus", "limit": 5, "used": 3, "requested": 3},
     ]
     assert "the quota of a is 4 vms, 3 in use and 3 requested" in refused["detail"]
     assert len(api.tenant_a.get("/v1/requests").json()["items"]) == 1

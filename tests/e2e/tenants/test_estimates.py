@@ -104,7 +104,7 @@ def estimate_for(client: Any, request: str) -> dict[str, Any]:
 
     def look() -> dict[str, Any] | None:
         found: dict[str, Any] = client.get(f"/v1/requests/{request}/explanation").json()["estimate"]
-        return found if found["why_none"] != "being_made" else None
+        return found if found["unavailable"] != "being_made" else None
 
     return eventually(look)
 
@@ -119,11 +119,11 @@ def test_a_request_learns_within_what_time_it_may_have_its_place(
 
     told = estimate_for(api.tenant_a, request)
 
-    assert told["why_none"] is None, told
+    assert told["unavailable"] is None, told
     # Of tenant b's requests that came today one more may go before it.
-    assert told["half_s"] == 600.0
+    assert told["median_s"] == 600.0
     assert told["message"].startswith("half of such requests had their place within 10 minutes")
-    assert told["from_s"] <= told["half_s"] <= told["nine_in_ten_s"]
+    assert told["from_s"] <= told["median_s"] <= told["p90_s"]
     assert told["samples"] == 40
     assert estimate_for(api.operator, request) == told  # kept, and no other for operators
     assert process.asked == 1
@@ -139,7 +139,7 @@ def test_vms_of_requests_that_end_are_expected_to_end_with_them(
     raw.run("UPDATE requests SET expires_at = ? WHERE id <> ?", soon, raw.key(UUID(request)))
     decided(api, decider)
 
-    assert estimate_for(api.tenant_a, request)["half_s"] == 240.0
+    assert estimate_for(api.tenant_a, request)["median_s"] == 240.0
 
 
 def test_a_request_that_came_after_the_estimate_waits_for_the_next(
@@ -152,7 +152,7 @@ def test_a_request_that_came_after_the_estimate_waits_for_the_next(
 
     second = ask(api, 1)
 
-    assert estimate_for(api.tenant_a, second)["why_none"] == "new"
+    assert estimate_for(api.tenant_a, second)["unavailable"] == "new"
     assert process.asked == 1
 
 
@@ -165,7 +165,7 @@ def test_where_too_little_is_known_nothing_is_said(
 
     told = estimate_for(api.tenant_a, request)
 
-    assert (told["why_none"], told["half_s"], process.asked) == ("too_little_known", None, 0)
+    assert (told["unavailable"], told["median_s"], process.asked) == ("too_little_known", None, 0)
 
 
 def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
@@ -178,7 +178,7 @@ def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
 
     told = WaitingTimes(api.registry).of(UUID(ask(api, 1)), patience_s=60)
 
-    assert told.why_none == "not_decided"
+    assert told.unavailable == "not_decided"
 
 
 def test_a_request_that_is_placed_has_no_estimate(api: Api, decider: PolicyProcess) -> None:

@@ -97,7 +97,7 @@ def test_calls_are_refused_with_a_clear_body_and_go_on_afterwards(site: Site) ->
     assert refused.headers["retry-after"]
     assert site.operator.get("/readyz").json()["disks"] == [FULL]
     status = site.operator.get("/v1/status").json()
-    assert (status["well"], status["disks"]) == (False, [FULL])
+    assert (status["healthy"], status["disks"]) == (False, [FULL])
     assert site.operator.get("/v1/tenants/before").status_code == 200
     site.disk.free()
     name = f"t-{len(answers) - 1}"

@@ -295,7 +295,7 @@ def test_what_has_no_place_keeps_its_name(world: MovingWorld, centre: PlanExecut
 
     centre.look()
 
-    assert [each["name"] for each in world.registry.plans.get(plan.id).stays] == [vm.name]
+    assert [each["name"] for each in world.registry.plans.get(plan.id).not_moved] == [vm.name]
 
 
 def test_the_command_begins_on_no_host_that_got_vms_since_it_was_empty(world: MovingWorld) -> None:

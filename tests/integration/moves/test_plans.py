@@ -79,7 +79,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
     centre.look()
 
     proposed = world.registry.plans.get(asked.id)
-    assert (proposed.state, proposed.moves, proposed.stays) == ("proposed", 5, ())
+    assert (proposed.state, proposed.moves, proposed.not_moved) == ("proposed", 5, ())
     assert proposed.before is not None
     assert proposed.after is not None
     assert proposed.before["hosts_in_use"] == 1
@@ -139,9 +139,9 @@ def test_what_has_no_place_is_named_with_what_is_short(
 
     found = world.registry.plans.get(plan.id)
     assert found.moves == 0
-    told = {each["vm"]: each for each in found.stays}
+    told = {each["vm"]: each for each in found.not_moved}
     assert told[str(never.id)]["obstacle"] == "label"
-    [short] = [each for each in found.stays if each["vm"] != str(never.id)]
+    [short] = [each for each in found.not_moved if each["vm"] != str(never.id)]
     assert short["why"] == "no_room"
     assert short["missing"]["amounts"] == {"memory_mib": 2048}
 

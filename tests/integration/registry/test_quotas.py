@@ -38,7 +38,7 @@ def limit(register: Registry, tenant: str, **limits: int | None) -> None:
 
 def uses(register: Registry, tenant: str) -> list[tuple[str, str, int, int, int]]:
     return [
-        (each.tenant, each.resource, each.limit, each.asked, each.held)
+        (each.tenant, each.resource, each.limit, each.requested, each.held)
         for each in register.quotas.get(tenant).limits
     ]
 
@@ -61,7 +61,7 @@ def test_a_request_above_a_quota_is_refused_with_the_numbers(register: Registry)
 
     (exceeded,) = raised.value.exceeded
     assert (exceeded.tenant, exceeded.resource) == ("a", "vcpus")
-    assert (exceeded.limit, exceeded.used, exceeded.asked) == (4, 3, 2)
+    assert (exceeded.limit, exceeded.used, exceeded.requested) == (4, 3, 2)
     assert "the quota of a is 4 vcpus, 3 in use and 2 requested" in str(raised.value)
     assert add_request(register, 1).count == 1
     assert len(register.requests.list().items) == 2

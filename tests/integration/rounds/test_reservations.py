@@ -89,7 +89,7 @@ def test_room_is_kept_from_others_and_drawn_on_by_its_own(register: Registry, tw
     own = add_request(register, 5, tenant="a", reservation=reservation.id)
     a_round(register, 180)
 
-    assert (kept.held, kept.short) == (5, 0)
+    assert (kept.held, kept.missing) == (5, 0)
     assert len(placed(register, others)) == 3
     assert len(placed(register, own)) == 5
     used = register.reservations.get(reservation.id)
@@ -184,8 +184,8 @@ def test_room_moves_when_its_host_is_drained_and_the_tenant_hears_what_is_short(
     a_round(register, 180)
     gone = register.reservations.get(reservation.id)
 
-    assert (moved.held, moved.short) == (4, 0)
-    assert (gone.held, gone.short) == (0, 4)
+    assert (moved.held, moved.missing) == (4, 0)
+    assert (gone.held, gone.missing) == (0, 4)
     [event] = register.events.list(kind="reservation_short", tenant="a")
     assert event.data["short"] == 4
 
@@ -248,9 +248,9 @@ def test_on_a_host_that_changed_meanwhile_no_more_room_is_promised_than_before(
     moved = register.reservations.get(reservation.id)
     a_round(register, 120)
 
-    assert (moved.held, moved.short) == (1, 3)
+    assert (moved.held, moved.missing) == (1, 3)
     found = register.reservations.get(reservation.id)
-    assert (found.held, found.short) == (4, 0)
+    assert (found.held, found.missing) == (4, 0)
 
 
 def test_one_that_is_held_after_a_step_ahead_of_the_clock_is_as_it_should_be(
@@ -387,7 +387,7 @@ def test_who_names_other_hosts_draws_there_and_counts_once(register: Registry, t
     assert {vm.host for vm in placed(register, own)} == {other}
     assert len(placed(register, own)) == 3
     found = register.reservations.get(reservation.id)
-    assert (found.used, found.held, found.left, found.short) == (3, 1, 1, 0)
+    assert (found.used, found.held, found.left, found.missing) == (3, 1, 1, 0)
     [share] = [each for each in register.rounds.get(2).shares if each["tenant"] == "a"]
     assert share["after"] == pytest.approx(0.5)
     assert replay_round(register, told.number).identical
@@ -437,7 +437,7 @@ def test_one_that_begins_as_another_ends_is_not_short_before(
     a_round(register, 120)
 
     found = [register.reservations.get(each.id) for each in (first, second, third)]
-    assert [(each.held, each.short) for each in found] == [(8, 0), (0, 0), (0, 1)]
+    assert [(each.held, each.missing) for each in found] == [(8, 0), (0, 0), (0, 1)]
     assert len(register.events.list(kind="reservation_short", tenant="b")) == 1
 
 
@@ -490,6 +490,6 @@ def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_h
 
     found = register.reservations.get(asked.id)
     assert len(placed(register, own)) == 2
-    assert (found.used, found.left, found.held, found.short) == (2, 1, 0, 1)
+    assert (found.used, found.left, found.held, found.missing) == (2, 1, 0, 1)
     [event] = register.events.list(kind="reservation_short", tenant="a")
     assert event.data["short"] == 1

@@ -314,7 +314,7 @@ def test_a_window_is_summed_up() -> None:
 
     assert summary([row(2), row(3, skipped=7), failed]) == (
         "2 rounds; 8 VMs placed, 10 by the second policy; 5 (50%) on the same host; "
-        "off fair 25.0%, 25.0% by the second; which took 0.500 s (median); 1 failed; "
+        "distance from fair 25.0%, 25.0% by the second; which took 0.500 s (median); 1 failed; "
         "7 skipped"
     )
 

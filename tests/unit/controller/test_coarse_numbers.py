@@ -38,7 +38,7 @@ def test_a_number_is_between_its_steps(number: int):
 
 def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    wanted = cast(Reservation, SimpleNamespace(keep_from=now, created_at=now, count=40))
+    wanted = cast(Reservation, SimpleNamespace(holds_from=now, created_at=now, count=40))
 
     decisions = {
         decision_of(wanted, ReservationVerdict(fits=fits, samples=0, carried=0, hurried=False))

@@ -204,7 +204,7 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
   const least = data.at_least ? "at least " : "";
   const short = many > data.fits;
   const excess = (quota.data?.limits ?? []).filter(
-    (each) => each.asked + many * (each.resource === "vms" ? 1 : (resources[each.resource] ?? 0)) > each.limit,
+    (each) => each.requested + many * (each.resource === "vms" ? 1 : (resources[each.resource] ?? 0)) > each.limit,
   );
   return (
     <div class={`told ${short || excess.length ? "warn" : "good"}`} role="status">
@@ -219,7 +219,7 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
       {excess.map((each) => (
         <p key={`${each.tenant} ${each.resource}`}>
           The quota of {each.tenant} is {amount(each.resource, each.limit)} {noun(each.resource)}, and{" "}
-          {amount(each.resource, each.asked)} are requested already: this goes beyond it.
+          {amount(each.resource, each.requested)} are requested already: this goes beyond it.
         </p>
       ))}
     </div>

@@ -162,13 +162,13 @@ function Quotas({ tenant }: { tenant: string }) {
               </th>
               <td>
                 <Bar
-                  part={each.limit ? each.asked / each.limit : 1}
-                  over={each.asked >= each.limit}
-                  label={`${each.asked} of ${each.limit} requested`}
+                  part={each.limit ? each.requested / each.limit : 1}
+                  over={each.requested >= each.limit}
+                  label={`${each.requested} of ${each.limit} requested`}
                 />
               </td>
               <td class="numeric">
-                {amount(each.resource, each.asked)} <span class="hint">of {amount(each.resource, each.limit)}</span>
+                {amount(each.resource, each.requested)} <span class="hint">of {amount(each.resource, each.limit)}</span>
               </td>
             </tr>
           ))}

@@ -21,7 +21,7 @@ const COLUMNS: Column<Reservation>[] = [
   { name: "Used", value: (each) => each.used, cell: (each) => each.used, numeric: true },
   { name: "Left", value: (each) => each.left, cell: (each) => each.left, numeric: true },
   { name: "Kept", value: (each) => each.held, cell: (each) => each.held, numeric: true },
-  { name: "Short", value: (each) => each.short, cell: (each) => each.short, numeric: true },
+  { name: "Missing", value: (each) => each.missing, cell: (each) => each.missing, numeric: true },
   { name: "State", value: (each) => each.state, cell: (each) => readable(each.state) },
   { name: "From", value: (each) => Date.parse(each.starts_at), cell: (each) => moment(each.starts_at) },
   { name: "Until", value: (each) => Date.parse(each.ends_at), cell: (each) => moment(each.ends_at) },
@@ -88,8 +88,8 @@ export function ReservationView({ id }: { id: string }) {
           <Fact name="Waiting" value={String(data.waiting)} />
           <Fact name="Left" value={String(data.left)} />
           <Fact name="Kept" value={String(data.held)} />
-          <Fact name="Short" value={String(data.short)} />
-          <Fact name="Room is kept from" value={moment(data.keep_from)} />
+          <Fact name="Missing" value={String(data.missing)} />
+          <Fact name="Room is kept from" value={moment(data.holds_from)} />
           <Fact name="Decision" value={data.decision?.message ?? "not decided yet"} />
         </dl>
         <Command line={`fuga reservation show ${shellWord(data.name)}`} calls={[{ path }]} />

@@ -97,6 +97,27 @@ def test_sentences_are_folded_between_words_beside_what_stays_whole(
     assert " ".join(" ".join(lines[2:]).split()) == f"workers {sentence}"
 
 
+@pytest.mark.usefixtures("as_a_table")
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [(80, ["round  distance from fair"]), (20, ["round   distance", "       from fair"])],
+)
+def test_long_headings_are_folded_before_columns_are_left_out(
+    width: int,
+    headings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: width)
+    columns = (field("round"), field("far", "distance from fair", right=True))
+
+    print_table(columns, [{"round": "12", "far": "2.5 %"}], empty="")
+
+    *found, rule, row = printed(capsys)
+    assert found == headings
+    assert (len(rule), row.split()) == (len(headings[0]), ["12", "2.5", "%"])
+
+
 @given(
     cells=st.lists(
         st.lists(st.text("aé漢 z", max_size=30), min_size=4, max_size=4), min_size=1, max_size=4

@@ -104,8 +104,8 @@ function Compared({ told }: { told: SecondDecision }) {
   const scale = Math.min(1, most * 1.1);
   const measures: [string, (of: SecondDecision["first"]) => string][] = [
     ["VMs placed", (of) => String(of.placed)],
-    ["left out", (of) => String(of.left_out)],
-    ["off fair", (of) => (of.fair_distance === null ? "-" : percent(of.fair_distance))],
+    ["not placed", (of) => String(of.left_out)],
+    ["distance from fair", (of) => (of.fair_distance === null ? "-" : percent(of.fair_distance))],
     ...Object.keys(told.first.used).map((resource): [string, (of: SecondDecision["first"]) => string] => [
       `${noun(resource)} in use`,
       (of) => percent(of.used[resource] ?? 0),

@@ -149,7 +149,7 @@ function Played({ game }: { game: RoundGame }) {
                 at={at}
                 onPick={stop}
                 format={percent}
-                series={[{ name: "off fair", colour: "one", values: over(game, "fair_distance") }]}
+                series={[{ name: "distance from fair", colour: "one", values: over(game, "fair_distance") }]}
               />
               <Lines
                 label="The game's measures"

@@ -111,8 +111,8 @@ function Plot({ rounds }: { rounds: RoundSummary[] }) {
     pick(Math.floor(((event.clientX - box.left) / box.width) * rounds.length));
   };
   const lines: Series[] = [
-    { name: "off fair", colour: "one", values: rounds.map((each) => each.fair_distance) },
-    ...(counts ? [{ name: "fairness costs", colour: "two" as const, values: rounds.map(fairnessCosts) }] : []),
+    { name: "distance from fair", colour: "one", values: rounds.map((each) => each.fair_distance) },
+    ...(counts ? [{ name: "price of fairness", colour: "two" as const, values: rounds.map(fairnessCosts) }] : []),
   ];
   return (
     <div class="timeline">
@@ -201,7 +201,7 @@ function Bars({ rounds, at, counts }: { rounds: RoundSummary[]; at: number; coun
 function inWords(round: RoundSummary): string {
   const words = [`round ${round.number}`, `by ${round.decided_by === "policy" ? round.policy : round.decided_by}`];
   if (round.placed !== null) words.push(`${round.placed} placed`, `${round.left_out ?? 0} left out`);
-  if (round.fair_distance !== null) words.push(`${percent(round.fair_distance)} off fair`);
+  if (round.fair_distance !== null) words.push(`${percent(round.fair_distance)} from fair`);
   return words.join(", ");
 }
 

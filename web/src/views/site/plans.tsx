@@ -34,7 +34,7 @@ const COLUMNS: Column<Plan>[] = [
     cell: (each) => <Progress plan={each} />,
   },
   { name: "Failed", value: (each) => each.failed, cell: (each) => each.failed, numeric: true },
-  { name: "Stay", value: (each) => each.stays.length, cell: (each) => each.stays.length, numeric: true },
+  { name: "Not moved", value: (each) => each.not_moved.length, cell: (each) => each.not_moved.length, numeric: true },
   { name: "GiB", value: (each) => each.moved_gib, cell: (each) => decimals(each.moved_gib, 1), numeric: true },
   aged((each) => each.requested_at),
   { name: "Requested by", value: (each) => each.requested_by, cell: (each) => each.requested_by },

@@ -76,7 +76,7 @@ interface Stays {
 }
 
 export function staysOf(plan: Plan): Stays[] {
-  return plan.stays as unknown as Stays[];
+  return plan.not_moved as unknown as Stays[];
 }
 
 /** Why a VM has no place elsewhere, in words. */

@@ -534,7 +534,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
     if (done) onDone();
   };
   const below = Object.entries(limits).flatMap(([resource, limit]) => {
-    const asked = own.get(resource)?.asked;
+    const asked = own.get(resource)?.requested;
     return limit !== null && asked !== undefined && asked > limit
       ? [`${unitName(resource)}: ${amount(resource, asked)} is requested, ${amount(resource, asked - limit)} more than that. No VM ends; new ones are not accepted.`]
       : [];
@@ -562,7 +562,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
             {axis.map((resource) => (
               <label key={resource}>
                 {resource === "vms" ? "VMs" : unitName(resource)}{" "}
-                {own.has(resource) && <span class="hint">{amount(resource, own.get(resource)?.asked ?? 0)} requested</span>}
+                {own.has(resource) && <span class="hint">{amount(resource, own.get(resource)?.requested ?? 0)} requested</span>}
                 <input
                   type="number"
                   min="0"
@@ -585,7 +585,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
           {above.length > 0 && (
             <p class="hint">
               Of groups above:{" "}
-              {above.map((each) => `${each.tenant} ${amount(each.resource, each.asked)} of ${amount(each.resource, each.limit)} ${each.resource === "vms" ? "VMs" : unitName(each.resource)}`).join("; ")}
+              {above.map((each) => `${each.tenant} ${amount(each.resource, each.requested)} of ${amount(each.resource, each.limit)} ${each.resource === "vms" ? "VMs" : unitName(each.resource)}`).join("; ")}
             </p>
           )}
         </>

@@ -312,7 +312,7 @@ function Report({ told }: { told: WhatIfReport }) {
     ["mean wait of those placed", (of) => span(of.wait_s.mean)],
     ["median wait of those placed", (of) => span(of.wait_s.p50)],
     ["90 % of those placed wait at most", (of) => span(of.wait_s.p90)],
-    ["off fair", (of) => part(of.fair_distance)],
+    ["distance from fair", (of) => part(of.fair_distance)],
     ...Object.keys(before.used).map((resource): [string, (of: WhatIfRun) => string] => [
       `${noun(resource)} in use`,
       (of) => part(of.used[resource]),

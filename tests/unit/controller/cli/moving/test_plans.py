@@ -18,7 +18,7 @@ def test_a_plan_cancelled_while_it_is_waited_for_counts_what_moved(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
 ) -> None:
-    plan = {"id": PLAN_ID, "moves": 9, "ended": 2, "failed": 0, "stays": [], "ended_at": "now"}
+    plan = {"id": PLAN_ID, "moves": 9, "ended": 2, "failed": 0, "not_moved": [], "ended_at": "now"}
     api.on(
         "GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "proposed"}, {**plan, "state": "cancelled"}
     )
@@ -35,7 +35,7 @@ def test_a_vm_deleted_before_it_moved_does_not_stay(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
 ) -> None:
-    plan = {"id": PLAN_ID, "moves": 3, "ended": 3, "failed": 2, "stays": [], "ended_at": "now"}
+    plan = {"id": PLAN_ID, "moves": 3, "ended": 3, "failed": 2, "not_moved": [], "ended_at": "now"}
     api.on("GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "done"})
     api.on("POST", f"/v1/plans/{PLAN_ID}/approve", {**plan, "state": "approved"}, status=202)
     moves = [
@@ -57,7 +57,14 @@ def test_of_many_moves_that_failed_some_are_looked_into_and_the_others_counted(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
 ) -> None:
-    plan = {"id": PLAN_ID, "moves": 90, "ended": 90, "failed": 90, "stays": [], "ended_at": "now"}
+    plan = {
+        "id": PLAN_ID,
+        "moves": 90,
+        "ended": 90,
+        "failed": 90,
+        "not_moved": [],
+        "ended_at": "now",
+    }
     api.on("GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "done"})
     api.on("POST", f"/v1/plans/{PLAN_ID}/approve", {**plan, "state": "approved"}, status=202)
     move = {"vm_id": "v", "vm_name": "v", "from_host": "h1", "move_id": None, "state": None}
@@ -81,7 +88,7 @@ def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
         "kind": "room",
         "state": "done",
         "last_error": None,
-        "stays": [],
+        "not_moved": [],
         "admitted": {**admitted, "in_the_way": {"label": 2, "no_eligible_host": 3}},
     }
     api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "admitted": admitted})
@@ -104,7 +111,7 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
         "state": "proposed",
         "last_error": None,
         "admitted": None,
-        "stays": [],
+        "not_moved": [],
         "before": {"potential": 1.0, "resting": 2},
         "after": {"potential": 1.5},
         "gain": 0.5,
@@ -163,7 +170,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "last_error": None,
         "admitted": None,
         "before": None,
-        "stays": [],
+        "not_moved": [],
         "moves": 0,
         "ended": 0,
         "failed": 0,
@@ -178,7 +185,7 @@ def test_what_has_no_place_is_named_without_a_question_for_each(
 ) -> None:
     stays = {"why": "no_room", "obstacle": None, "missing": None}
     named = {**stays, "vm": "1", "name": "web-1"}
-    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(stays=[named, {**stays, "vm": "gone"}]))
+    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(not_moved=[named, {**stays, "vm": "gone"}]))
     api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
     api.on("GET", "/v1/vms/gone", problem(404, "not_found", "no VM"), status=404)
 
