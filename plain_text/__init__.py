@@ -9,6 +9,7 @@ from plain_text.shown import (
     plain_json,
     plain_lines,
     plain_yaml,
+    short_host_name,
     shortened,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "plain_json",
     "plain_lines",
     "plain_yaml",
+    "short_host_name",
     "shortened",
 ]

@@ -9,6 +9,7 @@ at all (zero-width, tags, fillers). Here each becomes its escape, such as ``\x1b
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -122,3 +123,16 @@ def _unicode_escape(character: str, *, pairs: bool) -> str:
         return f"\\U{code:08x}"
     above = code - 0x10000
     return f"\\u{0xD800 + (above >> 10):04x}\\u{0xDC00 + (above & 0x3FF):04x}"
+
+
+def short_host_name(hostname: str) -> str | None:
+    """Return a host name in the form in which two are compared; None: it says nothing.
+
+    Without its domain: libvirt appends that while the network's names are answered, and leaves it
+    out while they are not.
+    """
+    name = hostname.strip().rstrip(".").casefold()
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.partition(".")[0] or None

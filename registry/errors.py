@@ -52,13 +52,10 @@ class DuplicateError(RegistryError):
 class AnotherMachineError(RegistryError):
     """Another machine answered at a host's address."""
 
-    def __init__(
-        self, host: str, known: str | None, found: str | None, *, known_as: str | None = None
-    ) -> None:
-        its = "" if known_as is None else f", which is host {known_as},"
+    def __init__(self, host: str, what: str) -> None:
         super().__init__(
-            f"another machine answers as host {host}: {found}{its} instead of {known}, without"
-            f" any VM of host {host}; see `fuga doctor --hosts`"
+            f"another machine answers as host {host}: {what}, without any VM of host {host}; see"
+            " `fuga doctor --hosts`"
         )
         self.host = host
 

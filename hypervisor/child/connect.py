@@ -21,6 +21,7 @@ import libvirt
 from hypervisor.credential import NO_FILE, Credential, is_ssh, known_hosts, ssh_uri, tls_uri
 from hypervisor.errors import HostUnreachableError
 from hypervisor.xml import domain as domain_xml
+from plain_text import short_host_name
 
 #: Whose private half nobody has: its 32 bytes are a hash.
 _UNUSED_KEY: Final = (
@@ -36,7 +37,7 @@ _LOG_READ_BYTES: Final = 4096
 def open_host(
     uri: str, credential: Credential | None, machine: str | None = None
 ) -> libvirt.virConnect:
-    """Return a connection to a machine, that of this UUID if one is given.
+    """Return a connection to a machine: that of a UUID, or `UUID/NAME`, if one is given.
 
     Raises
     ------
@@ -58,8 +59,15 @@ def open_host(
 
 
 def _refuse_another(conn: libvirt.virConnect, uri: str, machine: str) -> None:
+    uuid, _, name = machine.partition("/")
     found = domain_xml.machine_uuid(conn.getCapabilities())
-    if found is not None and found != machine:
+    if found is None:
+        return
+    if name and found == uuid:
+        found, machine = f"{found}/{short_host_name(conn.getHostname())}", f"{uuid}/{name}"
+    else:
+        machine = uuid
+    if found != machine:
         raise HostUnreachableError(
             uri,
             f"machine {found} answers at its address, and its own is {machine}: fuga doctor"

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Row, case, exists
 
 from registry.db.schema import hosts
+from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostAccess
+
+_others = hosts.alias("others")
+_has_a_twin = (
+    exists()
+    .where(
+        _others.c.machine_uuid == hosts.c.machine_uuid,
+        _others.c.id != hosts.c.id,
+        _others.c.admin != HostAdmin.RETIRED.value,
+    )
+    .correlate_except(_others)
+)
+_by_name = hosts.c.machine_label.is_not(None) | _has_a_twin
 
 HOST_COLUMNS = (
     hosts.c.id.label("host_id"),
@@ -22,6 +35,8 @@ HOST_COLUMNS = (
     hosts.c.base_volume,
     hosts.c.memory_backing_mib,
     hosts.c.machine_uuid,
+    # Of a UUID that several machines report, the name decides.
+    case((_by_name, hosts.c.machine_name)).label("machine_name"),
     hosts.c.pool_silent_since,
 )
 
@@ -39,6 +54,12 @@ def to_access(row: Row[Any]) -> HostAccess:
         memory_backing_mib=row.memory_backing_mib,
         credential=row.credential,
         ssh_host_keys=tuple(row.ssh_host_keys),
-        machine=row.machine_uuid,
+        machine=_machine(row),
         pool_silent=row.pool_silent_since is not None,
     )
+
+
+def _machine(row: Row[Any]) -> str | None:
+    if row.machine_uuid is None or row.machine_name is None:
+        return None if row.machine_uuid is None else str(row.machine_uuid)
+    return f"{row.machine_uuid}/{row.machine_name}"

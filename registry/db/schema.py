@@ -152,6 +152,10 @@ hosts = Table(
     Column("security_model", String(32)),
     Column("shares_kept", Boolean(create_constraint=False)),
     Column("can_filter", Boolean(create_constraint=False)),
+    # What operators call its machine, what that calls itself, and another one in its place.
+    Column("machine_label", String(128)),
+    Column("machine_name", String(255)),
+    Column("found_machine_name", String(255)),
     _one_of("admin", HostAdmin),
     _one_of("health", HostHealth),
     CheckConstraint("max_builds >= 1", name="max_builds_positive"),
@@ -159,7 +163,18 @@ hosts = Table(
     Index("uq_hosts_name", "name", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
     Index("uq_hosts_uri", "uri", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
     Index("ix_hosts_missed", "id", sqlite_where=_MISSED, postgresql_where=_MISSED),
-    Index("ix_hosts_machine_uuid", "machine_uuid", **_only("machine_uuid IS NOT NULL")),
+    Index(
+        "ix_hosts_machine_label",
+        "machine_uuid",
+        "machine_label",
+        **_only("machine_uuid IS NOT NULL"),
+    ),
+    Index(
+        "ix_hosts_machine_name",
+        "machine_uuid",
+        "machine_name",
+        **_only("machine_uuid IS NOT NULL"),
+    ),
     Index("ix_hosts_shared_pool", "shared_pool", **_only("shared_pool IS NOT NULL")),
 )
 

@@ -34,6 +34,7 @@ from registry.db.schema import (
 )
 from registry.errors import ConflictError
 from registry.hosts.ledger_view import live_assignments
+from registry.hosts.machine_names import another_in_words
 from registry.hosts.machines import are_different, host_with_machine, machines_of
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
@@ -127,7 +128,12 @@ class Differences:
                 clear_missing(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
                 _check_it_is_no_hosts(connection, at)
-                taken = {"machine_uuid": at.found_machine_uuid, "found_machine_uuid": None}
+                taken = {
+                    "machine_uuid": at.found_machine_uuid,
+                    "machine_name": at.found_machine_name,
+                    "found_machine_uuid": None,
+                    "found_machine_name": None,
+                }
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
             else:
                 # First: nobody is advised to switch off what may be the VM itself.
@@ -171,7 +177,12 @@ def _differences(
     connection: Connection, host: Host, seen: _ComparedHosts
 ) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:
-        what = f"machine {host.found_machine_uuid} instead of {host.machine_uuid}"
+        what = another_in_words(
+            host.machine_uuid,
+            host.found_machine_uuid,
+            host.machine_name,
+            host.found_machine_name,
+        )
         yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
         return
     if host.same_machine_as is not None:
@@ -316,7 +327,9 @@ def _difference(
 def _check_it_is_no_hosts(connection: Connection, host: Host) -> None:
     """Refuse to take a machine for a host that is another host's."""
     assert host.found_machine_uuid is not None  # noqa: S101 - it is the difference
-    taken = host_with_machine(connection, host.found_machine_uuid, apart_from=host.id)
+    taken = host_with_machine(
+        connection, host.found_machine_uuid, host.found_machine_name, apart_from=host.id
+    )
     if taken is not None:
         raise ConflictError(
             f"machine {host.found_machine_uuid}, which answers at the address of host"
@@ -340,7 +353,7 @@ def _check_it_runs_elsewhere(connection: Connection, here: Host, found: HostDiff
     """Refuse to remove what may be the only one there is of a VM."""
     marked = assignments.alias("marked")
     query = (
-        select(hosts.c.id, hosts.c.name, vms.c.observed, hosts.c.health)
+        select(hosts.c.id, hosts.c.name, vms.c.observed, hosts.c.health, hosts.c.found_machine_uuid)
         .select_from(marked)
         .join(vms, vms.c.id == marked.c.vm_id)
         .join(assignments, (assignments.c.vm_id == vms.c.id) & unreleased & is_place)
@@ -356,6 +369,11 @@ def _check_it_runs_elsewhere(connection: Connection, here: Host, found: HostDiff
         raise ConflictError(
             f"{found.subject} on host {found.host} may be the only one there is: on host"
             f" {row.name}, which is {row.health}, the VM is {row.observed}"
+        )
+    if row.found_machine_uuid is not None:
+        raise ConflictError(
+            f"{found.subject} on host {found.host} may be the only one there is: another machine"
+            f" answers as host {row.name}"
         )
     machines = machines_of(connection, here.id, row.id)
     if not are_different(machines[here.id], machines[row.id]):

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
+from plain_text import short_host_name
 from registry.audit.events import event_row, note, record
 from registry.catalogue.resources import INVENTORIES, resource_names
 from registry.db.clock import db_now
@@ -41,6 +42,7 @@ from registry.errors import (
 )
 from registry.hosts.admin import change_admin
 from registry.hosts.host_map import host_map
+from registry.hosts.machine_names import another_in_words
 from registry.hosts.machines import host_with_machine
 from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
@@ -336,7 +338,9 @@ class Hosts:
             others = record_reports(connection, looks, now=now, actor=actor)
             after = hosts_of(connection, before)
             known_as = {
-                key: host_with_machine(connection, uuid, apart_from=key)
+                key: host_with_machine(
+                    connection, uuid, short_host_name(reports[key].hostname), apart_from=key
+                )
                 for key in others
                 if (uuid := reports[key].machine_uuid) is not None
             }
@@ -350,9 +354,14 @@ class Hosts:
                 found[key] = NotFoundError("host", key)
             elif key in others:
                 host = before[key]
-                found[key] = AnotherMachineError(
-                    host.name, host.machine_uuid, report.machine_uuid, known_as=known_as.get(key)
+                what = another_in_words(
+                    host.machine_uuid,
+                    report.machine_uuid,
+                    host.machine_name,
+                    short_host_name(report.hostname),
+                    known_as=known_as.get(key),
                 )
+                found[key] = AnotherMachineError(host.name, what)
             else:
                 found[key] = after[key]
         return found

@@ -6,25 +6,25 @@ its capacity counts as nothing: each of its resources is taken by the first host
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_, update
 
+from plain_text import short_host_name
 from registry.audit.events import note
 from registry.db.bulk import among, chunks
 from registry.db.locks import take_turns
-from registry.db.schema import host_reports, hosts
+from registry.db.schema import hosts
+from registry.hosts.machine_names import MACHINE_LABEL, machine_label_of
 from registry.hosts.unaccounted import assignment_of_volume, known_assignments
 from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import AssignmentState, HostAdmin
 from registry.records.hosts import Host, HostReport
 
-#: A label of hosts: an operator's name for a machine whose UUID another one reports, too.
-MACHINE_LABEL: Final = "machine="
 _TURN: Final = "machines"
 
 
@@ -36,7 +36,7 @@ class Machine:
     host: str
     uuid: str | None
     label: str | None  #: its operators' name for it
-    hostname: str | None
+    name: str | None  #: what it calls itself
     double_of: UUID | None
     polled_at: datetime | None
 
@@ -49,7 +49,7 @@ def are_distinguishable(one: Machine, other: Machine) -> bool:
     """
     if one.label == other.label:
         return False
-    return one.hostname is None or other.hostname is None or one.hostname != other.hostname
+    return one.name is None or other.name is None or one.name != other.name
 
 
 def are_different(one: Machine, other: Machine) -> bool:
@@ -67,12 +67,24 @@ def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
     return {row.id: _machine(row) for row in rows}
 
 
-def host_with_machine(connection: Connection, uuid: str, *, apart_from: UUID) -> str | None:
-    """Return the name of another host that is the machine with this UUID."""
-    rows = connection.execute(
-        _QUERY.where(hosts.c.machine_uuid == uuid, hosts.c.id != apart_from, _COUNTS)
-    )
-    return next((row.name for row in rows.all()), None)
+def host_with_machine(
+    connection: Connection, uuid: str, name: str | None, *, apart_from: UUID
+) -> str | None:
+    """Return the name of another host that is the machine with this UUID.
+
+    Where several report it, that is the one whose machine calls itself by this ``name``.
+    """
+    others = (hosts.c.machine_uuid == uuid) & (hosts.c.id != apart_from) & _COUNTS
+    query = select(hosts.c.name).where(others).order_by(hosts.c.id)
+    if name is not None:
+        named_so = query.where(hosts.c.machine_name == name).limit(1)
+        if (found := connection.scalar(named_so)) is not None:
+            return str(found)
+        own = select(hosts.c.machine_uuid).where(hosts.c.id == apart_from)
+        if connection.scalar(own) == uuid:
+            return None  # its own machine has this number, too
+    found = connection.scalars(query.limit(2)).all()
+    return found[0] if len(found) == 1 else None
 
 
 def doubles_of(
@@ -96,7 +108,7 @@ def doubles_of(
         mine = replace(
             known[host.id],
             uuid=report.machine_uuid or host.machine_uuid,
-            hostname=report.hostname,
+            name=short_host_name(report.hostname),
         )
         first = _first(mine, known, is_new=host.machine_uuid != mine.uuid)
         if first is not None:
@@ -161,23 +173,45 @@ def is_same_machine(
     found = report.machine_uuid
     if found is None:
         return True
+    name = short_host_name(report.hostname)
     holds = any(row.state == AssignmentState.ACTIVE.value for row in live.values())
     ours = (
-        host.machine_uuid in {None, found}
+        host.machine_uuid is None
         or not holds
+        or (host.machine_uuid == found and not _is_namesake(connection, host, name))
         or any(domain.assignment_id in live for domain in report.domains)
         or _has_a_disk_of(connection, host, report, live)
     )
-    known = (found, None) if ours else (host.machine_uuid, found)
-    if known == (host.machine_uuid, host.found_machine_uuid):
+    values = {"machine_uuid": found, "machine_name": name or host.machine_name}
+    values |= {"found_machine_uuid": None, "found_machine_name": None}
+    if not ours:
+        values = {"found_machine_uuid": found, "found_machine_name": name}
+    before = {each: getattr(host, each) for each in values}
+    if values == before:
         return ours
-    values = {"machine_uuid": known[0], "found_machine_uuid": known[1]}
     connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
-    if host.machine_uuid not in {None, found}:
+    if host.machine_uuid not in {None, found} or not ours:
         data = {"name": host.name, "before": host.machine_uuid, "machine": found}
+        if host.machine_uuid == found:
+            data |= {"name_before": host.machine_name, "machine_name": name}
         kind = "machine_changed" if ours else "another_machine"
         note(connection, now, actor, kind, "host", host.id, data=data)
     return ours
+
+
+def _is_namesake(connection: Connection, host: Host, name: str | None) -> bool:
+    """Return whether a machine with the host's UUID calls itself otherwise, and may be another one.
+
+    Of a UUID that several machines report, or are said to, the names decide. A machine of which
+    nobody says so was given another name.
+    """
+    if None in {name, host.machine_name} or name == host.machine_name:
+        return False
+    if machine_label_of(host.labels) is not None:
+        return True
+    uuid = hosts.c.machine_uuid == host.machine_uuid
+    is_shared = select(hosts.c.id).where(uuid, hosts.c.id != host.id, _COUNTS).limit(1)
+    return connection.scalar(is_shared) is not None
 
 
 def _has_a_disk_of(
@@ -203,11 +237,11 @@ _QUERY: Final[Select[Any]] = select(
     hosts.c.id,
     hosts.c.name,
     hosts.c.machine_uuid,
-    hosts.c.labels,
+    hosts.c.machine_label,
+    hosts.c.machine_name,
     hosts.c.same_machine_as,
     hosts.c.last_polled_at,
-    host_reports.c.report["hostname"].as_string().label("hostname"),
-).outerjoin(host_reports, host_reports.c.host_id == hosts.c.id)
+)
 
 
 def _is_comparable(host: Host, report: HostReport) -> bool:
@@ -225,11 +259,40 @@ def _known(connection: Connection, looks: Sequence[tuple[Host, HostReport]]) -> 
         own = among(connection, hosts.c.id, some)
         found |= {row.id: _machine(row) for row in connection.execute(_QUERY.where(own))}
     firsts = {each.double_of for each in found.values() if each.double_of} - found.keys()
-    uuids = {report.machine_uuid for _, report in looks if report.machine_uuid}
-    others = hosts.c.machine_uuid.in_(sorted(uuids)) & hosts.c.same_machine_as.is_(None)
-    which = or_(others, hosts.c.id.in_(sorted(firsts)))
-    rows = connection.execute(_QUERY.where(which, hosts.c.admin != HostAdmin.RETIRED.value))
-    return {row.id: _machine(row) for row in rows} | found
+    wanted = [hosts.c.id.in_(sorted(firsts))] if firsts else []
+    for which in (*wanted, *_may_be_one_of(looks, found)):
+        query = _QUERY.where(which, hosts.c.admin != HostAdmin.RETIRED.value)
+        found = {row.id: _machine(row) for row in connection.execute(query)} | found
+    return found
+
+
+def _may_be_one_of(
+    looks: Sequence[tuple[Host, HostReport]], found: Mapping[UUID, Machine]
+) -> Iterator[ColumnElement[bool]]:
+    """Yield conditions for the hosts that may be a machine that was looked at.
+
+    By its UUID and label, or UUID and name: of a UUID that thousands report few are read.
+    """
+    labels: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
+    without: set[str] = set()
+    for host, report in looks:
+        if report.machine_uuid is None:
+            continue
+        label = found[host.id].label
+        if label is None:
+            without.add(report.machine_uuid)
+        else:
+            labels.add((report.machine_uuid, label))
+        if (name := short_host_name(report.hostname)) is not None:
+            names.add((report.machine_uuid, name))
+    uuid, is_first = hosts.c.machine_uuid, hosts.c.same_machine_as.is_(None)
+    if without:
+        yield is_first & hosts.c.machine_label.is_(None) & uuid.in_(sorted(without))
+    if labels:
+        yield is_first & tuple_(uuid, hosts.c.machine_label).in_(sorted(labels))
+    if names:
+        yield is_first & tuple_(uuid, hosts.c.machine_name).in_(sorted(names))
 
 
 def _first(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Machine | None:
@@ -261,13 +324,12 @@ def _first(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Mac
 
 
 def _machine(row: Row[Any]) -> Machine:
-    labels = [each for each in row.labels if each.startswith(MACHINE_LABEL)]
     return Machine(
         id=row.id,
         host=row.name,
         uuid=row.machine_uuid,
-        label=labels[0].removeprefix(MACHINE_LABEL) if labels else None,
-        hostname=row.hostname,
+        label=row.machine_label,
+        name=row.machine_name,
         double_of=row.same_machine_as,
         polled_at=row.last_polled_at,
     )

@@ -136,6 +136,8 @@ def _to_host(
         returning_since=row.returning_since,
         machine_uuid=row.machine_uuid,
         found_machine_uuid=row.found_machine_uuid,
+        machine_name=row.machine_name,
+        found_machine_name=row.found_machine_name,
         same_machine_as=first,
         pool_silent_since=row.pool_silent_since,
         security_model=row.security_model,

@@ -16,6 +16,7 @@ from registry.db.names import (
     check_name,
 )
 from registry.errors import InvalidError
+from registry.hosts.machine_names import machine_label_of
 from registry.hosts.uris import Opening, opening_of
 from registry.ledger.shared_disks import shared_pool_of
 from registry.lifecycle import HostAdmin, HostHealth
@@ -101,9 +102,13 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
 
 
 def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
-    """Return the columns of a host's labels: all of them, and the shared pool that one names."""
+    """Return the columns of a host's labels: all of them, and what some of them name."""
     checked = check_host_labels("labels", labels)
-    return {"labels": list(checked), "shared_pool": shared_pool_of(checked)}
+    return {
+        "labels": list(checked),
+        "shared_pool": shared_pool_of(checked),
+        "machine_label": machine_label_of(checked),
+    }
 
 
 def checked_target(target: str | None) -> str | None:

@@ -88,6 +88,8 @@ class Host:
     returning_since: Observed[datetime | None] = None
     machine_uuid: Observed[str | None] = None  #: of the machine, as its libvirt tells it
     found_machine_uuid: Observed[str | None] = None  #: of another one that answers in its place
+    machine_name: Observed[str | None] = None  #: what the machine calls itself, without a domain
+    found_machine_name: Observed[str | None] = None  #: what the one that answers calls itself
     #: the host that its machine is already; it gets no VMs
     same_machine_as: Observed[str | None] = None
     #: it gets no VMs while its pool does not answer
@@ -275,5 +277,6 @@ class HostAccess:
     memory_backing_mib: int | None
     credential: str | None = None
     ssh_host_keys: tuple[str, ...] = ()
-    machine: str | None = None  #: UUID of the machine, once it answered
+    #: UUID of the machine, once it answered; `UUID/NAME` where others report the UUID, too
+    machine: str | None = None
     pool_silent: bool = False  #: only what needs no storage can be done there

@@ -23,6 +23,7 @@ from hypervisor import (
     MoveSpec,
 )
 from lab.cluster import LabHost
+from plain_text import short_host_name
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.servers.lab_hosts import LabCluster
 
@@ -137,15 +138,19 @@ def test_a_machine_that_is_not_the_one_meant_is_asked_nothing(
     spec = first.spec()
     first.run(spec)
     uri, vm_id = two_hosts.uris[0], spec.mark.vm_id
-    own = first.host.report("default").machine_uuid
+    report = first.host.report("default")
+    own, name = report.machine_uuid, report.hostname
     another = "4c4c4544-0044-4b10-8051-b4c04f4e5931"
 
-    with HostConnection(uri, machine=own, deadline_s=DEADLINE_S) as known:
-        assert known.find(vm_id) is not None
-    with HostConnection(uri, machine=another, deadline_s=DEADLINE_S) as mistaken:
-        for act in (mistaken.find, mistaken.destroy):
-            with pytest.raises(HostUnreachableError, match=f"machine {own} answers.*{another}"):
-                act(vm_id)
+    for machine in (own, f"{own}/{short_host_name(name)}"):
+        with HostConnection(uri, machine=machine, deadline_s=DEADLINE_S) as known:
+            assert known.find(vm_id) is not None
+    for machine in (another, f"{another}/{name}", f"{own}/kvm-elsewhere"):
+        with HostConnection(uri, machine=machine, deadline_s=DEADLINE_S) as mistaken:
+            said = machine if machine.startswith(str(own)) else another
+            for act in (mistaken.find, mistaken.destroy):
+                with pytest.raises(HostUnreachableError, match=f"machine {own}.* answers.*{said}:"):
+                    act(vm_id)
     ends = [HostEnd(each, machine=another) for each in two_hosts.uris]
     with (
         HostPairMigrator(*ends, deadline_s=DEADLINE_S) as mover,

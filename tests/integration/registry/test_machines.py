@@ -18,7 +18,9 @@ from registry import (
     MoveRefusedError,
     Registry,
 )
+from registry.db.engine import Database
 from registry.hosts import Difference, Host, HostReport
+from registry.hosts.machines import _known
 from registry.lifecycle import HostAdminEvent
 from tests.raw_sql import RawSql
 from tests.register import (
@@ -401,3 +403,117 @@ def test_a_second_name_of_a_machine_is_no_other_user_of_its_pool(
 
     assert left is not None
     assert [each.name for each in left.neighbours] == ["h3"]
+
+
+@pytest.fixture
+def namesakes(register: Registry, first: Host) -> tuple[Host, Host]:
+    """Two machines with one UUID, named `kvm7` and `kvm8`, that a label of the second tells apart.
+
+    What is missing at the second is to be built anew without asking.
+    """
+    labels = ("machine=rack-2", "on_missing=rebuild")
+    add_host(register, "h2", up=False, labels=labels)
+    return register.hosts.get("h1"), look(register, "h2", hostname="kvm8")
+
+
+@pytest.mark.parametrize(("host", "other"), [("h2", "kvm7"), ("h1", "kvm8.example.org")])
+def test_of_machines_with_one_uuid_that_exchange_addresses_no_vm_is_lost(
+    register: Registry, namesakes: tuple[Host, Host], host: str, other: str
+) -> None:
+    build = running(register, register.hosts.get(host))
+    own = {"h1": "kvm7", "h2": "kvm8"}[host]
+    look(register, host, a_domain(build), hostname=own)
+
+    known_as = {"h1": "h2", "h2": "h1"}[host]
+    for _ in range(2):
+        with pytest.raises(
+            AnotherMachineError, match=f"named {other[:4]}, which is host {known_as}"
+        ):
+            look(register, host, hostname=other)
+
+    assert register.vms.get(build.vm_id).observed == "running"
+    (event,) = register.events.list(kind="another_machine")
+    assert (event.data["name_before"], event.data["machine_name"]) == (own, other[:4])
+    (found,) = register.differences.list(host)
+    assert found.what == f"machine {MACHINE} named {other[:4]} instead of the one named {own}"
+    with pytest.raises(ConflictError, match=f"is host {known_as}"):
+        register.differences.repair(host, Difference.ANOTHER_MACHINE, MACHINE, actor="ops")
+
+    look(register, host, a_domain(build), hostname=own)
+    assert register.differences.list(host) == ()
+    assert len(register.events.list(kind="another_machine")) == 1
+
+
+def test_a_machine_whose_name_nobody_has_is_the_host_once_an_operator_says_so(
+    register: Registry, namesakes: tuple[Host, Host]
+) -> None:
+    build = running(register, namesakes[1])
+    look(register, "h2", a_domain(build), hostname="kvm8")
+    with pytest.raises(AnotherMachineError, match="named kvm9 instead of the one named kvm8"):
+        look(register, "h2", hostname="kvm9")
+
+    register.differences.repair("h2", Difference.ANOTHER_MACHINE, MACHINE, actor="ops")
+
+    assert look(register, "h2", hostname="kvm9").machine_name == "kvm9"
+    assert look(register, "h2", hostname="kvm9").found_machine_uuid is None
+
+
+@pytest.mark.parametrize("shown", ["kvm7.example.org", "KVM7", "kvm7."])
+def test_a_host_name_with_another_domain_is_no_other_machine(
+    register: Registry, namesakes: tuple[Host, Host], shown: str
+) -> None:
+    running(register, namesakes[0])
+
+    assert look(register, "h1", hostname=shown).machine_name == "kvm7"
+    assert look(register, "h2", hostname=shown.replace("7", "8")).same_machine_as is None
+
+
+def test_a_machine_with_a_uuid_of_its_own_may_get_another_name(
+    register: Registry, first: Host
+) -> None:
+    running(register, first)
+
+    assert look(register, "h1", hostname="renamed").machine_name == "renamed"
+
+
+def test_a_label_is_refused_to_a_second_name_that_has_a_domain_now(
+    register: Registry, first: Host
+) -> None:
+    add_host(register, "h2", up=False, labels=("machine=rack-2",))
+
+    assert look(register, "h2", hostname="kvm7.example.org").same_machine_as == "h1"
+
+
+def test_a_worker_is_told_the_name_where_machines_share_a_uuid(
+    register: Registry, namesakes: tuple[Host, Host]
+) -> None:
+    told = {}
+    for host, name in zip(namesakes, ("kvm7", "kvm8"), strict=True):
+        (key,) = place(register, add_request(register), host).assignment_ids
+        claimed = register.assignments.claim_build(key, "w1", 60.0)
+        assert claimed is not None
+        told[name] = claimed.host.machine
+
+    assert told == {name: f"{MACHINE}/{name}" for name in ("kvm7", "kvm8")}
+
+
+def test_of_a_uuid_that_many_machines_report_few_rows_are_read(
+    register: Registry, register_url: str, first: Host
+) -> None:
+    names = [f"kvm{number}" for number in range(10, 30)]
+    keys = {
+        add_host(register, name, up=False, labels=(f"machine={name}",)).id: name for name in names
+    }
+    register.hosts.record_reports(
+        {key: a_look(register, machine=MACHINE, hostname=name) for key, name in keys.items()}
+    )
+    host = register.hosts.get(names[0])
+    assert all(each.same_machine_as is None for each in register.hosts.all())
+
+    with Database(register_url).read() as connection:
+        report = a_look(register, machine=MACHINE, hostname=names[0])
+        found = _known(connection, [(host, report)])
+        again = _known(connection, [(host, replace(report, hostname=names[1]))])
+
+    assert {each.host for each in found.values()} == {names[0]}
+    assert {each.host for each in again.values()} == {names[0], names[1]}
