@@ -1,6 +1,8 @@
-"""Run every suite; print on what the tests ran, the slowest, and those that libvirt failed.
+"""Run the tests; print on what they ran, the slowest, and those that libvirt failed.
 
 Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
+
+FUGA_TESTS is `short` (`make test`, the default), `rest` (`make test-all`) or `all` (ADR 0089).
 
 Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
 processes and keep both cores of the smallest machine busy. Those with hosts often wait for
@@ -81,8 +83,9 @@ GROUPS = (
     ),
 )
 NEEDED_BY_CI = ("postgresql", "qemu")
-#: Set and not empty: pytest runs the sample of `tests/sample.py` alone (ADR 0084).
-SAMPLE = "FUGA_TEST_SAMPLE"
+#: Which tests pytest runs, as `tests/selection.py` divides them; without it, all (ADR 0089).
+PART = "FUGA_TESTS"
+SHORT, REST = "short", "rest"
 NAMED_SLOWEST = 20
 
 
@@ -158,7 +161,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuga-test-") as folder:
         path = Path(folder) / "account"
         os.environ["FUGA_TEST_ACCOUNT"] = str(path)
-        os.environ.setdefault(SAMPLE, "1")
+        os.environ.setdefault(PART, SHORT)
         # Hundreds of processes are started: each would compile all that it imports.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         statuses = [each for line in GROUPS for each in _run_side_by_side(line, arguments)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from scripts.run_tests import WITH_HOSTS
-from tests import sample
+from tests import selection
 from tests.account import Account
 from tests.compiled_statements import compiled_once
 from tests.deciding import decider
@@ -44,8 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         has_host = item.get_closest_marker("qemu") or item.get_closest_marker("test_driver")
         if has_host and not any(item.path.is_relative_to(place) for place in places):
             raise pytest.UsageError(f"WITH_HOSTS of scripts/run_tests.py lacks {item.nodeid}")
-    if sample.wanted():
-        names = sample.left_out(items)
+    if names := selection.left_out(items):
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in names])
         items[:] = [item for item in items if item.nodeid not in names]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lab import cluster
-from tests import sample
 from tests.chaos import faults
 from tests.chaos.run import run
 from tests.chaos.site import running_site
@@ -15,8 +14,7 @@ from tests.servers.postgres import programs
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.qemu, pytest.mark.slow, pytest.mark.alone]
 
-# Those of a batch strike at once: what each waits for is most of the time that it takes. The first
-# ones are of the sample.
+# Those of a batch strike at once: what each waits for is most of the time that it takes.
 BATCHES = (
     (
         faults.WorkerStoppedInside,
@@ -51,12 +49,9 @@ BATCHES = (
         faults.WorkerStruckMoving,
     ),
 )
-IN_THE_SAMPLE = 2
-#: Without these a run would have tried nothing. Guests boot slowly: two batches may end before any
-#: of them counts.
-TRIED_IN_THE_SAMPLE = ("accepted", "moves accepted", "spot VMs asked for")
+#: Without these a run would have tried nothing.
 TRIED = (
-    *TRIED_IN_THE_SAMPLE,
+    *("accepted", "moves accepted", "spot VMs asked for"),
     *("live moves moved", "reservations asked for"),
     *("counts heard of guests", "disks with counts"),
 )
@@ -69,12 +64,10 @@ def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
     if reason := cluster.why_not_real():
         pytest.skip(f"no real hosts here: {reason}")
 
-    batches = BATCHES[:IN_THE_SAMPLE] if sample.wanted() else BATCHES
     with running_site(keep=tmp_path / "logs") as site:
-        outcome = run(site, batches, SEED, print)
+        outcome = run(site, BATCHES, SEED, print)
 
     print(outcome.table())
     assert [str(finding) for finding in outcome.findings] == []
-    assert len(outcome.struck) == sum(map(len, batches))
-    tried = TRIED_IN_THE_SAMPLE if sample.wanted() else TRIED
-    assert [what for what in tried if not outcome.counts[what]] == []
+    assert len(outcome.struck) == sum(map(len, BATCHES))
+    assert [what for what in TRIED if not outcome.counts[what]] == []

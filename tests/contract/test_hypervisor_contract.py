@@ -12,6 +12,8 @@ from tests.contract.conftest import Ground
 from tests.fakes.hypervisor import FakeHypervisor
 from tests.servers.running import eventually
 
+pytestmark = pytest.mark.essential
+
 
 def test_a_report_tells_what_the_host_has(ground: Ground) -> None:
     report = ground.host.report(ground.pool)

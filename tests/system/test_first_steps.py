@@ -56,6 +56,7 @@ def fuga(tmp_path_factory):
         yield fuga
 
 
+@pytest.mark.essential
 def test_the_readme_prints_first_steps():
     assert Path(FUGA).exists()
     words = [command[0] for command in printed_commands()]
@@ -63,6 +64,7 @@ def test_the_readme_prints_first_steps():
     assert {"request", "requests", "vms", "explain", "rounds", "replay", "rm"} <= set(words)
 
 
+@pytest.mark.essential
 def test_the_first_steps_work_as_printed_and_the_guests_really_boot(fuga):
     commands = printed_commands()
     asking = [command for command in commands if command[0] != "rm"]

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case
 
 from registry import Registry
-from tests import sample
 from tests.fuzzing import SCHEMA, FuzzedApi, served_with_content
-from tests.sample import examples
+from tests.selection import examples, is_short
 
-pytestmark = [pytest.mark.sqlite, pytest.mark.slow]
+pytestmark = [pytest.mark.sqlite, pytest.mark.slow, pytest.mark.shortened]
 
 
 def generated(most: int, *, each_bound: bool = True) -> settings:
@@ -28,7 +27,7 @@ def generated(most: int, *, each_bound: bool = True) -> settings:
         deadline=None,
         derandomize=True,
         database=None,
-        phases=[Phase.explicit] * (each_bound and not sample.wanted()) + [Phase.generate],
+        phases=[Phase.explicit] * (each_bound and not is_short()) + [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
 

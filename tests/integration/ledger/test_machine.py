@@ -54,7 +54,7 @@ from tests.register import (
     now,
     take_lease,
 )
-from tests.sample import examples
+from tests.selection import examples
 from tests.servers.postgres import TEMPLATE, PostgresServer
 
 HOSTS = ("h1", "h2", "h3")
@@ -360,6 +360,7 @@ def settings_for(most: int) -> settings:
     )
 
 
+@pytest.mark.shortened
 @pytest.mark.sqlite
 def test_anything_may_happen_on_sqlite(upgraded_database: Path) -> None:
     @contextmanager
@@ -371,6 +372,7 @@ def test_anything_may_happen_on_sqlite(upgraded_database: Path) -> None:
     run_state_machine_as_test(with_database(database), settings=settings_for(examples(12)))
 
 
+@pytest.mark.shortened
 @pytest.mark.postgresql
 def test_anything_may_happen_on_postgresql(postgres: PostgresServer) -> None:
     def database() -> AbstractContextManager[str]:
