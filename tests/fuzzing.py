@@ -33,6 +33,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation import GenerationMode
 
 from controller.rest import create_app
+from controller.rest.middleware.http_parser import MAX_HEAD_BYTES
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, upgrade
 from registry.images import ImageStore
@@ -85,6 +86,7 @@ _NAMED: Final[Mapping[str, str]] = {
     "session_id": "session",
     "group": "group",
 }
+TOO_LARGE: Final = 431
 #: What ``name`` is in a path, by what stands before it.
 _COLLECTIONS: Final[Mapping[str, str]] = {
     "hosts": "host",
@@ -107,9 +109,12 @@ class FuzzedApi:
         """Make a generated call, some of its ids real; fail if it is not as documented."""
         use_real_ids(case, self.ids)
         headers = dict(self.headers[role])
-        found = case.call_and_validate(
-            self.url, headers=headers, session=self.session, timeout=PATIENCE_S
-        )
+        found = case.call(self.url, headers=headers, session=self.session, timeout=PATIENCE_S)
+        if found.status_code == TOO_LARGE:
+            # The parser's answer to any call, which no operation names.
+            assert len(found.request.url or "") > MAX_HEAD_BYTES // 2, found.text
+        else:
+            case.validate_response(found)
         return found.status_code
 
 
