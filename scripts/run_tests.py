@@ -2,7 +2,7 @@
 
 Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
-FUGA_TESTS is `short` (`make test`, the default), `rest` (`make test-all`) or `all` (ADR 0089).
+FUGA_TESTS is `short` (`make test`, the default), `rest` (`make test-all`) or `all` (ADR 0090).
 
 Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
 processes and keep both cores of the smallest machine busy. Those with hosts often wait for
@@ -83,7 +83,7 @@ GROUPS = (
     ),
 )
 NEEDED_BY_CI = ("postgresql", "qemu")
-#: Which tests pytest runs, as `tests/selection.py` divides them; without it, all (ADR 0089).
+#: Which tests pytest runs, as `tests/selection.py` divides them; without it, all (ADR 0090).
 PART = "FUGA_TESTS"
 SHORT, REST = "short", "rest"
 NAMED_SLOWEST = 20

@@ -1,4 +1,4 @@
-"""Which tests `make test` runs, the short form, and which `make test-all`, the rest (ADR 0089)."""
+"""Which tests `make test` runs, the short form, and which `make test-all`, the rest (ADR 0090)."""
 
 from __future__ import annotations
 
