@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run_tests import WITH_HOSTS, Account, PytestGroup
+from scripts.run_tests import NO_TESTS, WITH_HOSTS, Account, PytestGroup
 from tests import libvirt_faults
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -89,6 +89,13 @@ def test_a_pytest_that_a_signal_ends_has_failed(tmp_path: Path) -> None:
     ran = run_tests(tmp_path, "import os\n\ndef test_it():\n    os.kill(os.getpid(), 9)\n")
 
     assert ran.returncode == 9, ran.stdout
+
+
+@pytest.mark.parametrize(("text", "status"), [("def test_it():\n    pass\n", 0), ("", NO_TESTS)])
+def test_one_group_may_have_no_tests_but_not_all(tmp_path: Path, text: str, status: int) -> None:
+    ran = run_tests(tmp_path, text)
+
+    assert ran.returncode == status, ran.stdout
 
 
 def test_what_takes_the_whole_machine_runs_first_and_tests_with_hosts_last(tmp_path: Path) -> None:
