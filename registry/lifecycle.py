@@ -702,13 +702,11 @@ SLOT_LOOP_TRANSITIONS: Final = _table(
     },
 )
 
-#: Assignments in these states have, or may have, a domain on their host.
-UNRELEASED: Final = tuple(state for state in AssignmentState if state != AssignmentState.RELEASED)
 #: Moves in these states go on.
 OPEN_MOVES: Final = (MoveState.PENDING, MoveState.MOVING)
-#: Requests in these states are over; their name is free again.
 #: Requests of which VMs may wait for a place.
 OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED)
+#: Requests in these states are over; their name is free again.
 FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.EXPIRED)
 
 

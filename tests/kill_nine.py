@@ -43,7 +43,6 @@ POINTS = (
 IMAGE = "lab"
 SETTLE_S = 600.0
 TYPES = ("tiny", "small", "medium")
-UNIT_OF = {"tiny": 1, "small": 1, "medium": 2}
 
 
 @dataclass(frozen=True)

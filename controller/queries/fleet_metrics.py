@@ -15,7 +15,7 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from controller.queries.lateness import Late, Work, what_is_late
+from controller.queries.lateness import OverdueWork, Work, what_is_late
 from controller.queries.tenant_shares import standings
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
 from registry.admin import FleetCounts, FleetHost, FleetMoves, Liveness
@@ -181,7 +181,7 @@ def _families() -> dict[str, GaugeMetricFamily]:
     }
 
 
-def _add_late(found: Mapping[str, GaugeMetricFamily], late: tuple[Late, ...]) -> None:
+def _add_late(found: Mapping[str, GaugeMetricFamily], late: tuple[OverdueWork, ...]) -> None:
     for what in get_args(Work):
         of_it = [each for each in late if each.work == what]
         found["work_unattended"].add_metric((what,), float(any(each.unattended for each in of_it)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from registry import SlotLoopState
 from registry.admin import LATE_S, HeardProcess, Liveness, is_late
@@ -22,18 +24,20 @@ _LATE: Final = timedelta(seconds=LATE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
-    """One thing that is late."""
+class OverdueWork:
+    """Work that is overdue."""
 
     work: Work
-    unattended: bool  #: nobody does it at all; else one process of several is silent or in trouble
-    since: datetime | None  #: None: it never was otherwise
+    unattended: Annotated[
+        bool, Field(description="No process does it; else one process of several is late.")
+    ]
+    since: Annotated[datetime | None, Field(description="Null: always, or no known time.")]
     message: str  #: for operators, with names of processes
 
 
-def what_is_late(liveness: Liveness) -> tuple[Late, ...]:
+def what_is_late(liveness: Liveness) -> tuple[OverdueWork, ...]:
     """Judge heartbeats and the last slot, by the database's clock."""
-    found: list[Late] = []
+    found: list[OverdueWork] = []
     for kind, what in _DOES:
         found += _of_processes(liveness, kind, what)
         if what == "decide" and not any(each.unattended for each in found):
@@ -41,12 +45,12 @@ def what_is_late(liveness: Liveness) -> tuple[Late, ...]:
     return tuple(found)
 
 
-def no_process_does(late: tuple[Late, ...], what: Work) -> Late | None:
+def no_process_does(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:
     """Return the lateness of a task that no process does; None if one does."""
     return next((each for each in late if each.work == what and each.unattended), None)
 
 
-def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Late]:
+def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[OverdueWork]:
     now, called = liveness.now, _CALLED[kind]
     known = [each for each in liveness.processes if each.kind == kind]
     silent = [each for each in known if is_late(each, now)]
@@ -55,17 +59,19 @@ def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Late]:
     if len(silent) == len(known):
         last = max((each.heartbeat_at for each in known), default=None)
         named = f": {', '.join(each.name for each in known)}" if known else ""
-        yield Late(work=what, unattended=True, since=last, message=f"no {called} responds{named}")
+        yield OverdueWork(
+            work=what, unattended=True, since=last, message=f"no {called} responds{named}"
+        )
         return
     for each in silent:
-        yield Late(
+        yield OverdueWork(
             work=what,
             unattended=False,
             since=each.heartbeat_at,
             message=f"{called} {each.name} does not respond",
         )
     for each in _in_trouble(known, silent):
-        yield Late(
+        yield OverdueWork(
             work=what,
             unattended=False,
             since=None,
@@ -77,14 +83,14 @@ def _in_trouble(known: list[HeardProcess], silent: list[HeardProcess]) -> list[H
     return [each for each in known if each.trouble is not None and each not in silent]
 
 
-def _of_slots(liveness: Liveness) -> Iterator[Late]:
+def _of_slots(liveness: Liveness) -> Iterator[OverdueWork]:
     lease, loop, now = liveness.lease, liveness.slot_loop, liveness.now
     if lease is None:
-        yield Late(
+        yield OverdueWork(
             work="decide", unattended=True, since=None, message="no control centre leads yet"
         )
     elif lease.expires_at <= now:
-        yield Late(
+        yield OverdueWork(
             work="decide",
             unattended=True,
             since=lease.expires_at,
@@ -94,7 +100,7 @@ def _of_slots(liveness: Liveness) -> Iterator[Late]:
         yield from _of_the_leader(liveness)
 
 
-def _of_the_leader(liveness: Liveness) -> Iterator[Late]:
+def _of_the_leader(liveness: Liveness) -> Iterator[OverdueWork]:
     """Look at a control centre that leads and decides nothing, or starts again and again."""
     lease, loop = liveness.lease, liveness.slot_loop
     assert lease is not None  # noqa: S101 - asked only then
@@ -109,7 +115,7 @@ def _of_the_leader(liveness: Liveness) -> Iterator[Late]:
     if since is None and not known:
         return  # of a release before, which did not note its slots
     if since is None or liveness.now - since > 2 * length + _LATE:
-        yield Late(
+        yield OverdueWork(
             work="decide",
             unattended=True,
             since=loop.last_slot_at,

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from controller.rounds.inputs import games_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SolvedGame:
-    """One game between hosts, as the round that played it tells."""
+class GameView:
+    """One game between hosts, and how it was solved."""
 
     game: int  #: its place among the round's games, from 1
-    players: int  #: hosts that took part
-    vms: int  #: that they took
-    solved: str  #: exact, sweeps or sequential
-    subgames: int  #: that backward induction looked at; 0: the game was solved otherwise
+    players: Annotated[int, Field(description="Hosts that took part.")]
+    vms: Annotated[int, Field(description="VMs that they took.")]
+    solved: Annotated[
+        str,
+        Field(
+            description="`exact`: by backward induction; `sweeps`: Algorithm 1 of the paper, then"
+            " best-response sweeps; `sequential`: Algorithm 1 alone."
+        ),
+    ]
+    subgames: Annotated[
+        int, Field(description="Looked at by backward induction; 0: solved otherwise.")
+    ]
     sweeps: int
-    certified: bool | None  #: whether nobody gains by deviating; None: nobody looked
+    certified: Annotated[
+        bool | None,
+        Field(description="Whether a second computation found that no host gains by deviating."),
+    ]
 
 
-def solved_games(details: Mapping[str, Any]) -> tuple[SolvedGame, ...]:
+def solved_games(details: Mapping[str, Any]) -> tuple[GameView, ...]:
     """Return what an allocation's details tell of its games.
 
     Older rounds tell less.
     """
     return tuple(
-        SolvedGame(
+        GameView(
             game=number,
             players=each["players"],
             vms=each["vms"],
@@ -41,7 +54,7 @@ def solved_games(details: Mapping[str, Any]) -> tuple[SolvedGame, ...]:
     )
 
 
-def in_words(game: SolvedGame) -> str:
+def in_words(game: GameView) -> str:
     """Say how a game was solved: a plain sentence first, the game's terms after it."""
     if game.solved == "exact":
         plainly, term = "every host foresaw how those after it would answer", "subgame-perfect"

@@ -21,6 +21,7 @@ from registry.db.ids import uuid7
 from registry.db.locks import take_turns
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.rows import record_of
 from registry.db.schema import what_ifs
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
 from registry.lifecycle import WhatIfEvent, WhatIfState
@@ -228,15 +229,11 @@ def _settled(
 
 
 def _what_if_of(row: Row[Any], now: datetime, kind: type[W]) -> W:
-    values = {name: getattr(row, name) for name in kind.__dataclass_fields__}
-    values["state"] = WhatIfState(row.state)
-    if row.state in _OPEN and row.lease_until <= now:
-        values |= {
-            "state": WhatIfState.INTERRUPTED,
-            "ended_at": row.lease_until,
-            "last_error": _GONE,
-        }
-    return kind(**values)
+    if row.state not in _OPEN or row.lease_until > now:
+        return record_of(kind, row)
+    return record_of(
+        kind, row, state=WhatIfState.INTERRUPTED, ended_at=row.lease_until, last_error=_GONE
+    )
 
 
 def _get(connection: Connection, key: UUID) -> WhatIf:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.db.bulk import chunks
 from registry.db.names import check_one_valued, look_up
+from registry.db.rows import record_of
 from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
 from registry.hosts.confinement import warnings_of_confinement
@@ -84,45 +85,16 @@ def _names_of(connection: Connection, keys: Collection[UUID]) -> dict[UUID, str]
 
 
 def _to_inventory(row: Row[Any]) -> Inventory:
-    return Inventory(
-        resource=row.resource,
-        detected=row.detected,
-        override=row.override,
-        reserved=row.reserved,
-        foreign=row.foreign_amount,
-        ratio_thousandths=row.ratio_thousandths,
-        own_ratio_thousandths=row.own_ratio_thousandths,
-        committed=row.committed,
-        capacity=row.capacity,
-    )
+    return record_of(Inventory, row, foreign=row.foreign_amount)
 
 
 def _to_host(
     row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None, first: str | None
 ) -> Host:
-    return Host(
-        id=row.id,
-        name=row.name,
-        uri=row.uri,
-        credential=row.credential,
-        ssh_host_keys=tuple(row.ssh_host_keys),
-        admin=HostAdmin(row.admin),
-        health=HostHealth(row.health),
-        labels=tuple(row.labels),
-        shared_pool=row.shared_pool,
-        version=row.version,
-        domain_type=row.domain_type,
-        pool=row.pool,
-        network=row.network,
-        base_volume=row.base_volume,
-        memory_backing_mib=row.memory_backing_mib,
-        max_builds=row.max_builds,
+    return record_of(
+        Host,
+        row,
         inventories=found,
-        last_polled_at=row.last_polled_at,
-        last_error=row.last_error,
-        missed_polls=row.missed_polls,
-        backoff_until=row.backoff_until,
-        created_at=row.created_at,
         warnings=(
             *_warnings(found),
             *warnings_of_confinement(row.security_model, row.shares_kept),
@@ -130,19 +102,8 @@ def _to_host(
             *_keeps_its_vms(row),
             *_two_valued(row),
         ),
-        failed_builds=row.failed_builds,
-        fence_target=row.fence_target,
         fence=fence,
-        returning_since=row.returning_since,
-        machine_uuid=row.machine_uuid,
-        found_machine_uuid=row.found_machine_uuid,
-        machine_name=row.machine_name,
-        found_machine_name=row.found_machine_name,
         same_machine_as=first,
-        pool_silent_since=row.pool_silent_since,
-        security_model=row.security_model,
-        shares_kept=row.shares_kept,
-        can_filter=row.can_filter,
     )
 
 

@@ -15,8 +15,9 @@ from sqlalchemy import Column, Row, func, select
 from registry.audit.events import settled_id
 from registry.db.bulk import among, chunks
 from registry.db.engine import Database
+from registry.db.rows import record_of
 from registry.db.schema import events, hosts
-from registry.lifecycle import HostAdmin, HostHealth
+from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostsRead, WatchedHost
 
 _COLUMNS: Final[tuple[Column[Any], ...]] = (
@@ -81,12 +82,4 @@ class WatchedHosts:
 
 
 def _to_watched(row: Row[Any]) -> WatchedHost:
-    return WatchedHost(
-        id=row.id,
-        name=row.name,
-        uri=row.uri,
-        pool=row.pool,
-        credential=row.credential,
-        ssh_host_keys=tuple(row.ssh_host_keys),
-        health=HostHealth(row.health),
-    )
+    return record_of(WatchedHost, row)

@@ -17,6 +17,7 @@ from registry.db.locks import take_turns
 from registry.db.names import MAX_AMOUNT, check_int, check_name, new_name
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.rows import record_of
 from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.images.holds import release
@@ -272,11 +273,7 @@ def image_for(connection: Connection, reference: str, vm_type: VmType) -> Image:
 
 def to_image(row: Row[Any]) -> Image:
     """Return the record for a row with the table's columns."""
-    known = row._mapping
-    return Image(
-        **{name: known[name] for name in Image.__dataclass_fields__ if name != "state"},
-        state=ImageState(row.state),
-    )
+    return record_of(Image, row)
 
 
 def disk_gib_of(size_bytes: int) -> int:
@@ -416,15 +413,4 @@ def _release_copies(
 
 
 def _to_copy(row: Row[Any], image: Image) -> ImageCopy:
-    return ImageCopy(
-        id=row.id,
-        host=row.host,
-        image=image.reference,
-        state=CopyState(row.state),
-        disk_gib=row.disk_gib,
-        uploaded_bytes=row.uploaded_bytes,
-        size_bytes=image.size_bytes or 0,
-        attempts=row.attempts,
-        last_error=row.last_error,
-        present_at=row.present_at,
-    )
+    return record_of(ImageCopy, row, image=image.reference, size_bytes=image.size_bytes or 0)

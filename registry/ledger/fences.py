@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from registry.audit.changes import FENCE
 from registry.db.bulk import chunks
 from registry.db.row_leases import FENCES, is_claimed
+from registry.db.rows import record_of
 from registry.db.schema import host_fences
 from registry.lifecycle import FenceEvent, FenceState
 from registry.records.hosts import Fence
@@ -31,15 +32,7 @@ def fences_of(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, 
     found = {}
     for some in chunks(sorted(host_ids)):
         for row in connection.execute(select(host_fences).where(host_fences.c.host_id.in_(some))):
-            found[row.host_id] = Fence(
-                state=FenceState(row.state),
-                requested_by=row.requested_by,
-                requested_at=row.requested_at,
-                attempts=row.attempts,
-                last_error=row.last_error,
-                retry_at=row.retry_at,
-                fenced_at=row.fenced_at,
-            )
+            found[row.host_id] = record_of(Fence, row)
     return found
 
 

@@ -13,6 +13,7 @@ from registry.db.engine import Database, retried
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
 from registry.db.row_leases import MOVES, is_claimed
+from registry.db.rows import record_of
 from registry.db.schema import hosts, moves, plan_moves, plans, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
@@ -203,5 +204,4 @@ def _check_requested(connection: Connection, plan_id: UUID, position: int) -> UU
 
 
 def _to_move(row: Row[Any]) -> Move:
-    fields = {name: row._mapping[name] for name in Move.__dataclass_fields__ if name != "state"}
-    return Move(**fields, state=MoveState(row.state))
+    return record_of(Move, row)

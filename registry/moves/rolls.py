@@ -30,6 +30,7 @@ from registry.db.pages import (
     decode_cursor,
     page_of,
 )
+from registry.db.rows import record_of
 from registry.db.schema import hosts, plans, roll_hosts, rolls
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.lifecycle import (
@@ -424,13 +425,4 @@ def _get(connection: Connection, key: UUID) -> Roll:
 
 def _to_roll(row: Row[Any], now: datetime) -> Roll:
     driven = row.state == RollState.RUNNING.value and row.driver_lease_until > now
-    fields = {
-        name: row._mapping[name]
-        for name in Roll.__dataclass_fields__
-        if name not in {"state", "driver_lease_until"}
-    }
-    return Roll(
-        **fields,
-        state=RollState(row.state),
-        driver_lease_until=row.driver_lease_until if driven else None,
-    )
+    return record_of(Roll, row, driver_lease_until=row.driver_lease_until if driven else None)

@@ -8,11 +8,12 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
+from registry.db.rows import record_of
 from registry.db.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
 from registry.errors import NotFoundError
 from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveState, PlanState
 from registry.moves.effects import effect
-from registry.records.moves import Plan, PlanKind, PlanMove
+from registry.records.moves import Plan, PlanMove
 
 #: Of a plan: it is to be decided, or carried out.
 GOES_ON: Final = plans.c.state.in_([PlanState.PENDING.value, PlanState.APPROVED.value])
@@ -124,27 +125,14 @@ def following_in(
 
 
 def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
-    return Plan(
-        id=row.id,
-        kind=PlanKind(row.kind),
-        state=PlanState(row.state),
-        arguments=row.arguments,
-        requested_by=row.requested_by,
-        requested_at=row.requested_at,
-        approved_by=row.approved_by,
-        approved_at=row.approved_at,
-        ended_at=row.ended_at,
-        before=row.before,
-        after=row.after,
+    return record_of(
+        Plan,
+        row,
         not_moved=tuple(row.stays),
-        admitted=row.admitted,
         moves=tally.moves if tally else 0,
         waves=tally.waves if tally else 0,
         ended=int(tally.ended) if tally else 0,
         failed=int(tally.failed) if tally else 0,
         moved_gib=float(tally.transfer_mib) / 1024 if tally else 0.0,
-        cut=row.cut,
-        gain=row.gain,
         effect=effect(row.kind, row.before, row.after),
-        last_error=row.last_error,
     )

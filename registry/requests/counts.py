@@ -42,7 +42,6 @@ _ALIKE: Final = (
     .where(vms.c.deleted_at.is_(None))
     .group_by(vms.c.request_id, vms.c.observed, _PLACED)
 )
-_ALIKE_AS_ALL_ANSWER: Final = _ALIKE.add_columns(false().label("unknown"))
 _UNKNOWN: Final = func.coalesce(IS_UNKNOWN, False).label("unknown")
 #: Where hosts do not answer, their VMs are told apart.
 _ALIKE_AND_HEARD: Final = (

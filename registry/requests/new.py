@@ -15,7 +15,8 @@ from registry.audit.events import event_row
 from registry.db.audit_context import AuditedCall
 from registry.db.ids import uuid7
 from registry.db.names import check_int, check_labels, expires_at, look_up, new_name
-from registry.db.schema import hosts
+from registry.db.rows import row_of
+from registry.db.schema import hosts, requests
 from registry.errors import InvalidError, NotFoundError
 from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
 from registry.records.images import Image
@@ -197,29 +198,18 @@ def new_request(
 
 def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
     """Return its row."""
-    return {
-        "id": made.id,
-        "name": made.name,
-        "tenant_id": owner,
-        "vm_type_id": type_id,
-        "count": made.count,
-        "min_count": made.min_count,
-        "requires": list(made.requires),
-        "hosts": list(made.hosts) if made.hosts is not None else None,
-        "forbids": list(made.rules.forbids),
-        "prefers": list(made.rules.prefers),
-        "zone": made.rules.zone,
-        "spread": made.rules.spread,
-        "priority": made.priority,
-        "spot": made.spot,
-        "reservation_id": made.reservation,
-        "state": made.state.value,
-        "labels": made.labels,
-        "expires_at": made.expires_at,
-        "hostname": made.hostname,
-        "created_at": made.created_at,
-        "updated_at": made.updated_at,
-    }
+    rules = made.rules
+    return row_of(
+        requests,
+        made,
+        tenant_id=owner,
+        vm_type_id=type_id,
+        forbids=list(rules.forbids),
+        prefers=list(rules.prefers),
+        zone=rules.zone,
+        spread=rules.spread,
+        reservation_id=made.reservation,
+    )
 
 
 def numbered_names(name: str, first: int, count: int) -> list[str]:

@@ -17,6 +17,7 @@ from registry.db.engine import ClashError, Database, HeldUpError, retried
 from registry.db.names import look_up
 from registry.db.once import claim_key, made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
+from registry.db.rows import record_of
 from registry.db.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.errors import (
     ConflictError,
@@ -361,29 +362,15 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
     on_network = networks_of(connection, tallies)
     groups = memberships(connection, (row.id for row in rows))
     return tuple(
-        Request(
-            id=row.id,
-            name=row.name,
-            tenant=row.tenant,
-            vm_type=row.vm_type,
-            count=row._mapping["count"],  # a row is a tuple: it has a count() of its own
-            min_count=row.min_count,
-            requires=tuple(row.requires),
-            hosts=tuple(row.hosts) if row.hosts is not None else None,
+        record_of(
+            Request,
+            row,
             rules=rules_of(row, groups.get(row.id, {})),
-            priority=row.priority,
-            spot=row.spot,
             reservation=row.reservation_id,
-            state=RequestState(row.state),
             waiting=from_json(row.waiting),
             vms_placed=tallies[row.id].held,
             vms_running=tallies[row.id].running,
             vms_unknown=tallies[row.id].unknown,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            labels=row.labels,
-            expires_at=row.expires_at,
-            hostname=row.hostname,
             image=None if row.image is None else f"{row.image}:{row.image_revision}",
             network=on_network.get(row.id),
             ssh_keys=access.get(row.id, NOTHING)[0],

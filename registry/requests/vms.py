@@ -25,6 +25,7 @@ from registry.db.pages import (
     named_like,
     page_of,
 )
+from registry.db.rows import record_of
 from registry.db.schema import (
     arriving_at,
     assignments,
@@ -54,7 +55,6 @@ from registry.lifecycle import (
     CopyState,
     HostHealth,
     PowerState,
-    VmDesired,
     VmDesiredEvent,
     VmObserved,
     VmState,
@@ -279,35 +279,12 @@ def _get(connection: Connection, key: UUID) -> Vm:
 
 
 def _to_vm(row: Row[Any]) -> Vm:
-    return Vm(
-        id=row.id,
-        name=row.name,
-        request_id=row.request_id,
-        tenant=row.tenant,
-        vm_type=row.vm_type,
-        host=row.host,
-        desired=VmDesired(row.desired),
-        observed=VmObserved(row.observed),
-        assignment_id=row.assignment_id,
-        assignment_state=(
-            AssignmentState(row.assignment_state) if row.assignment_state is not None else None
-        ),
-        round=row.round,
-        generation=row.generation,
-        last_error=row.last_error,
+    return record_of(
+        Vm,
+        row,
         power=_to_power(row),
-        labels=row.labels,
-        created_at=row.created_at,
-        deleted_at=row.deleted_at,
-        network=row.network,
-        mac=row.mac,
         address=shown(row.address) if row.address is not None else None,
-        hostname=row.hostname,
         waits_for_image=_to_image_wait(row),
-        moving_to=row.moving_to,
-        move_id=row.move_id,
-        spot=row.spot,
-        ends_at=row.ends_at,
         ending_for=None if row.ends_at is None else f"{row.for_tenant}/{row.for_request}",
         unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
         paused_since=row.paused_since if row.observed == VmObserved.RUNNING.value else None,
@@ -318,11 +295,11 @@ def _to_image_wait(row: Row[Any]) -> ImageWait | None:
     present = row.copy_state in {None, CopyState.PRESENT.value}
     if present or row.assignment_state not in _UNBUILT:
         return None
-    return ImageWait(
+    return record_of(
+        ImageWait,
+        row,
         image=f"{row.image}:{row.image_revision}",
         state=CopyState(row.copy_state),
-        uploaded_bytes=row.uploaded_bytes,
-        size_bytes=row.size_bytes,
         held=row.image_held,
     )
 
@@ -330,12 +307,10 @@ def _to_image_wait(row: Row[Any]) -> ImageWait | None:
 def _to_power(row: Row[Any]) -> Power | None:
     if row.power_state is None:
         return None
-    return Power(
+    return record_of(
+        Power,
+        row,
         state=PowerState(row.power_state),
-        requested_by=row.requested_by,
-        requested_at=row.requested_at,
-        timeout_s=row.timeout_s,
-        force_at=row.force_at,
         waits_for=_waits_for(row),
         last_error=row.power_error,
     )

@@ -17,6 +17,7 @@ from registry.db.engine import Database, retried
 from registry.db.names import look_up
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.rows import record_of
 from registry.db.schema import reservation_holds, reservations, tenants, vm_types
 from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
@@ -319,25 +320,15 @@ def _reservations_of(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
 
 
 def _of(row: Row[Any], waiting: int, held: int) -> Reservation:
-    count, state = row._mapping["count"], ReservationState(row.state)
-    open_to_draw = state in OPEN_RESERVATIONS
-    return Reservation(
-        id=row.id,
-        name=row.name,
-        tenant=row.tenant,
-        vm_type=row.vm_type,
-        count=count,
-        requires=tuple(row.requires),
-        state=state,
-        holds_from=row.keep_from,
-        starts_at=row.starts_at,
-        ends_at=row.ends_at,
-        used=row.used,
+    count = row._mapping["count"]
+    open_to_draw = row.state in OPEN_RESERVATIONS
+    return record_of(
+        Reservation,
+        row,
         waiting=waiting,
         left=max(0, count - row.used - waiting) if open_to_draw else 0,
         held=held,
+        holds_from=row.keep_from,
         missing=row.short,
         decision=None if row.decision is None else ReservationDecision(**row.decision),
-        created_at=row.created_at,
-        decided_at=row.decided_at,
     )

@@ -11,11 +11,11 @@ from registry.audit.changes import SLOT_LOOP
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.once import made
+from registry.db.rows import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError
 from registry.lifecycle import (
     SlotLoopEvent,
-    SlotLoopState,
 )
 from registry.records.rounds import SlotLoopStatus
 
@@ -88,11 +88,4 @@ class SlotLoopSwitch:
 def slot_loop_status(connection: Connection) -> SlotLoopStatus:
     """Return the switch as a transaction sees it."""
     row = connection.execute(select(slot_loop)).one()
-    return SlotLoopStatus(
-        state=SlotLoopState(row.state),
-        reason=row.reason,
-        changed_by=row.changed_by,
-        changed_at=row.changed_at,
-        last_slot_at=row.last_slot_at,
-        slot_length_s=row.slot_length_s,
-    )
+    return record_of(SlotLoopStatus, row)

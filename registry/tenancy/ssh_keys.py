@@ -15,6 +15,7 @@ from registry.db.ids import uuid7
 from registry.db.names import new_name
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.rows import record_of
 from registry.db.schema import ssh_keys, tenants
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.records.tenancy import SshKey
@@ -103,11 +104,4 @@ def _get(connection: Connection, key: UUID) -> SshKey:
 
 
 def _to_key(row: Row[Any]) -> SshKey:
-    return SshKey(
-        id=row.id,
-        tenant=row.tenant,
-        name=row.name,
-        public_key=row.public_key,
-        fingerprint=fingerprint(row.public_key),
-        created_at=row.created_at,
-    )
+    return record_of(SshKey, row, fingerprint=fingerprint(row.public_key))

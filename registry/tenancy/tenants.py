@@ -26,6 +26,7 @@ from registry.db.pages import (
     named_like,
     page_of,
 )
+from registry.db.rows import record_of
 from registry.db.schema import (
     network_offers,
     quotas,
@@ -312,12 +313,4 @@ def _get(connection: Connection, name: str) -> Tenant:
 
 
 def _to_tenant(row: Row[Any]) -> Tenant:
-    return Tenant(
-        id=row.id,
-        name=row.name,
-        weight=row.weight,
-        parent=row.parent,
-        is_group=row.is_group,
-        created_at=row.created_at,
-        removed_at=row.removed_at,
-    )
+    return record_of(Tenant, row)

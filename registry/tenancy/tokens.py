@@ -21,6 +21,7 @@ from registry.db.ids import uuid7
 from registry.db.names import expires_at, new_name
 from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.rows import record_of
 from registry.db.schema import tenants, tokens
 from registry.errors import (
     DuplicateError,
@@ -241,15 +242,4 @@ def _free_name(connection: Connection, name: str, now: datetime) -> None:
 
 
 def _to_token(row: Row[Any]) -> Token:
-    return Token(
-        id=row.id,
-        name=row.name,
-        role=row.role,
-        tenant=row.tenant,
-        read_only=row.read_only,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        last_used_at=row.last_used_at,
-        login=row.login,
-    )
+    return record_of(Token, row)

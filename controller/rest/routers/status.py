@@ -6,7 +6,7 @@ import dataclasses
 
 from fastapi import APIRouter, Security
 
-from controller.queries.lateness import Late, what_is_late
+from controller.queries.lateness import OverdueWork, what_is_late
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.health import full_disks
 from controller.rest.middleware.auth import AnyCaller, bearer
@@ -14,7 +14,6 @@ from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.schemas.operating import (
     HostsInView,
     ObservedClockStep,
-    OverdueWork,
     ProcessStatus,
     Status,
 )
@@ -69,29 +68,16 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
             for each in found.processes
             if exact
         ],
-        hosts=(
-            HostsInView(
-                active=found.hosts.active,
-                up=found.hosts.up,
-                longest_silent_at=found.hosts.longest_silent_at,
-            )
-            if exact
-            else None
-        ),
+        hosts=(HostsInView.model_validate(found.hosts, from_attributes=True) if exact else None),
         oldest_unbuilt_at=found.oldest_reserved_at if exact else None,
         clock_ahead_s=found.clock_ahead_s if exact else None,
         clock_step=(
-            ObservedClockStep(**dataclasses.asdict(found.clock_step))
+            ObservedClockStep.model_validate(found.clock_step, from_attributes=True)
             if exact and found.clock_step is not None
             else None
         ),
     )
 
 
-def _redact_late(late: Late, *, exact: bool) -> OverdueWork:
-    return OverdueWork(
-        work=late.work,
-        unattended=late.unattended,
-        since=late.since,
-        message=late.message if exact else _TO_TENANTS[late.work],
-    )
+def _redact_late(late: OverdueWork, *, exact: bool) -> OverdueWork:
+    return late if exact else dataclasses.replace(late, message=_TO_TENANTS[late.work])

@@ -12,7 +12,7 @@ from pydantic import (
     Field,
 )
 
-from controller.queries.lateness import Work
+from controller.queries.lateness import OverdueWork, Work
 from controller.rest.problems import patterns
 from controller.rest.schemas.values import (
     MAX_BIGINT,
@@ -24,7 +24,7 @@ from controller.rest.schemas.values import (
     ReasonText,
     moment,
 )
-from controller.rounds.games import solved_games
+from controller.rounds.games import GameView, solved_games
 from controller.rounds.reading import reading
 from controller.rounds.side_effects import (
     RoundReservation,
@@ -183,25 +183,6 @@ class RoundSummary(BaseModel):
     )
 
 
-class GameView(BaseModel):
-    """One game between hosts, and how it was solved."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    game: int
-    players: int = Field(description="Hosts that took part.")
-    vms: int = Field(description="VMs that they took.")
-    solved: str = Field(
-        description="`exact`: by backward induction; `sweeps`: Algorithm 1 of the paper, then"
-        " best-response sweeps; `sequential`: Algorithm 1 alone."
-    )
-    subgames: int = Field(description="Looked at by backward induction; 0: solved otherwise.")
-    sweeps: int
-    certified: bool | None = Field(
-        description="Whether a second computation found that no host gains by deviating."
-    )
-
-
 class RoundDetail(BaseModel):
     """A round with its parameters and outcome; its inputs stay in the register center."""
 
@@ -260,10 +241,9 @@ class RoundDetail(BaseModel):
         if record.stored is not None or record.damaged:
             stored = record.decision()
             with reading(record.number):
-                games = solved_games(stored.outcome["details"])
                 fields |= {
                     "outcome": stored.outcome,
-                    "games": [GameView.model_validate(each) for each in games],
+                    "games": list(solved_games(stored.outcome["details"])),
                     "spot_preemptions": list(spot_preemptions_of(stored)),
                     "reservations": list(reservations_of(stored)),
                     "replayable": True,
@@ -291,15 +271,6 @@ class Readiness(BaseModel):
     disks: list[str] = Field(
         description="A sentence about each disk without room that the API writes to."
     )
-
-
-class OverdueWork(BaseModel):
-    """Work that is overdue."""
-
-    work: Work
-    unattended: bool = Field(description="No process does it; else one process of several is late.")
-    since: datetime | None = Field(description="Null: always, or no known time.")
-    message: str
 
 
 class ProcessStatus(BaseModel):

@@ -29,7 +29,6 @@ from tests.register import (
 from tests.servers.http_client import a_client
 
 OPERATOR = "canary-operator"
-CONTROL = "canary-control.example.org:12"
 WORKER = "canary-worker.example.org:77"
 RIVAL = "canary-rival"
 RIVAL_TYPE = "canary-type"

@@ -1,0 +1,59 @@
+"""Records from rows, and back: a column and a field of one name hold the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from sqlalchemy import Row, Table
+
+R = TypeVar("R")
+
+
+def record_of(record: type[R], row: Row[Any], **others: Any) -> R:
+    """Return a record with ``others``, and the columns of a row that have names of its fields.
+
+    A word becomes a member of the field's enum, and a list of JSON a tuple.
+    """
+    columns = row._mapping
+    kind: type = record
+    values = {
+        name: columns[name] if convert is None or columns[name] is None else convert(columns[name])
+        for name, convert in _conversions(kind).items()
+        if name not in others and name in columns
+    }
+    return record(**values, **others)
+
+
+def row_of(table: Table, record: object, **others: Any) -> dict[str, Any]:
+    """Return a row of a table with ``others``, and the fields that have names of its columns."""
+    kind: type = type(record)
+    names = [name for name in _conversions(kind) if name in table.c]
+    return {name: _stored(getattr(record, name)) for name in names} | others
+
+
+@cache
+def _conversions(record: type) -> Mapping[str, Callable[[Any], Any] | None]:
+    hints = get_type_hints(record)
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(record)
+    return {each.name: _conversion(hints[each.name]) for each in fields}
+
+
+def _conversion(hint: Any) -> Callable[[Any], Any] | None:
+    """Return what makes a value of a type, or of a type or None, from what a column holds."""
+    for each in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+        if isinstance(each, type) and issubclass(each, Enum):
+            return each
+        if get_origin(each) is tuple:
+            return tuple
+    return None
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
