@@ -98,6 +98,10 @@ _WORDS = {
     """,
 }
 
+_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+    "postgresql": "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'",
+}
 _OWNERS = """
     SELECT relname, relkind, relowner::regrole::text, relacl::text FROM pg_class
     WHERE relnamespace = 'public'::regnamespace ORDER BY relname
@@ -230,7 +234,7 @@ def _first_rows(url: str) -> dict[str, list[dict[str, Any]]]:
                 row | secret if table == "installation_secrets" else row
                 for row in raw.rows(f"SELECT * FROM {table}")
             ]
-            for table in (*metadata.tables, "alembic_version")
+            for table in (row["name"] for row in raw.rows(_TABLES[raw.dialect]))
         } | {"owners": raw.rows(_OWNERS) if raw.dialect == "postgresql" else []}
 
 
