@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
@@ -20,6 +20,13 @@ _DOES: Final[tuple[tuple[str, Work], ...]] = (
     ("monitor", "poll"),
 )
 _CALLED: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
+#: How a sentence about the disk of the database begins (see `service.disks`).
+_DATABASES_DISK: Final = "the disk of the database "
+_NOTHING_OF: Final[Mapping[Work, str]] = {
+    "decide": "nothing of a control centre",
+    "build": "nothing of a worker",
+    "poll": "nothing of a monitor",
+}
 _LATE: Final = timedelta(seconds=LATE_S)
 
 
@@ -35,14 +42,26 @@ class OverdueWork:
     message: str  #: for operators, with names of processes
 
 
-def what_is_late(liveness: Liveness) -> tuple[OverdueWork, ...]:
-    """Judge heartbeats and the last slot, by the database's clock."""
+def what_is_late(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[OverdueWork, ...]:
+    """Judge heartbeats and the last slot, by the database's clock.
+
+    ``disks`` are sentences about disks without room. Where the database's is among them, processes
+    that live cannot write that they do: the disk is named, and no process is called silent.
+    """
+    full = next((each for each in disks if each.startswith(_DATABASES_DISK)), None)
     found: list[OverdueWork] = []
     for kind, what in _DOES:
         found += _of_processes(liveness, kind, what)
         if what == "decide" and not any(each.unattended for each in found):
             found += _of_slots(liveness)
-    return tuple(found)
+    if full is None:
+        return tuple(found)
+    return tuple(
+        each
+        if each.since is None
+        else replace(each, message=f"{_NOTHING_OF[each.work]} is written: {full}")
+        for each in found
+    )
 
 
 def no_process_does(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:

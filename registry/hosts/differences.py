@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -35,7 +35,12 @@ from registry.db.schema import (
 from registry.errors import ConflictError
 from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_names import another_in_words
-from registry.hosts.machines import are_different, host_with_machine, machines_of
+from registry.hosts.machines import (
+    are_different,
+    firsts_of_doubles,
+    host_with_machine,
+    machines_of,
+)
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report, reports_of
@@ -57,9 +62,11 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
-from registry.reconciliation import DECIDED, Difference, LedgerVm, Remedy, fate_of
+from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, Remedy, fate_of
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
 
+#: How the names of volumes begin that are copies of images.
+_IMAGE_COPY: Final = "fuga-image-"
 _SHOWN: Final = 5  #: names of files
 _AT_ONCE: Final = 200  #: hosts, whose reports are in memory
 _SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
@@ -153,6 +160,7 @@ class _ComparedHosts:
     starting: Set[UUID]  #: VMs
     copies: Mapping[UUID, Set[str]]  #: volumes of images
     pools: Mapping[str, Sharing]  #: shared by hosts
+    firsts: Mapping[UUID, UUID]  #: of each second name of a machine, the host that it is
 
 
 def _seen(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
@@ -170,6 +178,7 @@ def _seen(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
         pools=sharing(connection, {host.shared_pool for host in some if host.shared_pool}),
+        firsts=firsts_of_doubles(connection),
     )
 
 
@@ -206,8 +215,11 @@ def _differences(
     found = find_unaccounted(
         report, live, known, host_id=host.id, shared_pool=host.shared_pool, speaks=speaks
     )
+    if seen.firsts:
+        found = _of_one_name(host, report, found, known, seen.firsts)
     yield from _of_marks(host, report, found)
-    if host.shared_pool is None:  # else a domain of another host may name them
+    is_first = host.same_machine_as is None
+    if is_first and host.shared_pool is None:  # else a domain of another host may name them
         yield from _of_files(host, report, seen.copies.get(host.id, frozenset()))
 
 
@@ -285,6 +297,42 @@ def _of_marks(host: Host, report: HostReport, unaccounted: Unaccounted) -> Itera
         yield _difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
 
 
+def _of_one_name(
+    host: Host,
+    report: HostReport,
+    unaccounted: Unaccounted,
+    known: Mapping[UUID, LedgerAssignment],
+    firsts: Mapping[UUID, UUID],
+) -> Unaccounted:
+    """Leave out what is there under another name of the machine, and say the rest once.
+
+    VMs of one name are on the right machine, and so are their disks. The machine's first host
+    shows its foreign domains.
+    """
+    machine = firsts.get(host.id, host.id)
+    elsewhere = {Difference.WRONG_HOST, Difference.DISK_ELSEWHERE}
+
+    def counts(difference: Difference, assignment_id: UUID | None) -> bool:
+        if host.id in firsts and difference == Difference.STRANGER:
+            return False
+        its = None if assignment_id is None else known.get(assignment_id)
+        is_here = its is not None and firsts.get(its.host_id, its.host_id) == machine
+        return not (is_here and difference in elsewhere)
+
+    marks = {domain.uuid: domain.assignment_id for domain in report.domains}
+    return replace(
+        unaccounted,
+        of_domains={
+            key: found
+            for key, found in unaccounted.of_domains.items()
+            if counts(found, marks.get(key))
+        },
+        of_volumes={
+            name: found for name, found in unaccounted.of_volumes.items() if counts(*found)
+        },
+    )
+
+
 def _of_files(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
     """Name the files of a pool that nothing accounts for, all in one."""
     known = {host.base_volume, *copies}
@@ -295,7 +343,13 @@ def _of_files(host: Host, report: HostReport, copies: Set[str]) -> Iterator[Host
         more = f" and {len(strays) - _SHOWN} more" if len(strays) > _SHOWN else ""
         shown = ", ".join(strays[:_SHOWN])
         count = "1 file" if len(strays) == 1 else f"{len(strays)} files"
-        yield _difference(host, Difference.STRAY_FILES, host.pool, f"{count}: {shown}{more}")
+        what = f"{count}: {shown}{more}"
+        if copies_left := sum(name.startswith(_IMAGE_COPY) for name in strays):
+            what += (
+                f"; {copies_left} named {_IMAGE_COPY}… were made by fuga for a host that is"
+                f" gone: no domain names them, delete them (`virsh vol-delete NAME {host.pool}`)"
+            )
+        yield _difference(host, Difference.STRAY_FILES, host.pool, what)
 
 
 def _difference(

@@ -67,6 +67,12 @@ def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
     return {row.id: _machine(row) for row in rows}
 
 
+def firsts_of_doubles(connection: Connection) -> dict[UUID, UUID]:
+    """Return for each host that is another one's machine that other one."""
+    query = select(hosts.c.id, hosts.c.same_machine_as).where(hosts.c.same_machine_as.is_not(None))
+    return {row.id: row.same_machine_as for row in connection.execute(query)}
+
+
 def host_with_machine(
     connection: Connection, uuid: str, name: str | None, *, apart_from: UUID
 ) -> str | None:

@@ -113,6 +113,8 @@ def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
 def _check_path(uri: str, path: str) -> None:
     if not _PATH.fullmatch(path) or ".." in path:
         raise UriRefusedError(uri, "its path is not plain, as /system is")
+    if len(path) > 1 and path.endswith("/"):
+        raise UriRefusedError(uri, f"libvirt knows no path {path}; without its last slash it does")
 
 
 def _check_query(uri: str, query: str, policy: UriPolicy) -> None:

@@ -47,7 +47,9 @@ def move_findings(
     able = [
         host
         for host in hosts
-        if host["admin"] != "retired" and host["domain_type"] != _MOVES_NOTHING
+        if host["admin"] != "retired"
+        and host["domain_type"] != _MOVES_NOTHING
+        and host.get("same_machine_as") is None
     ]
     if len(able) < 2:
         return

@@ -38,9 +38,9 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
     A tenant sees what is late; only operators see processes and disks.
     """
     found = registry.liveness()
-    late = what_is_late(found)
     lease, loop, exact = found.lease, found.slot_loop, caller.is_operator
     disks = full_disks(registry, services.disks()) if exact else []
+    late = what_is_late(found, disks)
     leads = lease is not None and lease.expires_at > found.now
     return Status(
         at=found.now,

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from controller.queries.fleet_metrics import FleetCollector
+from controller.queries.lateness import what_is_late
 from registry import Registry
 from registry.admin import HeardProcess
 from service import Check
@@ -42,6 +43,31 @@ def silence(raw: RawSql, kind: str, seconds: int = 60) -> None:
     """Let a kind of process be silent, as far as the database is concerned."""
     then = raw.before("now", f"{seconds} seconds")
     raw.run(f"UPDATE processes SET heartbeat_at = {then} WHERE kind = ?", kind)
+
+
+FULL_DISK = "the disk of the database has 0 MiB free, less than its margin of 25 MiB"
+
+
+@pytest.mark.parametrize(
+    ("disks", "said"),
+    [
+        ([FULL_DISK], f"nothing of a {{}} is written: {FULL_DISK}"),
+        (["the disk of the image store has 0 MiB free"], "no {} responds: {}:1"),
+    ],
+)
+def test_processes_are_not_called_silent_while_the_disk_of_the_database_is_full(
+    api: Api, raw: RawSql, disks: list[str], said: str
+) -> None:
+    with all_heard(api.registry):
+        for kind in KINDS:
+            silence(raw, kind)
+        late = what_is_late(api.registry.liveness(), disks)
+
+    called = {"build": "worker", "poll": "monitor"}
+    messages = {each.work: each.message for each in late}
+    assert {work: messages[work] for work in called} == {
+        work: said.format(name, name) for work, name in called.items()
+    }
 
 
 def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:

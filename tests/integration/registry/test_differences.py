@@ -220,13 +220,14 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
 @pytest.mark.parametrize(
     ("here", "machine", "said"),
     [
-        ("running", "one", "may be one machine"),
+        ("running", "one", "has no difference"),
+        ("running", None, "may be one machine"),
         ("stopped", "two", "may be the only one"),
         ("running", "two", "no repair destroys what runs: switch it off there first"),
     ],
 )
 def test_nobody_is_advised_to_destroy_what_may_be_the_vm_itself(
-    register: Registry, build: Build, here: str, machine: str, said: str
+    register: Registry, build: Build, here: str, machine: str | None, said: str
 ) -> None:
     add_host(register, "h2")
     look(register, a_domain(build, here), machine="one")
@@ -383,6 +384,18 @@ def test_files_that_neither_the_ledger_nor_a_domain_names_are_told(
     assert stray.what == "7 files: 0.img, 1.img, 2.img, 3.img, 4.img and 2 more"
     register.hosts.update("h1", labels=["shared_pool=nfs"], actor=ACTOR)
     assert register.differences.list("h1") == ()  # another host may need them
+
+
+def test_copies_of_images_that_a_host_that_is_gone_left_are_called_that(
+    register: Registry, host: Host
+) -> None:
+    names = ("a.img", f"fuga-image-{uuid4()}.1.qcow2")
+    seen = replace(a_report(volumes=names, started_at=register.now()), unnamed=names)
+
+    register.hosts.record_report(host.id, seen)
+
+    [stray] = register.differences.list("h1")
+    assert "1 named fuga-image-… were made by fuga for a host that is gone" in stray.what
 
 
 def test_a_base_volume_of_a_host_is_no_stray_file(register: Registry) -> None:

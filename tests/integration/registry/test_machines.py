@@ -187,6 +187,28 @@ def test_vms_on_a_second_host_are_watched_on_and_what_nobody_claimed_is_placed_e
     assert register.check() == []
 
 
+def test_vms_and_files_under_either_name_of_a_machine_are_no_differences(
+    register: Registry, first: Host
+) -> None:
+    h2 = add_host(register, "h2")
+    builds = [running(register, host) for host in (first, h2)]
+    volumes = tuple(f"fuga-{build.claim.assignment_id}.qcow2" for build in builds)
+    domains = [a_domain(build) for build in builds]
+    stranger, stray = a_stranger(), "stray.img"
+    seen = replace(
+        a_look(register, *domains, stranger, machine=MACHINE, hostname="kvm7"),
+        volumes=(*volumes, stray),
+        unnamed=(stray,),
+    )
+    for name in ("h1", "h2", "h1"):
+        report = replace(seen, started_at=register.now(), polled_at=register.now())
+        register.hosts.record_report(register.hosts.get(name).id, report)
+
+    found = [(each.host, each.difference) for each in register.differences.list()]
+
+    assert found == [("h1", "stranger"), ("h1", "stray_files"), ("h2", "same_machine")]
+
+
 def test_a_second_host_tells_of_no_foreign_domain_and_a_retired_one_of_none_any_more(
     register: Registry, first: Host, raw: RawSql
 ) -> None:

@@ -76,6 +76,7 @@ def test_plain_remote_uris_are_let_in(uri: str) -> None:
         ("qemu+ssh://host//system", "path"),
         ("qemu+ssh://host/../system", "path"),
         ("qemu+ssh://host/=", "path"),
+        ("qemu+ssh://host/system/", "without its last slash"),
         ("qemu+ssh://" + "a" * 2000 + "/system", "longer"),
     ],
 )

@@ -31,6 +31,7 @@ def test_two_hosts_exchange_vms_and_one_does_not() -> None:
     assert told.startswith("2 hosts exchange VMs, if they reach each other by name")
     assert found([a_host("h1"), a_host("h2", domain_type="test")]) == []
     assert found([a_host("h1"), a_host("h2", admin="retired")]) == []
+    assert found([a_host("h1"), a_host("h2", same_machine_as="h1")]) == []
 
 
 def test_ports_of_moves_are_those_of_the_settings() -> None:
