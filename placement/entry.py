@@ -11,7 +11,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[Made]):
-    """What it does, which parameters it reads, how it is made, what it promises and costs.
+    """An entry's description, parameters, maker, guarantees and complexity.
 
     Sizes in ``complexity`` of policies: p hosts, T kinds of VM, V distinct free
     vectors, n tenants; of mechanisms: n tenants, k host classes, m resources, q
@@ -21,7 +21,7 @@ class Entry(Generic[Made]):
     summary: str
     parameters: frozenset[str]  #: names of those that it reads
     make: Callable[[Mapping[str, Any]], Made]  #: from the parameters that it reads
-    paper: str = "not told"
-    guarantees: str = "not told"
-    complexity: str = "not told"
+    paper: str = "not stated"
+    guarantees: str = "not stated"
+    complexity: str = "not stated"
     reads_tree: bool = False  #: does it look at the tree of tenants itself?

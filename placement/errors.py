@@ -58,7 +58,7 @@ class ParameterError(PlacementError):
 
 
 class ConstraintError(PlacementError):
-    """A constraint speaks of what its snapshot does not have."""
+    """A constraint refers to something that its snapshot does not have."""
 
     def __init__(self, field: str, found: int, allowed: str) -> None:
         super().__init__(f"constraints: {field} is {found}, allowed is {allowed}")
@@ -68,7 +68,7 @@ class ConstraintError(PlacementError):
 
 
 class RunningError(PlacementError):
-    """What is said of the VMs that run does not go together."""
+    """The description of the running VMs is inconsistent."""
 
     def __init__(self, field: str, found: object, allowed: str) -> None:
         super().__init__(f"running VMs: {field} is {found}, allowed is {allowed}")
@@ -96,7 +96,7 @@ class UnknownPolicyError(PlacementError):
 
 
 class WrongKindError(PlacementError):
-    """The name is in the catalogue, but what it stands for cannot do this."""
+    """The catalogue entry of that name is of the other kind."""
 
     def __init__(self, name: str, found: str, wanted: str) -> None:
         super().__init__(f"{name} is a {found}, not a {wanted}")
@@ -115,7 +115,7 @@ class PluginError(PlacementError):
 
 
 class PluginFailedError(PlacementError):
-    """A policy or mechanism of another distribution raised, or answered nonsense."""
+    """A policy or mechanism of another distribution raised, or returned an invalid result."""
 
     def __init__(self, name: str, origin: str, doing: str, cause: str) -> None:
         super().__init__(f"{name!r}: {origin} failed in {doing}: {cause}")

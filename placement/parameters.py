@@ -1,4 +1,4 @@
-"""What parameters of policies and mechanisms may be: a reader for each, JSON values in."""
+"""Readers that check parameters of policies and mechanisms from JSON values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, A
 
 
 def allowing(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
-    """Return a reader of whatever a predicate allows; ``allowed`` describes it."""
+    """Return a reader of values that a predicate allows; ``allowed`` describes them."""
 
     def checked(name: str, value: Any) -> Any:
         if not is_allowed(value):

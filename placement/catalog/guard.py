@@ -1,4 +1,4 @@
-"""Code of other distributions as it runs: what goes wrong becomes one error that names it."""
+"""Guards around plugins: a failure becomes one error that names the distribution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theirs:
-    """Whose code it is."""
+    """The distribution that the code belongs to."""
 
     name: str  #: in the catalogue
     origin: str  #: the distribution, and the entry point
@@ -27,14 +27,14 @@ class Theirs:
 
 
 class GuardedPolicy:
-    """A policy of another distribution; only errors of ours come out of it."""
+    """A plugin's policy; it raises only errors of this package."""
 
     def __init__(self, policy: Policy, theirs: Theirs) -> None:
         self._policy = policy
         self._theirs = theirs
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Let it decide; whether what it decides is feasible, `check_allocation` tells.
+        """Let the policy decide; `check_allocation` checks the result's feasibility.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class GuardedMechanism:
         self._theirs = theirs
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Let it divide.
+        """Let the mechanism divide.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class GuardedMechanism:
 
 
 def guarded_maker(make: Callable[[Mapping[str, Any]], Any], theirs: Theirs) -> Callable[..., Any]:
-    """Return ``make`` of an entry; what it makes is under guard."""
+    """Return a maker whose policies and mechanisms are guarded."""
 
     def made(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
         with _named(theirs, "make"):

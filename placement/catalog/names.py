@@ -1,4 +1,4 @@
-"""Every policy and mechanism, by name: ours, and those of other distributions."""
+"""Look up policies and mechanisms by name, built in or from plugins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EXPECTED: Final[Mapping[str, type]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A line of the catalogue, for people."""
+    """A row of the catalogue as commands list it."""
 
     name: str
     kind: str  #: "policy" or "mechanism"
@@ -45,7 +45,7 @@ class Listing:
 
 
 def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
-    """Return what the catalogue has under ``name``; others' modules are imported now.
+    """Return the entry called ``name``; a plugin's module is imported now.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:
 
 
 def known_parameters(entry: CatalogEntry | MechanismEntry) -> frozenset[str]:
-    """Return the parameters that a file for ``entry`` may give: its own and all of ours."""
+    """Return the parameters that a file for ``entry`` may give: its own and all built-in ones."""
     return entry.parameters.union(
         *(each.parameters for each in POLICIES.values()),
         *(each.parameters for each in MECHANISMS.values()),

@@ -1,7 +1,7 @@
 """Policies and mechanisms of other distributions, found by Python entry points.
 
 Finding reads the metadata of what is installed and imports nothing; the module
-behind an entry point is imported when its name is asked for.
+behind an entry point is imported when its name is looked up.
 """
 
 from __future__ import annotations

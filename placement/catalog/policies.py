@@ -1,4 +1,4 @@
-"""Every policy of ours: how it is made, what it rests on, promises and costs."""
+"""Entries of all built-in policies: maker, paper, guarantees and complexity."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fair(
     readers: Mapping[str, Reader] = _OVERLOAD,
     **more: Any,
 ) -> CatalogEntry:
-    """Return the entry of a policy that claims fairness: it holds hosts back for who starves."""
+    """Return the entry of a fair policy: it reserves hosts for starving requests."""
 
     def made(given: Mapping[str, Any]) -> Policy:
         policy = make(**read(readers, {name: given[name] for name in given if name in readers}))

@@ -1,4 +1,4 @@
-"""Who decides: a policy, those of zones, and the fallback where they cannot."""
+"""Which policy decides a round: one policy, policies of zones, or the fallback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ZoneInputs(NamedPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deciding(NamedPolicy):
-    """Who decides a round: one policy or, where there are zones, those of the zones in turn."""
+    """The policy of a round or, where there are zones, the policies of the zones in turn."""
 
     zones: tuple[ZoneInputs, ...] = ()
 
@@ -61,7 +61,7 @@ class Deciding(NamedPolicy):
         )
 
     def fallback(self) -> Deciding:
-        """Return who decides when these cannot; it obeys what their parameters say of hosts."""
+        """Return the fallback policy; it obeys the parameters that concern hosts."""
         return Deciding(
             policy=FALLBACK,
             parameters=fallback_parameters(self.parameters),
@@ -92,14 +92,14 @@ def first_feasible(
     note: Callable[[Deciding, Exception], object],
     failures: tuple[type[Exception], ...] = (Exception,),
 ) -> Allocation | None:
-    """Ask who decides, then the fallback; return the first feasible allocation, None for none.
+    """Try the policy, then the fallback; return the first feasible allocation or None.
 
     Parameters
     ----------
     decide : callable
         Returns a decision.
     note : callable
-        Learns of who failed, and why.
+        Called with each policy that failed, and why.
     failures : tuple of exception types
         What may go wrong; anything else is raised.
     """
@@ -141,7 +141,7 @@ def zones_of(
 
 
 def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the fallback obeys: those of a policy's parameters that speak of hosts."""
+    """Return the parameters that the fallback keeps: those that concern hosts."""
     return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
 
 

@@ -1,4 +1,4 @@
-"""What every policy keeps, whether or not it knows of it: an onion around the policy.
+"""Wrappers that make every policy keep constraints, quotas, zones and reserved hosts.
 
 From the outside in, each with the reason for its place:
 
@@ -9,7 +9,7 @@ From the outside in, each with the reason for its place:
    so it lies around the zones; what a group or spread makes of requests it sees as requests.
 3. `InZones`, where zones have policies of their own, lets one after the other decide.
 4. `InTree` makes weights of a tree of tenants, for a policy that knows no tree.
-5. `StarvationReserve` keeps hosts for requests that starve. It is innermost: who starves is judged
+5. `StarvationReserve` keeps hosts for requests that starve. It is innermost: starvation is judged
    by the flat weights, and what it closes no rule around it opens again.
 """
 
@@ -27,12 +27,12 @@ from placement.model.snapshot import Policy
 
 
 def with_patience(policy: Policy, patience: StarvationPatience) -> Policy:
-    """Return a policy that claims fairness, with hosts held back for who starves under it."""
+    """Return a fair policy that reserves hosts for requests that starve under it."""
     return StarvationReserve(policy, patience)
 
 
 def with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
-    """Return the policy within all rules; ``reads_tree``: it looks at the tree itself."""
+    """Return the policy within all rules; with ``reads_tree`` it handles trees itself."""
     return _around_all(policy if reads_tree else InTree(policy))
 
 

@@ -1,4 +1,4 @@
-"""A policy that keeps constraints, made of one that knows nothing of them.
+"""Make a policy keep constraints that it does not know itself.
 
 It decides on snapshots in which constraints are eligibility and room
 (`placement.constraints.expansion`), first with all soft constraints kept, then, for what found no
@@ -22,7 +22,7 @@ from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.details import Details, merged
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
-#: What is kept, run by run: who cannot have all that it would rather have keeps its groups.
+#: Soft constraints kept, run by run: preferences are dropped before groups.
 _CONSTRAINT_FIELDS: Final = (
     frozenset(SoftConstraint),
     frozenset({SoftConstraint.GROUPS}),
@@ -32,7 +32,7 @@ _CONSTRAINT_FIELDS: Final = (
 _MOST_AGAIN: Final = 8
 #: What no other host or zone would change.
 _WHEREVER: Final = (Reason.QUOTA, Reason.HELD_BACK, Reason.NOTHING_ASKED)
-#: Groups that keep apart in one run: each is a column beside the resources of every host.
+#: Groups that keep apart in one run: each adds a column to the resources of every host.
 MOST_LIMITS: Final = 64
 #: Rounds of dissolving gangs that are spread and not whole, before none of them is placed.
 _MOST_DISSOLVED: Final = 4
@@ -111,7 +111,7 @@ class _Runs:
         rng: np.random.Generator,
         budget: Budget,
     ) -> None:
-        """Let the policy decide on what is still asked for, but by the others."""
+        """Let the policy decide on the unplaced VMs of all requests except ``others``."""
         count = self._rest.count.copy()
         count[list(others)] = 0
         within = dataclasses.replace(self._rest, count=count)
@@ -128,7 +128,7 @@ class _Runs:
         self._constraints = _in_place(self._constraints, placed)
 
     def _note_refused(self, expanded: Expanded, allocation: Allocation) -> None:
-        """Note the hosts and zones, chosen by their room, where the policy has no more to give.
+        """Note the chosen hosts and zones in which the policy placed less than was possible.
 
         An overload threshold or slots may close what has room. What is refused
         stays so within a decision: room only shrinks.
@@ -161,7 +161,7 @@ class _Runs:
         return bool(waits[list(self._constraints.preferred)].any())
 
     def _could_move(self, others: frozenset[int]) -> bool:
-        """Return whether somebody waits whose zone, or first host, was chosen beforehand."""
+        """Return whether a waiting request had its zone, or first host, chosen beforehand."""
         waits = self._rest.count > 0
         members = [spread.request for spread in self._constraints.spreads]
         for group in self._constraints.groups:
@@ -176,7 +176,7 @@ class _Runs:
         return {gang for gang in gangs - self._closed if 0 < int(given[gang]) < int(least[gang])}
 
     def allocation(self, budget: Budget) -> Allocation:
-        """Return what all runs together decided."""
+        """Return the allocation of all runs together."""
         return Allocation(
             placed=joined(_placed(*part) for part in self._decided),
             left_out=self._left_out(),
@@ -212,13 +212,13 @@ class _Runs:
 
 
 def _placed(expanded: Expanded, allocation: Allocation) -> IntArray:
-    """Return the rows of an allocation with the requests that were asked for."""
+    """Return the rows of an allocation with the original requests' indices."""
     requests, hosts, counts = allocation.placed.T
     return np.stack([expanded.origin[requests], hosts, counts], axis=1)
 
 
 def _batches(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
-    """Return for each run the requests that take no part in it: those of too many groups."""
+    """Return for each run the requests to leave out, so that no run has too many groups."""
     apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
     if len(apart) <= MOST_LIMITS:
         return [frozenset()]
@@ -251,7 +251,7 @@ def _in_place(constraints: Constraints, placed: IntArray) -> Constraints:
 def _parts_left(
     expanded: Expanded, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
-    """Return the details of the last run about the requests that were whole before it."""
+    """Return what the last run left out of requests that were whole before it."""
     parts: dict[int, list[LeftOut]] = {}
     for left in allocation.left_out:
         request = int(expanded.origin[left.request])
@@ -265,7 +265,7 @@ def _parts_left(
 
 
 def _details(decided_parts: Sequence[tuple[Expanded, Allocation]]) -> dict[str, Any]:
-    """Return details in which requests are those that were asked for."""
+    """Return the joined details with the original requests' indices."""
     (expanded, first), *more = decided_parts
     origin = expanded.origin
     if not more and (origin == np.arange(len(origin))).all():

@@ -1,14 +1,14 @@
-"""Constraints as what every policy knows: eligibility, room, and requests of their own.
+"""Express constraints as eligibility, limits and extra requests, which every policy knows.
 
-- *Apart*: each group is a limit, a column beside the resources: every host offers
+- *Apart*: each group is a limit, one more column after the resources: every host offers
   1 of it, 0 if it holds a VM of the group already, and a member's VM demands 1. It
   counts in no share and no ranking (`Snapshot.limits`).
 - *Together*: the members are eligible on the hosts of the group alone; where it has
   none, on the host that holds most of what the group waits for.
 - *Spread*: the request becomes one for each zone, open to that zone's hosts alone,
   of as many VMs as the zone is due.
-- *Preferred*: the request is eligible on preferred hosts alone; whoever finds no room
-  there is asked for once more without.
+- *Preferred*: the request is eligible on preferred hosts alone; VMs without room
+  there are requested once more without the preference.
 
 So a policy respects constraints that it knows nothing of, those of other
 distributions included.
@@ -33,7 +33,7 @@ from placement.model.vm_kinds import vms_that_fit
 
 
 class SoftConstraint(StrEnum):
-    """What holds only as far as there is room for it."""
+    """A constraint that is dropped where it leaves no room."""
 
     LABELS = "labels"  #: preferred hosts
     GROUPS = "groups"  #: groups that are not hard
@@ -41,7 +41,7 @@ class SoftConstraint(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Expanded:
-    """A snapshot without constraints that means the same."""
+    """An equivalent snapshot without constraints."""
 
     snapshot: Snapshot
     origin: IntArray  #: (Q',) the request that each of its requests stands for, ascending
@@ -51,7 +51,7 @@ class Expanded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Where constraints led in vain: the policy gave nothing there, though there is room."""
+    """Hosts and zones that constraints chose and where the policy placed nothing despite room."""
 
     homes: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: hosts, by group
     zones: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: by request
@@ -180,7 +180,7 @@ def _by_zone(
     refused: Refused,
     homes: Mapping[int, int],
 ) -> Expanded:
-    """Put a request for each zone in the place of one that is spread."""
+    """Replace each request that is spread by one request per zone."""
     origin = np.arange(len(snapshot.count), dtype=np.int64)
     if not spreads:
         no_zone = np.full(len(origin), -1, dtype=np.int64)
@@ -190,7 +190,7 @@ def _by_zone(
     in_zone: list[int] = []
     counts: list[int] = []
     eligible: list[BoolArray] = []
-    # -2 for a class without hosts: open to nobody.
+    # -2 for a class without hosts: no request may use it.
     zone_of_class = np.full(snapshot.eligible.shape[1], -2, dtype=np.int64)
     zone_of_class[snapshot.host_class] = zones
     for request, count in enumerate(snapshot.count.tolist()):

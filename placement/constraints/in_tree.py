@@ -49,14 +49,14 @@ def without_tree(snapshot: Snapshot) -> Snapshot:
     -------
     Snapshot
         No tree; ``weight`` is the share of the pool that each tenant could claim
-        by staged MCH over the tenants that ask or hold, relative to the largest:
+        by staged MCH over the tenants with demand or holdings, relative to the largest:
         where all of them rise to equal shares per weight, they stand where staged
         MCH puts them.
 
     Notes
     -----
-    Derived. A tenant's task is all that it asks for, in its proportions; a
-    tenant that asks for nothing but holds something counts among its siblings
+    Derived. A tenant's task is its whole demand, in its proportions; a
+    tenant that demands nothing but holds something counts among its siblings
     with the proportions of what it holds.
     """
     if snapshot.tree is None:

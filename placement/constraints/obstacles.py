@@ -1,4 +1,4 @@
-"""Which constraint keeps VMs waiting that would have room without it."""
+"""Find the constraint that leaves waiting VMs no room."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ OF_HOSTS: Final = (
 def reason_of(
     rest: Snapshot, snapshot: Snapshot, request: int, missing: int, reason: Reason
 ) -> Reason:
-    """Return why VMs of a request wait: a constraint, if it is one that leaves them no room.
+    """Return why VMs of a request wait: the constraint that leaves no room, else the given reason.
 
     Parameters
     ----------
     rest : Snapshot
-        Once everything is placed, with the constraints as they are then.
-    asked : Snapshot
-        What was decided on.
+        The snapshot after everything is placed, with the constraints as they are then.
+    snapshot : Snapshot
+        The snapshot that the policy decided on.
     missing : int
         VMs of the request that wait.
     reason : Reason
-        What the policy said, to whom constraints were hosts like others.
+        The policy's reason; the policy did not see the constraints.
     """
     constraints = rest.constraints
     if constraints is None or reason in (
@@ -67,7 +67,7 @@ def reason_of(
 def _narrowed(
     constraints: Constraints, request: int, fits: IntArray
 ) -> Iterator[tuple[Reason, int]]:
-    """Yield how many VMs have room as one hard constraint after the other is counted in."""
+    """Yield how many VMs have room as hard constraints are applied one after another."""
     for group in constraints.groups:
         if group.hard and group.apart and request in group.requests:
             fits = np.minimum(fits, 1)

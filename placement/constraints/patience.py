@@ -1,7 +1,7 @@
-"""Who has waited too long below its fair share.
+"""Find requests that have waited too long below their tenant's fair share.
 
 Stateless: a snapshot says how long requests have waited, not how long below
-their share; who is below now and has waited that long counts.
+their share; tenants that are below now and have waited that long count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placement.model.snapshot import Snapshot
 from placement.packing.overload import as_fraction
 from placement.parameters import part, read, whole_number
 
-#: Rounds after which a request may have hosts held back for it: who waited a day, at a slot a
+#: Rounds after which a request may have hosts held back for it: after a day of waiting, at a slot a
 #: minute, waits without end.
 PATIENCE: Final = 1_440
 #: Rounds after which moves may make room for it, which costs no capacity.
@@ -36,7 +36,7 @@ _FIRST_HOSTS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarvationPatience:
-    """When hosts are held back, and how many."""
+    """After how many rounds hosts are reserved, and how many hosts."""
 
     patience: int = PATIENCE  #: slots that a request waits before; 0: nothing is held back
     held_part: float = 0.01  #: of the open hosts, at most, but at least one
@@ -44,7 +44,7 @@ class StarvationPatience:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> StarvationPatience:
-        """Return those parameters among the given ones that are about patience, checked.
+        """Return the checked patience parameters among the given ones.
 
         Raises
         ------
@@ -55,11 +55,11 @@ class StarvationPatience:
         return cls(**own, overload=given.get("overload", 1.0))
 
     def most_hosts(self, open_hosts: int) -> int:
-        """Return how many of the open hosts may be held back."""
+        """Return how many of the open hosts may be reserved."""
         return max(1, int(open_hosts * as_fraction(self.held_part)))
 
     def most_for_first(self, open_hosts: int, level: int) -> int:
-        """Return how many may be held back for the one that waits longest: a gang needs several.
+        """Return how many hosts may be reserved for the longest-waiting request.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ def room_patience(given: Mapping[str, Any]) -> int:
 
 
 def waiting_levels(age: IntArray, patience: int) -> IntArray:
-    """Return what of a request's age changes decisions: 0 while patient, then 1, 2, ...
+    """Return each request's waiting level: 0 within patience, then 1, 2, ...
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
     Notes
     -----
     Weighted DRF by water filling on the whole pool. A tenant's demand is all
-    that it holds and asks for, as one divisible bundle: the share that a tenant
-    is due does not depend on who came first (derived).
+    that it holds and demands, as one divisible bundle: the share that a tenant
+    is due does not depend on the order of arrival (derived).
     """
     pool = snapshot.pool
     requested = np.zeros(snapshot.held.shape)
@@ -134,7 +134,7 @@ def starving(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
         Requests of at least one VM and one level whose tenant holds less than
         its fair share; of one level in order of creation.
     ndarray of float64, shape (N,)
-        The fair shares; empty when nobody has waited that long.
+        The fair shares; empty when no request has waited that long.
     """
     levels = waiting_levels(snapshot.age, patience)
     waits = (levels > 0) & (snapshot.count > 0) & snapshot.demand.any(axis=1)

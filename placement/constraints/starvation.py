@@ -1,8 +1,8 @@
-"""Fairness over time: hosts are held back for requests that starve.
+"""Fairness over time: reserve hosts for requests that starve.
 
 A large VM never fits where small ones refill every gap. Once its request has
 waited too long below its tenant's fair share (`placement.constraints.patience`), the hosts
-that miss least of its room take nobody else: what ends there is not refilled,
+that miss least of its room take no other VMs: what ends there is not refilled,
 so the room only grows until the VM fits. Nothing is remembered between rounds;
 the hosts that miss least are chosen anew, and miss less each time.
 """
@@ -32,13 +32,13 @@ _MOST_GANGS: Final = 16
 
 
 class StarvationReserve:
-    """A policy that holds hosts back for requests which starve under it.
+    """Wrap a policy to reserve hosts for requests that starve under it.
 
     Parameters
     ----------
     policy : Policy
         Decides everything else; it sees held hosts as a class of their own, open
-        to those whom they are held for.
+        to the requests that they are held for.
     patience : Patience
     """
 
@@ -47,7 +47,7 @@ class StarvationReserve:
         self.patience = patience
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Hold back what must be, then let the policy decide.
+        """Reserve hosts for starving requests, then let the policy decide.
 
         Where hosts are held, ``details["holding"]`` has rows of request and host.
         """
@@ -78,7 +78,7 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
     Notes
     -----
     What a host misses is the sum over resources of ``max(0, demand - room)``,
-    in parts of the demand. Nobody else is placed on a held host, so what the
+    in parts of the demand. No other VM is placed on a held host, so what the
     chosen hosts miss in all never grows from one round to the next (derived).
     """
     requests, fair = starving(snapshot, patience.patience)
@@ -129,10 +129,10 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
 
 
 def closed_to_others(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
-    """Return the snapshot with held hosts open to those alone whom they are held for.
+    """Return the snapshot with reserved hosts open only to the requests they are reserved for.
 
     Requests that are alike share their hosts, so that they stay one kind of VM;
-    a gang shares with nobody.
+    a gang shares with no other request.
     """
     sharing: dict[tuple[int, bool], int] = {}
     classes = snapshot.eligible.shape[1]
@@ -151,13 +151,13 @@ def closed_to_others(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Sna
 
 
 def _of_level(hosts: IntArray, level: int) -> IntArray:
-    """Return the hosts that a level looks at first; at level 1, all."""
+    """Return the hosts that a waiting level considers first; at level 1, all."""
     looked_at: IntArray = hosts[hosts % level == level - 1]
     return looked_at
 
 
 class _ReservedHosts:
-    """Hosts in the order in which they are held for one kind of VM.
+    """Candidate hosts to reserve for one kind of VM, in order.
 
     Those that miss least of room for one come first, among equals those with
     least room, then by index.
@@ -240,7 +240,7 @@ class _Fit:
 def _reasons(
     snapshot: Snapshot, closed: Snapshot, room: IntArray, allocation: Allocation
 ) -> tuple[LeftOut, ...]:
-    """Return what was left out with its reason, `HELD_BACK` where held hosts have the room."""
+    """Return the unplaced VMs with reasons, `HELD_BACK` where reserved hosts have the room."""
     missing = np.zeros(len(snapshot.count), dtype=np.int64)
     reasons: dict[int, Reason] = {}
     for left in allocation.left_out:

@@ -1,8 +1,8 @@
-"""A policy within allowances: what quotas leave to tenants and groups of tenants.
+"""Keep a policy within quotas: the allowances of tenants and groups.
 
 The policy is offered as many VMs of each request as are within the allowances, and
 decides on these. What has no room on any host takes no part of one, and what
-the policy could not place leaves its part to others, who are offered in a
+the policy could not place leaves its part to others, which are offered in a
 further pass: a VM that fits nowhere does not keep a smaller one waiting.
 """
 
@@ -29,7 +29,7 @@ _MOST_PASSES: Final = 8
 
 
 class WithinAllowances:
-    """A policy that keeps the allowances of a snapshot, whatever it knows of them itself."""
+    """Wrap a policy to keep the quota allowances of its snapshots."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -63,7 +63,7 @@ class WithinAllowances:
             tried |= given < offered
             open_ = _without_held(open_.after(allocation.placed), allocation)
             if not (given < within).any() or (within == wanted).all():
-                break  # nothing is left of an allowance that somebody else could have
+                break  # no allowance has anything left for another request
         return Allocation(
             placed=joined(allocation.placed for allocation in passes),
             left_out=_left_out(rest, passes),
@@ -80,7 +80,7 @@ def _with_room(snapshot: Snapshot) -> IntArray:
 
 
 def _without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
-    """Return the VMs of requests without room now that are within the allowances all the same.
+    """Return the VMs without room now that the allowances nevertheless cover.
 
     No policy can place them, so they take nothing of one; it may hold hosts
     back for them.
@@ -106,14 +106,14 @@ def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
 
 
 def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
-    """Return what no pass placed: beyond an allowance, or for the reason that the policy gave."""
+    """Return the VMs that no pass placed, by quota or by the policy's reason."""
     rooms = Rooms(rest)
     by_request: dict[int, list[LeftOut]] = {}
     for allocation in passes:
         for left in allocation.left_out:
             by_request.setdefault(left.request, []).append(left)
     parts: list[LeftOut] = []
-    untold = np.zeros_like(rest.count)
+    unexplained = np.zeros_like(rest.count)
     for request in np.flatnonzero(rest.count).tolist():
         missing = int(rest.count[request])
         within = rooms.fit(request, missing)
@@ -126,8 +126,8 @@ def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ..
             if count := min(left.count, within):
                 parts.append(dataclasses.replace(left, count=count))
                 within -= count
-        untold[request] = within
-    parts += left_out(rest, untold, rest.free)
+        unexplained[request] = within
+    parts += left_out(rest, unexplained, rest.free)
     merged: dict[tuple[int, Reason], int] = {}
     for part in parts:
         merged[part.request, part.reason] = merged.get((part.request, part.reason), 0) + part.count
@@ -138,7 +138,7 @@ def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ..
 
 
 def _details(passes: Sequence[Allocation]) -> dict[str, Any]:
-    """Return what the first pass tells, with what explanations look for in the others."""
+    """Return the first pass's details, with explanations of the other passes merged in."""
     first, *others = (dict(allocation.details) for allocation in passes)
     if not others:
         return first

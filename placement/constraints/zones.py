@@ -23,7 +23,7 @@ from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapsh
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Zone:
-    """Some hosts, and who decides there."""
+    """Some hosts, and the policy that decides there."""
 
     name: str
     hosts: IntArray  #: (X,) indices of hosts
@@ -44,10 +44,10 @@ class InZones:
         self._zones = tuple(zones)
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Let each zone decide on what is still asked for.
+        """Let each zone in turn decide on the VMs that are not placed yet.
 
         A gang is placed whole in one zone or not at all. ``details["zones"]``
-        has what each zone's policy tells; what explanations look for (`Details`)
+        has the details of each zone's policy; those for explanations (`Details`)
         stands at the top as well, with the zone in front of what was cut.
         """
         decided: list[tuple[Zone, Allocation]] = []
@@ -81,7 +81,7 @@ def only_in(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
 def _left_out(
     snapshot: Snapshot, rest: Snapshot, decided: Sequence[tuple[Zone, Allocation]]
 ) -> tuple[LeftOut, ...]:
-    """Return what no zone placed: held back if one zone says so, else judged over all hosts."""
+    """Return the VMs that no zone placed, with a zone's reason or one judged over all hosts."""
     held_back = {
         left.request
         for _, allocation in decided

@@ -1,1 +1,1 @@
-"""Who has how much, and who is owed what: shares, levels and fair targets."""
+"""Fairness of tenants: shares, levels and fair targets."""

@@ -1,4 +1,4 @@
-"""Levels: how well off tenants are, and the one way to compare them.
+"""Levels of tenants, shares per weight, and how they are compared.
 
 The level of a tenant is its dominant share per weight. Only quotients of weights
 mean anything, so every level is taken relative to the largest weight: multiplying
@@ -47,7 +47,7 @@ def is_poorer(level: FloatArray | float, than: FloatArray | float) -> BoolArray:
 def in_steps(level: float) -> int:
     """Return a level in whole steps of `SHARE_TOLERANCE`: equal levels compare equal.
 
-    Counting steps, unlike asking whether two levels are close, is transitive,
+    Counting steps, unlike testing whether two levels are close, is transitive,
     so it may serve as a key to sort by.
     """
     return round(min(level / SHARE_TOLERANCE, _MOST_STEPS))

@@ -1,4 +1,4 @@
-"""The order of service: whose VM is next under progressive filling."""
+"""The order in which VMs are served under progressive filling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placement.model.snapshot import Snapshot
 
 
 def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> IntArray:
-    """Return the request of every wanted VM, the one that is served first in front.
+    """Return the request of every wanted VM, in the order of service.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> In
     equals the one whose request stands first; a tenant takes its requests in
     order. As long as all VMs find room the level that a tenant has reached
     before each of its VMs does not depend on the others, so that sorting by
-    those levels is the same as asking for the least one again and again.
+    those levels is the same as taking the least one again and again.
     """
     requests = np.flatnonzero(wanted)
     by_tenant = requests[np.argsort(snapshot.tenant[requests], kind="stable")]
     tenant, count = snapshot.tenant[by_tenant], wanted[by_tenant]
-    # In floats: what is asked for may exceed the integers, what fits does not.
+    # In floats: the demand may exceed the integers, what fits does not.
     demand = snapshot.demand[by_tenant].astype(np.float64)
     before = _sums_before(count[:, None] * demand, tenant) + held[tenant]
 

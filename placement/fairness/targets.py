@@ -11,7 +11,7 @@ Water is filled in five places. Each has a reason to differ:
 - `placement.mechanisms.psdsf.water.fill`: levels on one server begin where tasks elsewhere put
   them and have no bounds; tens of thousands of fillings of a few tenants.
 - `placement.mechanisms.max_min.lexmin`: the same climb over many servers, where only a linear
-  program tells what still fits.
+  program shows what still fits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
     -----
     Lexicographic max-min of the tenants' dominant shares per weight as if all
     hosts were one, from what they hold already, on what is free on the hosts
-    that are open to anybody; shares are of the whole pool.
+    that any request may use; shares are of the whole pool.
     A tenant takes its requests in order. Levels rise together; a level's rise
     is stopped by a request that is complete, a resource that is used up (who
     demands it is frozen there, the others go on), a tenant whose own level is
@@ -84,7 +84,7 @@ def most_that_fit(snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = No
 
 
 class _WaterFilling:
-    """The water and its level; amounts are fractions of the pool.
+    """The state of water filling; amounts are fractions of the pool.
 
     Between two events every tenant that rises takes VMs at a steady rate, so
     nothing is moved but the level; a tenant's amounts are brought up to date when
@@ -108,13 +108,13 @@ class _WaterFilling:
         tenants = snapshot.tenant[wanted].tolist()
         for request, tenant in zip(wanted.tolist(), tenants, strict=True):
             self._queues.setdefault(tenant, deque()).append(request)
-        # Of those who want something: many more may hold something.
+        # Only tenants with demand: many more may hold something.
         held = fractions_of_pool(snapshot.held[list(self._queues)], pool).tolist()
         self._given: dict[int, list[float]] = dict(zip(self._queues, held, strict=True))
 
         self._level = 0.0
-        self._flow = [0.0] * len(self._room)  # amounts per level of all who rise
-        self._speed: dict[int, float] = {}  # tenants who rise: VMs per level
+        self._flow = [0.0] * len(self._room)  # amounts per level of all rising tenants
+        self._speed: dict[int, float] = {}  # rising tenants: VMs per level
         self._planned: dict[int, float] = {}  # VMs until the next event of their own
         self._since: dict[int, float] = {}  # the level at which amounts were last brought up
         # (level, tenant, which of its events): joins, completes or changes dominance
@@ -178,7 +178,7 @@ class _WaterFilling:
         demand = self._demand[self._queues[tenant][0]]
         for resource in self._resources:
             self._flow[resource] -= speed * demand[resource]
-        if not self._speed:  # nobody rises: what is left is rounding
+        if not self._speed:  # no tenant rises: what is left is rounding
             self._flow = [0.0] * len(self._flow)
         self._give(tenant, tasks)
 
@@ -193,7 +193,7 @@ class _WaterFilling:
         self._left[request] = left if left * max(demand) > _NOTHING else 0.0
 
     def _go_on(self, tenant: int) -> None:
-        """Let a tenant that stands still rise with its next request, if it has one."""
+        """Let a frozen tenant rise with its next request, if it has one."""
         while (request := self._next_request(tenant)) is not None:
             demand, given = self._demand[request], self._given[tenant]
             weight, top = self._weight[tenant], max(given)
@@ -211,7 +211,7 @@ class _WaterFilling:
                 self._flow[resource] += climb
                 if climb > weight and given[resource] < top - _NOTHING:
                     lasts = min(lasts, (top - given[resource]) / (climb - weight))
-            # Exactly so many, however little the level rises meanwhile.
+            # Exactly so many, however little the level rises in this step.
             self._planned[tenant] = lasts * speed if lasts < completes else self._left[request]
             self._expect(tenant, self._level + lasts)
             return
@@ -240,7 +240,7 @@ class _WaterFilling:
                 self._use_up(resource)
 
     def _use_up(self, resource: int) -> None:
-        """Freeze all who demand a resource; they go on with requests that do not."""
+        """Freeze tenants that demand a used-up resource; continue with their other requests."""
         self._used_up[resource] = True
         self._room[resource] = 0.0
         stopped = [

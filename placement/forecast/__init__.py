@@ -1,1 +1,1 @@
-"""How long requests will wait: lifetimes learned from VMs, and rounds played ahead on them."""
+"""Forecast waiting times: learn VM lifetimes and simulate future rounds with them."""

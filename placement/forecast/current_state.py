@@ -1,4 +1,4 @@
-"""What is known at a moment: who waits, what runs and for how long, and who came lately."""
+"""The current state that a forecast starts from: waiting, running and recent requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RunningVms:
-    """VMs that run, V rows: those of one row are alike, and of one age."""
+    """Running VMs in V rows; the VMs of a row are alike and of one age."""
 
     host: IntArray  #: (V,) indices of H
     tenant: IntArray  #: (V,) indices of N
@@ -41,7 +41,7 @@ class CameLately:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Present:
-    """All that a forecast is made of, besides the policy.
+    """All inputs of a forecast except the policy.
 
     Rows of the snapshot whose count is 0 do not wait: they are kinds of requests that may come.
     """

@@ -1,4 +1,4 @@
-"""What a sample of waiting times says: when half, and when nine in ten, had their place."""
+"""Summarise sampled waiting times as the median and the 90th percentile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.model.arrays import FloatArray
 
 #: Fewer samples than this say nothing of nine in ten.
 LEAST_SAMPLES: Final = 10
-#: The parts of samples by which an estimate is told.
+#: The quantiles that an estimate reports.
 QUANTILES: Final = (0.05, 0.5, 0.9, 0.95)
 #: By what each is multiplied, so that it holds as often as it says: see `benchmarks.forecasts`.
 AS_CALIBRATED: Final[Mapping[float, float]] = MappingProxyType(
@@ -23,7 +23,7 @@ AS_CALIBRATED: Final[Mapping[float, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """How long a request waits from now on; None: longer than the horizon, or for ever."""
+    """Estimated wait of a request from now; None: beyond the horizon, or for ever."""
 
     low_s: float | None  #: nine in ten wait between this...
     half_s: float | None  #: half had their place by then
@@ -39,7 +39,7 @@ def estimate_of(
     horizon_s: float,
     corrected: Mapping[float, float] = AS_CALIBRATED,
 ) -> Estimate | None:
-    """Return what samples of one row's waiting times say, shape (S,); None: they are too few."""
+    """Return the estimate from samples of one row's waits, shape (S,), or None if too few."""
     if len(waits_s) < LEAST_SAMPLES:
         return None
     moments = []
@@ -59,7 +59,7 @@ def estimate_of(
 
 
 def quantile(values: FloatArray, part: float) -> float:
-    """Return the value that one more like these, shape (S,), stays below by a chance of ``part``.
+    """Return the quantile ``part`` of the samples, shape (S,), corrected for their number.
 
     The order statistic of rank part (S + 1), rounded up, or down for a part below a half, and
     kept within 1 to S.

@@ -1,4 +1,4 @@
-"""How long VMs live, learned from those that ended and from those that still run.
+"""Learn VM lifetimes from VMs that ended and from VMs that still run.
 
 The estimate is Kaplan and Meier's (J. Am. Stat. Assoc. 53, 1958): of the VMs that reached an age,
 which part ended at it. A VM that runs counts at every age up to its own, and at none after it, so
@@ -29,7 +29,7 @@ _TAIL_ENDS: Final = 10
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Observed:
-    """VMs, V of them, as far as their lives are known."""
+    """Observed lifetimes of V VMs, complete or still running."""
 
     groups: IntArray  #: (V, L) numbers of the groups that each is in, the finest first
     age_s: FloatArray  #: (V,) when it ended, or the age that it has reached
@@ -38,7 +38,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Curve:
-    """What one group saw, in order of age; at one age ends go before who still runs."""
+    """The observations of one group in order of age; at one age, ended before running."""
 
     age_s: FloatArray
     ended: BoolArray
@@ -51,7 +51,7 @@ class _Curve:
         return cls(age_s=age_s, ended=ended, ends_s=age_s[ended])
 
     def ends_beyond(self, age_s: FloatArray) -> IntArray:
-        """Return how many ends it saw beyond each age."""
+        """Return how many observed VMs ended beyond each age."""
         before: IntArray = np.searchsorted(self.ends_s, age_s, side="right")
         return len(self.ends_s) - before
 
@@ -72,7 +72,7 @@ class _Curve:
 
 
 class Lifetimes:
-    """The curves of all groups that saw enough ends to speak.
+    """Survival curves of all groups with enough observed ends.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ class Lifetimes:
     """
 
     def __init__(self, observed: Observed, least_ends: int = LEAST_ENDS) -> None:
-        everybody = np.zeros((len(observed.age_s), 1), dtype=np.int64)
-        groups = np.concatenate([observed.groups, everybody], axis=1)
+        all_vms = np.zeros((len(observed.age_s), 1), dtype=np.int64)
+        groups = np.concatenate([observed.groups, all_vms], axis=1)
         self._least = least_ends
         self._curves: list[_Curve] = []
         self._number: list[dict[int, int]] = []  # of each level, by group
@@ -91,7 +91,7 @@ class Lifetimes:
             numbers: dict[int, int] = {}
             order = np.argsort(groups[:, level], kind="stable")
             names, starts = np.unique(groups[order, level], return_index=True)
-            # Of no VM at all one part is made, which is nobody's.
+            # Without any VM there is one empty part.
             parts = np.split(order, starts[1:])[: len(names)]
             for name, rows in zip(names.tolist(), parts, strict=True):
                 curve = _Curve.of(observed.age_s[rows], observed.ended[rows])
@@ -102,11 +102,11 @@ class Lifetimes:
 
     @property
     def is_known(self) -> bool:
-        """Whether any group saw enough ends, if only that of all VMs."""
+        """Whether any group, at least that of all VMs, has enough observed ends."""
         return bool(self._curves)
 
     def curves_of(self, groups: IntArray, age_s: FloatArray) -> IntArray:
-        """Return the number of the curve that speaks of each VM, shape (V,).
+        """Return the number of the curve that applies to each VM, shape (V,).
 
         Parameters
         ----------
@@ -120,9 +120,9 @@ class Lifetimes:
         ndarray of int64, shape (V,)
             -1 for all of them if too little is known, even of all VMs together.
         """
-        everybody = np.zeros((len(age_s), 1), dtype=np.int64)
+        all_vms = np.zeros((len(age_s), 1), dtype=np.int64)
         found = np.full(len(age_s), -1, dtype=np.int64)
-        for level, column in enumerate(np.concatenate([groups, everybody], axis=1).T):
+        for level, column in enumerate(np.concatenate([groups, all_vms], axis=1).T):
             left = np.flatnonzero(found < 0)
             names, inverse = np.unique(column[left], return_inverse=True)
             curve = np.array(
@@ -135,7 +135,7 @@ class Lifetimes:
         return found
 
     def drawn(self, rng: np.random.Generator) -> DrawnLifetimes:
-        """Return the curves as they might be, so that few observations make wide estimates.
+        """Return randomly drawn curves: few observations give widely varying ones.
 
         Each observation gets an exponential weight (Rubin's Bayesian bootstrap, which for
         censored data is Lo's: Ann. Stat. 21, 1993).

@@ -1,6 +1,6 @@
 """The part of a cluster that a decision of a run ahead can change.
 
-In a full cluster a slot frees a few hosts of thousands, and of thousands of rows few are asked
+In a full cluster a slot frees a few hosts of thousands, and of thousands of rows few are placed
 for. A policy that is shown these alone decides the same, much sooner. Hosts without room for
 anything that waits are one host of their class with nothing free, so that shares are of the
 same pool.
@@ -31,7 +31,7 @@ class Narrowed:
 
 
 def narrowed(snapshot: Snapshot, *, whole: bool = False) -> Narrowed:
-    """Return what a policy needs to see of a snapshot.
+    """Return the part of a snapshot that the policy's decision depends on.
 
     Parameters
     ----------

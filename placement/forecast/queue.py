@@ -1,4 +1,4 @@
-"""Who waits, in lines: rows alike are one, in which each has its place.
+"""Queues of alike rows: one queue is decided, and each row keeps its place in it.
 
 A backlog of ten thousand requests is a few hundred kinds of them. Played as one row, a kind is
 served in order of creation, as the policies serve rows of one tenant that are alike.
@@ -21,20 +21,20 @@ _FEW_ROWS: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queues:
-    """A present whose rows are lines."""
+    """A current state whose rows are queues of alike rows."""
 
     present: Present
     queue: IntArray  #: (Q,) of each row of the present that it was made of
-    place: IntArray  #: (Q,) VMs of the line up to the row's last
+    place: IntArray  #: (Q,) VMs of the queue up to the row's last
     waiting: BoolArray  #: (Q,) which rows wait
 
 
 def queues_of(present: Present) -> Queues:
-    """Return a present with rows in lines, if there are many.
+    """Merge the rows of a current state into queues, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
     and no constraint names them. Of rows whose requests end the last to end is at most twice as
-    far off as the first; the line ends with it.
+    far off as the first; the queue ends with it.
     """
     snapshot = present.snapshot
     rows, waiting = len(snapshot.count), snapshot.count > 0
@@ -49,7 +49,7 @@ def queues_of(present: Present) -> Queues:
         [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart, priority, ends]
     )
     _, first, inverse = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-    # Lines are in order of their first rows.
+    # Queues are in order of their first rows.
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

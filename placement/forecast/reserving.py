@@ -1,4 +1,4 @@
-"""Will there be room at a time? Judged on samples of which VMs will have ended by then."""
+"""Judge whether a reservation will have room, by sampling which VMs end before it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLES: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReservationDemand:
-    """VMs that are alike and want room, on hosts (H,) that they may use."""
+    """Alike VMs of a reservation, and the hosts (H,) that they may use."""
 
     demand: IntArray  #: (R,) of one VM
     allowed: BoolArray  #: (H,)
@@ -31,7 +31,7 @@ class ReservationDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationVerdict:
-    """For how many VMs there is room, in as many of the samples as are asked for."""
+    """For how many VMs there is room in the required part of the samples."""
 
     fits: int
     samples: int  #: 0: it was judged as if nothing that runs ends
@@ -50,7 +50,7 @@ def judge(
     samples: int = SAMPLES,
     is_over: Callable[[], bool] = lambda: False,
 ) -> ReservationVerdict:
-    """Return for how many VMs of what is wanted there is room after a time.
+    """Return for how many VMs of a reservation there is room after a time.
 
     In each sample VMs that run end as lifetimes let them, or with their request. All that waits
     now counts as held, and so does what goes ``before``, placed by best fit in that order; what is
@@ -122,7 +122,7 @@ def _waiting(present: Present) -> tuple[ReservationDemand, ...]:
 
 
 def _merged(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, ...]:
-    """Return the same with what is alike together: thousands that are alike cost no more."""
+    """Merge alike demands, so that thousands cost no more than one."""
     kinds: dict[tuple[bytes, bytes], ReservationDemand] = {}
     for each in wanted:
         key = (each.demand.tobytes(), each.allowed.tobytes())

@@ -1,4 +1,4 @@
-"""Rounds played ahead, from now on, on a sample of what may happen.
+"""Simulate future rounds on samples of arrivals and lifetimes.
 
 In each sample VMs end when lifetimes let them, requests come as they came lately, and the policy
 decides slot after slot, as the control centre would. When a request has its place in the
@@ -31,12 +31,12 @@ _LONGER: Final = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAheadOptions:
-    """How rounds are played ahead.
+    """Options of the simulation of future rounds.
 
     Parameters
     ----------
     policy : callable
-        Returns who decides on some hosts, given their indices of H, shape (H',).
+        Returns the policy for some hosts, given their indices of H, shape (H',).
     """
 
     policy: Callable[[IntArray], Policy]
@@ -49,7 +49,7 @@ class RunAheadOptions:
 
 
 def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
-    """Return when decisions are played, (steps,): seconds from now, in whole slots.
+    """Return the times of simulated decisions, (steps,): seconds from now, in whole slots.
 
     Every slot at first, and then fewer and fewer: what is far away is known less exactly.
     """
@@ -66,7 +66,7 @@ def played(
     ahead: RunAheadOptions,
     is_over: Callable[[], bool] = lambda: False,
 ) -> FloatArray:
-    """Return after how many seconds each row had its place, sample by sample.
+    """Return after how many seconds each row is placed, sample by sample.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class _Ends:
 
 
 class _Sample:
-    """One course that things may take."""
+    """One sample of the future."""
 
     def __init__(
         self,
@@ -158,10 +158,10 @@ class _Sample:
         self._began_s = float(rng.random()) * present.came.span_s
 
     def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
-        """Return when each row had its place; None: time was up before."""
+        """Return when each row is placed; None if time was up before."""
         waits = np.where(self._waiting, np.inf, np.nan)
         waiting = np.flatnonzero(self._waiting)
-        passed = np.zeros_like(self._count)  # VMs of each line that were placed
+        passed = np.zeros_like(self._count)  # VMs of each queue that were placed
         may_place, before_s = True, 0.0
         for step, at_s in enumerate(self._steps.tolist()):
             changed = self._pass(step, before_s)
@@ -222,7 +222,7 @@ class _Sample:
         return until(at_s) - until(before_s)
 
     def _pass(self, step: int, before_s: float) -> bool:
-        """Let end and come what does before a decision; return whether anything changed."""
+        """Apply ends and arrivals before a decision; return whether anything changed."""
         ends = self._ends.pop(step, None)
         if ends is not None:
             host, tenant = np.concatenate(ends.host), np.concatenate(ends.tenant)

@@ -1,8 +1,8 @@
 """Backward induction over a game of hosts, each subgame once.
 
 What the players after one do depends on the VMs of each kind that were taken before them, and
-not on who took them. So a subgame is a player and such totals: all plays that lead there share
-it. The subgames of one player are its turn, and looked at together.
+not on which players took them. So a subgame is a player and such totals: all plays that lead there
+share it. The subgames of one player are its turn, and looked at together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placement.fuga.strategies import skewness
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.budget import Budget
 
-#: Totals are told apart by one number each, below this.
+#: Each total is encoded as one number below this.
 _LARGEST_NUMBER: Final = 2**62
 
 
@@ -76,7 +76,7 @@ class TooLarge(Enum):
 def tree_of(
     game: Game, players: Sequence[int], budget: Budget, most: int | None = None
 ) -> Tree | TooLarge:
-    """Return the subgames of some players, or why not.
+    """Return the subgames of some players, or why there are too many.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class SubgameChoices:
 def answers_of(game: Game, tree: Tree) -> SubgameChoices:
     """Return the best answers of all players to all that may have been taken before them.
 
-    A strategy is worth v(A) at the end that the followers' best answers lead to, less the
+    The value of a strategy is v(A) at the end that the followers' best answers lead to, less the
     player's own skewness; of equals the earliest is taken.
     """
     fairness = game.serving.fairness(tree.totals)

@@ -1,4 +1,4 @@
-"""Combinations in requests: whom the VMs of each kind are for that a host weighs."""
+"""Combinations by request: the requests that the VMs of each kind would serve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW_PAIRS: Final = 1_000_000
 def combinations_of(
     by_request: ByRequest, move: PlayerChoice, number: int, *, with_others: bool
 ) -> list[dict[str, Any]]:
-    """Return what a player weighed, as `Allocation.details` tell it."""
+    """Return the combinations that a player weighed, as JSON values."""
     strategies = move.strategies
     listed: list[dict[str, Any]] = [
         {
@@ -46,7 +46,7 @@ def combinations_of(
 
 
 class ByRequest:
-    """Says who the VMs of each kind go to when so many have been served before.
+    """Maps VMs of each kind to requests, given how many were served before.
 
     What the order of service has no more of (a strategy not chosen may want
     more than the others left) counts for the last request in it. In large

@@ -1,4 +1,4 @@
-"""Check that no player gains by deviating, by other code than what solved the game.
+"""Check, independently of the solver, that no player gains by deviating.
 
 What a player could take, where that leads and how skewed it leaves its host are found anew
 here, from the definitions; the solver's tables are what is checked. Only v(A) is shared.
@@ -31,7 +31,7 @@ class GameCertificate:
 
     @property
     def holds(self) -> bool:
-        """Whether the moves are an equilibrium of that kind."""
+        """Whether the moves are an equilibrium within the tolerance."""
         return self.largest_gain <= NO_GAIN
 
 
@@ -64,7 +64,7 @@ def check_nash(game: Game) -> GameCertificate:
 def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCertificate:
     """Find the most that a player would gain by deviating once, in any subgame.
 
-    That nobody gains by one deviation shows that nobody gains by several: the game is finite
+    If no player gains by one deviation, none gains by several: the game is finite
     (the one-deviation principle). The moves have to be those that the answers lead to.
     """
     fairness = game.serving.fairness(tree.totals)

@@ -1,4 +1,4 @@
-"""What a round of FUGA tells of itself: JSON values, hosts and requests by index."""
+"""Details of a FUGA round as JSON values, hosts and requests by index."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
 
-#: Of more hosts in the games, those alone are told of that took VMs: most rounds of a large
+#: With more hosts in the games, only those that took VMs are reported: most rounds of a large
 #: cluster are about few VMs, and what all others did not do would be most of their record.
 _FEW_HOSTS: Final = 1_000
-#: Up to so many, each combination also tells what the others would take.
+#: Up to so many, each combination also reports what the others would take.
 _VERY_FEW_PAIRS: Final = 5_000
 
 
@@ -84,8 +84,8 @@ def details_of(
         ``targets``
             fair target of each request in VMs;
         ``games``
-            of each game how it was solved, whether that is ``certified`` (nobody gains by
-            deviating) and the ``largest_gain`` if somebody does, ``potential`` before and
+            of each game how it was solved, whether that is ``certified`` (no player gains by
+            deviating) and the ``largest_gain`` if one does, ``potential`` before and
             after sweeps, and ``handed_out``, VMs by request;
         ``potential``, ``sweeps``
             of the last game, and of all together;
@@ -94,7 +94,7 @@ def details_of(
         ``cuts``
             what the budget or a limit cut, empty if nothing;
         ``steps``
-            where asked for, all of that move by move, see `placement.fuga.steps`.
+            if requested, all of that move by move, see `placement.fuga.steps`.
     """
     acted = np.concatenate([np.zeros(0, np.int64), *(each.game.players.host for each in games)])
     if len(acted) > _FEW_HOSTS and len(np.unique(acted)) > _FEW_HOSTS:
@@ -143,7 +143,7 @@ def details_of(
 
 
 def _certified(certificate: GameCertificate | None) -> dict[str, Any]:
-    """Return what the check found; None if the budget was spent before it."""
+    """Return the result of the check; None if the budget was spent before it."""
     if certificate is None:
         return {"certified": None}
     gain = certificate.largest_gain

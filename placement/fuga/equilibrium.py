@@ -44,11 +44,11 @@ class Panel:
 
     @classmethod
     def of(cls, game: Game) -> Panel:
-        """Look at the moves of a game."""
+        """Build the arrays from the moves of a game."""
         rows = [row for pool in game.initial_strategies.pools for row in pool.rows]
         offered, counts = game.initial_strategies.numbered(), game.initial_strategies.counts
         for player, own in game.anew.items():
-            # Who has fewer strategies has its first one again.
+            # A player with fewer strategies repeats its first one.
             numbers = [*range(len(rows), len(rows) + len(own))]
             offered[player] = numbers + numbers[:1] * (offered.shape[1] - len(own))
             counts[player] = len(own)
@@ -68,7 +68,7 @@ class Panel:
         )
 
     def change(self, player: int, move: PlayerChoice) -> None:
-        """Take note of another choice."""
+        """Update the arrays after a player's new choice."""
         before = self.taken[player].tolist()
         self.taken[player] = move.taken
         self.skew[player] = move.strategies.skewness[move.chosen]
@@ -83,9 +83,9 @@ class Panel:
             yield np.arange(start, min(start + _BLOCK, len(self.taken)))
 
     def may_gain(self, players: IntArray) -> IntArray:
-        """Return those of some players, shape (X,), who can gain as things stand.
+        """Return the players among those given, shape (X,), that can gain now.
 
-        Besides a few for whom rounding errors look like a gain.
+        And a few for which rounding errors look like a gain.
         """
         serving, ranking = self.game.serving, self.game.ranking
         totals = np.array(self.totals, dtype=np.int64)
@@ -114,7 +114,7 @@ class Panel:
         return may
 
 
-#: After so many players in a row who gain nothing, all who wait are looked at again.
+#: After so many players in a row that gain nothing, all waiting players are checked again.
 _IN_VAIN: Final = 3
 
 
@@ -126,7 +126,7 @@ class Solution:
     subgames: int  #: of backward induction, 0 where the game was solved otherwise
     sweeps: int  #: best-response sweeps, the last of which changed nothing unless cut
     potential: tuple[float, float]  #: before and after the sweeps
-    certificate: GameCertificate | None  #: None: the budget was spent, and nobody looked
+    certificate: GameCertificate | None  #: None: the budget was spent before the check
     cut: str | None = None  #: what stopped it early
 
 
@@ -138,7 +138,7 @@ def solve(
     most_sweeps: int,
     budget: Budget,
 ) -> Solution:
-    """Let every player move.
+    """Solve the game: let every player move.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def solve(
     Raises
     ------
     ParameterError
-        If ``exact`` is asked for and the game has more than `LARGEST_GAME` subgames.
+        If ``exact`` is requested and the game has more than `LARGEST_GAME` subgames.
 
     Notes
     -----
@@ -238,10 +238,10 @@ def _less(one: Counts, other: Counts) -> Counts:
 
 
 def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
-    """Let one player after another answer the others until nobody gains.
+    """Let players respond in turn until no player gains.
 
-    A sweep asks all players at once who may gain as things stand, and lets those
-    answer in turn; the sweep in which nobody does shows an equilibrium.
+    A sweep finds at once all players that may gain now, and lets those
+    answer in turn; a sweep without a change shows an equilibrium.
     """
     panel = Panel.of(game)
     for sweep in range(1, most_sweeps + 1):
@@ -256,7 +256,7 @@ def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | Non
 
 
 def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
-    """Let those of some players who may gain answer in turn; does any of them change?"""
+    """Let players that may gain respond in turn; return whether any changed."""
     waiting = panel.may_gain(block)
     changed, stale, in_vain = False, False, 0
     while len(waiting):

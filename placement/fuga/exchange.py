@@ -1,4 +1,4 @@
-"""Fair exchange: VMs of this round that a poorer tenant should have had.
+"""Fair exchange: give VMs of this round to poorer tenants.
 
 Derived, not in a paper. The game trades fairness against utilisation host by
 host, and quotas bound what a tenant is offered, but neither keeps one tenant's
@@ -37,12 +37,12 @@ _PAIRS_A_UNIT: Final = 512
 _LARGEST_BATCH: Final = 64
 #: After the richest, so many different levels are weighed at a time.
 _RICHEST: Final = 32
-#: More VMs than anybody can give back; below `NEVER`.
+#: More VMs than any party can give back; below `NEVER`.
 _ANY_NUMBER: Final = float(NEVER // 2)
-#: Who is looked up as able to keep so much more or less is weighed to the last bit afterwards.
+#: Parties found able within this margin are compared exactly afterwards.
 _SLACK: Final = 3 * SHARE_TOLERANCE
 _ROUNDING: Final = 1 - 1e-12
-#: Where nothing is known of who cannot make room.
+#: The range where no party is known to be unable to make room.
 _ANYBODY: Final = (inf, inf)
 
 
@@ -74,7 +74,7 @@ def exchange_unfair(
     kinds : VmKinds
         Of the draft's snapshot.
     budget : Budget
-        One unit for each look, and one for every 512 pairs of who takes and who
+        One unit for each look, and one for every 512 pairs of a party that takes and one that
         gives that it weighs; at its end the search stops.
 
     Returns
@@ -106,13 +106,13 @@ class _Market:
     Requests that are alike, of one tenant and one kind, are one party: what one
     of them could gain or give, each could. A party in whose favour there is no
     exchange stays so until what the last exchange touched could change that:
-    the parties with VMs on its host, and those of the tenant who became richer.
-    The one who became poorer is looked at anew.
+    the parties with VMs on its host, and those of the tenant that became richer.
+    The tenant that became poorer is checked anew.
 
-    Who waits and who has something is kept in order of levels, so that a look
-    ends at the first who can give. Whoever could give only by falling below the
+    Waiting parties and parties with VMs are kept in order of levels, so that a look
+    ends at the first that can give. A tenant that could give only by falling below the
     poorer one is passed by at a glance: what giving leaves a tenant at is known until it
-    changes, and so is, of each kind, that nobody of some level can be left at
+    changes, and so is, of each kind, that no tenant of some level can be left at
     another. It is the same as a look at all parties, and is charged like one.
     """
 
@@ -135,7 +135,7 @@ class _Market:
         ]
         self._remaining: list[int] = draft.remaining.tolist()
         self._given: list[int] = draft.given.tolist()
-        # A gang keeps as many as it asked for at once.
+        # A gang keeps its minimum.
         self._at_once: list[int] = np.where(snapshot.min_count > 1, snapshot.min_count, 0).tolist()
         wanting = set(np.flatnonzero(snapshot.demand.any(axis=1)).tolist())
         #: of each party the first request that waits, -1 for none
@@ -144,11 +144,11 @@ class _Market:
             for alike in parties.requests
         ]
         self._known_after: dict[int, float] = {}  #: see `_after`
-        #: parties in whose favour there is none: the level that who gives must be above
+        #: parties without an exchange in their favour: the level that a giver must exceed
         self._in_vain: dict[int, float] = {}
         #: the same by kind, the lowest level first
         self._vain_of_kind: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
-        #: of these, those for whom somebody seemed able to make room
+        #: of these, those for which another party seemed able to make room
         self._seemed_able: set[int] = set()
         #: the parties that wait and are not in vain, the poorest tenant's first
         self._queue = sorted(
@@ -164,10 +164,10 @@ class _Market:
 
     def fairest(self) -> Exchange | None:
         """Return the fairest exchange, the poorest tenant's before all; None for none."""
-        together, everybody = 1, len(self._parties)
+        together, parties = 1, len(self._parties)
         # Often the very first has one, so more and more are looked at together.
         while looked_at := [party for *_, party in self._queue[:together]]:
-            if not self._budget.spend(1 + len(looked_at) * everybody // _PAIRS_A_UNIT):
+            if not self._budget.spend(1 + len(looked_at) * parties // _PAIRS_A_UNIT):
                 raise _BudgetSpentError
             able = [(party, self._able_by_level(party)) for party in looked_at]
             seem_able = [
@@ -185,7 +185,7 @@ class _Market:
         return None
 
     def make(self, exchange: Exchange) -> None:
-        """Make an exchange, and take note of what it changes."""
+        """Make an exchange and update the state."""
         rich, host, poor = exchange.taken_from, exchange.host, exchange.given_to
         self._moves += [(rich, host, -exchange.taken), (poor, host, 1)]
         of_request, tenant = self._parties.of_request, self._parties.tenant
@@ -226,7 +226,7 @@ class _Market:
                 insort(self._queue, self._place_of(party))
 
     def settle(self) -> None:
-        """Place in the draft what was exchanged."""
+        """Write the exchanged VMs to the draft."""
         self._draft.put_all(np.array(self._moves, dtype=np.int64).reshape(-1, 3))
 
     def _update_waiting(self, rich: int, poor: int) -> None:
@@ -248,11 +248,11 @@ class _Market:
         now_poorer: int,
         now_richer: int,
     ) -> list[int]:
-        """Give another chance to whom the last exchange may have opened one; return them."""
+        """Return parties to look at again because the last exchange may help them."""
         of_tenant = self._parties.of_tenant
         again = [party for party in of_tenant[now_poorer] if party in self._in_vain]
         richer, no_tenant, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
-        # Nobody else became richer, or able with fewer VMs.
+        # No other tenant became richer, or able with fewer VMs.
         for kind, parties in self._vain_of_kind.items():
             highest, left = self._levels[now_richer], self._left_at(kind, now_richer)
             others = opened.get(kind, no_tenant)
@@ -281,21 +281,21 @@ class _Market:
         return again
 
     def _note_in_vain(self, party: int) -> None:
-        # Its own level may rise meanwhile, which helps it nowhere.
+        # Its own level may have risen, which helps it nowhere.
         above = self._levels[self._parties.tenant[party]] + self._vm_level[party]
         self._in_vain[party] = above
         insort(self._vain_of_kind[self._parties.kind[party]], (above, party))
         _take_out(self._queue, self._place_of(party))
 
     def _place_of(self, party: int) -> tuple[int, int, int]:
-        """Return what a party that waits is ordered by."""
+        """Return the sort key of a waiting party."""
         return self._steps[self._parties.tenant[party]], self._waits[party], party
 
     def _left_at(self, kind: int, tenant: int) -> float:
         """Return the highest level at which a tenant is left by making room for one of a kind.
 
         -1 where it can make none. It is known until the tenant's level or its rows change, and
-        shows at a glance who cannot make room, which is nearly everybody asked.
+        shows which parties cannot make room, which are nearly all.
         """
         known = self._known_left[tenant]
         left = known.get(kind)
@@ -318,14 +318,14 @@ class _Market:
         return level / self._weight[tenant]
 
     def _is_able(self, poor: int, rich: Iterable[int]) -> bool:
-        """Can some of these parties make room for one VM of a poor one?"""
+        """Return whether one of these parties can make room for a VM of a poor one."""
         rows_of = self._vms.by_party(self._parties.kind[poor])
         return any(
             min(rows_of[each]) <= self._could_spare(poor, each) for each in rich if each in rows_of
         )
 
     def _able(self, poor: int) -> Iterator[Able]:
-        """Yield level in steps, party and the most VMs it may give, of those who can make room.
+        """Yield level, party and its most VMs to give, of the parties that can make room.
 
         The richest come first.
         """
@@ -407,7 +407,7 @@ class _Market:
         return level / self._weight[tenant]
 
     def _best_of(self, poor: int, able: Sequence[Able]) -> Exchange | None:
-        """The best exchange of a party with some who can make room, None if there is none."""
+        """Return the best exchange of a party with parties that can make room, or None."""
         rows_of = self._vms.by_party(self._parties.kind[poor])
         found, pairs = [], 0
         for before, rich, most in able:

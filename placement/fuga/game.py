@@ -68,7 +68,7 @@ class Game:
     hands : PlayerStrategies
         The strategies of each with all VMs still there to take.
     moves : dict
-        Player to its move; who has none takes nothing.
+        Player to its move; a player without one takes nothing.
     """
 
     players: Players
@@ -78,7 +78,7 @@ class Game:
     demand: IntArray  #: (T, R)
     ranking: IntArray
     moves: dict[int, PlayerChoice] = field(default_factory=dict)
-    #: how each player chose and what, first to last, up to so many; None: nobody wants to know
+    #: how each player chose and what, first to last, up to so many; None: not recorded
     noted: list[tuple[str, PlayerChoice]] | None = None
     most_noted: int = 0
     moved: int = 0  #: how often a player chose, or chose otherwise
@@ -99,7 +99,7 @@ class Game:
         demand: IntArray,
         ranking: IntArray,
     ) -> Game:
-        """Find everybody's strategies and set the order of play.
+        """Find all players' strategies and set the order of play.
 
         ``demand`` has a row for each kind of VM, shape (T, R).
         """
@@ -116,7 +116,7 @@ class Game:
         return own
 
     def choose(self, move: PlayerChoice, how: str) -> None:
-        """Let a player take what it chose."""
+        """Apply a player's choice."""
         former = self.moves.get(move.player)
         self.moves[move.player] = move
         taken = move.taken
@@ -154,12 +154,12 @@ class Game:
         return skew
 
     def idle_skewness(self) -> FloatArray:
-        """Return ske(m) of all players before anybody has moved, shape (P,)."""
+        """Return ske(m) of all players before the first move, shape (P,)."""
         capacity = self.players.capacity[:, self.ranking]
         return skewness(capacity - self.players.free[:, self.ranking], capacity)
 
     def potential(self) -> float:
-        """Return v(A) minus everybody's skewness: what a better response raises as much as U."""
+        """Return the potential: v(A) less all players' skewness."""
         fairness = self.serving.fairness_of_one(self.totals.tolist())
         return fairness - float(self.skewness().sum())
 
@@ -188,7 +188,7 @@ class Game:
         return self._scored(player, rows)
 
     def _nothing(self, player: int) -> Strategies:
-        if not self._idle:  # towards the end of a game that is nearly everybody
+        if not self._idle:  # towards the end of a game that is nearly every player
             self._idle = self.idle_skewness().tolist()
         return Strategies([(0,) * len(self.demand)], [0.0], [self._idle[player]])
 
@@ -196,12 +196,12 @@ class Game:
         return with_scores(self.players[player], rows, self.demand, self.ranking)
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
-        """Would one of a player's strategies take more of a kind than is left?"""
+        """Return whether a strategy of a player takes more of a kind than is left."""
         if not self._most_wanted:
             rows = [row for pool in self.initial_strategies.pools for row in pool.rows]
             rows += [row for own in self.anew.values() for row in own.rows]
             self._most_wanted = [max(column, default=0) for column in zip(*rows, strict=True)]
-        # Until VMs of a kind run out nobody's are looked at, and then of that kind alone.
+        # No strategies are checked until VMs of a kind run out, and then of that kind alone.
         short = [
             (kind, few)
             for kind, (most, few) in enumerate(zip(self._most_wanted, left, strict=False))
@@ -216,7 +216,7 @@ class Game:
         return False
 
     def refresh(self, player: int, left: Sequence[int]) -> None:
-        """Look for strategies anew if the player's own need VMs that are not left."""
+        """Search again if the player's strategies need VMs that are not left."""
         if self.needs_more(player, left):
             found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
             if len(found) > 0:
@@ -226,7 +226,7 @@ class Game:
     def weigh(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
     ) -> PlayerChoice:
-        """Return the best response to what the others take; of equals the earliest.
+        """Return the best response to the others' choices; of equals the earliest.
 
         ``others`` is a row for each strategy where the others answer each
         differently, one row where they do not.

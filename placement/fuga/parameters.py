@@ -1,4 +1,4 @@
-"""What can be set on the policy `fuga`, and what is allowed."""
+"""Parameters of the policy `fuga` and their bounds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from placement.parameters import (
 
 Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 
-#: Largest game, in subgames, that is solved exactly where that is asked for: some hundred MB.
+#: Largest game, in subgames, that is solved exactly on request: some hundred MB.
 LARGEST_GAME: Final = 2_000_000
-#: Of games of more players nobody counts the subgames.
+#: The subgames of games with more players are not counted.
 MOST_PLAYERS: Final = 32
-#: More moves than anybody looks at one by one.
+#: More moves than a reader looks at one by one.
 MOST_STEPS: Final = 10_000
 
 
@@ -45,7 +45,7 @@ class FugaParameters:
     sweeps: int = 20  #: most best-response sweeps
     #: host -> count of VMs per request, in place of the best combinations
     strategies: Mapping[int, tuple[tuple[int, ...], ...]] | None = None
-    steps: int = 0  #: most moves that are told in the answer, which they do not change
+    steps: int = 0  #: most moves reported in the answer; they do not change it
 
 
 def _are_names(value: Any) -> bool:

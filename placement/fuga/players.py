@@ -66,5 +66,5 @@ def players_of(
     for kind, open_to in enumerate(hosts_for(snapshot, kinds)):
         fits[:, kind] = np.where(open_to, vms_that_fit(room, kinds.demand[kind]), 0)
     able = (free[:, ranking] > 0).all(axis=1) & (fits > 0).any(axis=1)
-    everybody = Players(np.arange(len(free)), snapshot.capacity, free, room, fits)
-    return everybody.take(np.flatnonzero(able))
+    every_host = Players(np.arange(len(free)), snapshot.capacity, free, room, fits)
+    return every_host.take(np.flatnonzero(able))

@@ -1,7 +1,7 @@
-"""FUGA: a game between hosts, fairness between tenants traded against even use of hosts.
+"""FUGA: a game between hosts that trades fairness against even use of resources.
 
 The steps of a round at scale, in order (derived; the paper has single games):
-targets, who is served (`serving`), top combinations (`combinations`), play
+targets, order of service (`serving`), top combinations (`combinations`), play
 (`game`, `equilibrium`), two phases, remainder by Best-Fit DRFH and fair
 exchange (`exchange`).
 """
@@ -134,7 +134,7 @@ class _Round:
             self._source = GivenStrategies(given, self._search, demand, self.ranking)
 
     def place_before_the_games(self) -> IntArray:
-        """Place by Best-Fit what the games do not know; return these VMs.
+        """Place by Best-Fit what the games cannot express; return these VMs.
 
         The game knows single VMs: to it, what is left of a gang that has begun
         is a request like others. Gangs that their fair target covers begin before
@@ -206,7 +206,7 @@ class _Round:
             self.cuts.append(f"combinations: {self._search.cut - cut_before} searches")
 
     def place_the_rest(self) -> int:
-        """Fill by Best-Fit DRFH and exchange what is unfair; return how many exchanges.
+        """Fill by Best-Fit DRFH, then exchange unfair VMs; return the number of exchanges.
 
         Gangs that have not begun come after single VMs. Without quotas nothing is
         exchanged: both bind the game to fair shares, and are left out together.
@@ -230,7 +230,7 @@ class _Round:
                 return exchanged
 
     def _reporting(self, kind: str, placing: Callable[[], Placed]) -> Placed:
-        """Place, and note as which kind of step the resulting rows are reported."""
+        """Run a placement and report its rows as a step of a kind."""
         if not self.steps:
             return placing()
         before = self.draft.rows

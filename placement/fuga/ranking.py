@@ -1,4 +1,4 @@
-"""Which resources rank a host's combinations: cores and memory, or what runs short instead."""
+"""Choose the resources that rank combinations: cores and memory, or scarce ones."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def resources_short(snapshot: Snapshot) -> IntArray:
     Notes
     -----
     Derived. On the sum of all hosts the program that serves what runs and what waits as
-    often as it goes, max lambda with lambda (used[r] + asked[r]) <= pool[r], is bound by the
+    often as it goes, max lambda with lambda (used[r] + demand[r]) <= pool[r], is bound by the
     resource of which the largest part is needed: its dual is positive. Those whose part is
-    nearly as large (0.8 of it) would bind next. Nobody needs more than there is: of two
-    resources that are both asked for beyond it, both run short.
+    nearly as large (0.8 of it) would bind next. No tenant needs more than there is: of two
+    resources that are both demanded beyond it, both run short.
     """
     counted = snapshot.counted
     used = (snapshot.capacity - snapshot.free).sum(axis=0)

@@ -1,4 +1,4 @@
-"""What a round has placed, as VMs that could be given back to make room for others."""
+"""VMs placed in this round that could be returned to make room for others."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Needed:
 class Returnable:
     """Rows of request, host, VMs, kept in step while VMs are exchanged.
 
-    For each kind that was asked about it knows how many VMs of each row make
+    For each queried kind it knows how many VMs of each row make
     room for one of that kind, and the rows of each party by that number. Both depend
     on what the kind demands and where it may go alone.
     """
@@ -117,7 +117,7 @@ class Returnable:
     ) -> tuple[set[int], Mapping[int, set[int]]]:
         """Count VMs of one request on a host as given back, and one more of another.
 
-        Returns the parties with VMs there, or who had some, and each kind with the parties of
+        Returns the parties that have or had VMs there, and each kind with the parties of
         which fewer VMs may make room for it than before.
         """
         there, of_request, hosts = self._on(host), self._parties.of_request, self.hosts
@@ -169,7 +169,7 @@ class Returnable:
     def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _Needed:
         """Return, by the kind that is taken back on such a host, how many make room for one.
 
-        A number for each known kind, filled in where it is asked for.
+        A number for each known kind, filled in on first use.
         """
         key = (of_class, *room)
         needed = self._known_needed.get(key)
@@ -220,7 +220,7 @@ class Returnable:
         return found
 
     def _now(self) -> IntArray:
-        """Return all rows, with what was exchanged meanwhile, shape (P, 3)."""
+        """Return all rows with the exchanges applied, shape (P, 3)."""
         if not self._there:
             return self._rows
         unchanged = self._rows[~np.isin(self._rows[:, 1], list(self._there))]

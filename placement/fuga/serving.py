@@ -1,4 +1,4 @@
-"""Who is served when the hosts take VMs of a kind, and how fair that is: v(A).
+"""Which requests are served when hosts take VMs of a kind, and its fairness v(A).
 
 Hosts choose how many VMs of each kind they take; a VM of a kind goes to the
 pending tenant of least dominant share per weight. That order is fixed when the
@@ -42,7 +42,7 @@ def fairness_of(
     -----
     ``v(A) = sgn(1-alpha) (sum_ij |phi[i,j]/T_j - d* g[i,j]|^(alpha-1))^(1/alpha)``
     for alpha > 1, with the fair target in place of ``d* g`` and requests as the
-    users i: a user of the paper asks for one type (derived).
+    users i: a user of the paper requests one type (derived).
     """
     # Subtracted: the negative of nothing would be -0.0, which people read as a fault.
     return 0.0 - float(distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
@@ -69,7 +69,7 @@ class Serving:
     -----
     The order is that of progressive filling without regard to room: VMs sorted
     by the level that their tenant has reached before them, equals by request.
-    Where a tenant asks for several kinds and room runs out for one of them, the
+    Where a tenant requests several kinds and room runs out for one of them, the
     order for the others stays; the next game begins from true shares.
     """
 
@@ -140,7 +140,7 @@ class Serving:
     def fairness_of_each(
         self, rows: Sequence[Sequence[int]], others: Sequence[Sequence[int]]
     ) -> list[float]:
-        """Return v(A) of each strategy (K, T) beside what the others then take (K, T)."""
+        """Return v(A) of each strategy (K, T) given what the others then take (K, T)."""
         root, start, views = 1 / self._alpha, self._at_start, self._views
         fairness = []
         for row, taken in zip(rows, others, strict=True):
@@ -161,7 +161,7 @@ class Serving:
 def _steps(
     snapshot: Snapshot, line: IntArray, given: IntArray, targets: FloatArray, alpha: float
 ) -> FloatArray:
-    """Return by how much each VM in line changes the sum of distances, shape (V,)."""
+    """Return how each VM in order of service changes the sum of distances, shape (V,)."""
     nth = np.zeros(len(line), dtype=np.int64)
     by_request = np.argsort(line, kind="stable")
     starts = np.flatnonzero(np.diff(line[by_request], prepend=-1))

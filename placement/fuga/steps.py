@@ -1,7 +1,7 @@
-"""A round of FUGA move by move: who chose what in which order, and what it did to v(A) and ske.
+"""Record a FUGA round move by move, with v(A) and skewness after each choice.
 
-Nothing is decided here. A round that is asked for its steps decides the same as one that is
-not, and tells them in `Allocation.details` as JSON values, hosts and requests by index.
+Recording changes no decision. The steps stand in `Allocation.details` as JSON values, hosts and
+requests by index.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Steps:
     Parameters
     ----------
     most : int
-        Of moves, of rows, of hosts and of exchanges so many are told at most; how many there were
-        is told in any case. 0: nothing is collected.
+        The most moves, rows, hosts and exchanges to record; their numbers are recorded in any
+        case. 0: nothing is collected.
 
     Notes
     -----
@@ -45,8 +45,8 @@ class Steps:
         the same three measures after it. In play that foresees (``exact``, ``last_two``) the
         utilities are those of the end that a combination leads to;
     ``handed_out``
-        who got the VMs: rows that differ from those of the moves, which count VMs of a kind for
-        whose turn it is, not for who is on which host;
+        the requests that got the VMs: rows that differ from those of the moves, which count VMs
+        of a kind in order of service, whatever their hosts;
     ``best_fit``, ``gang``
         what Best-Fit placed after the games: single VMs, and the gangs that had not begun;
     ``exchange``
@@ -168,7 +168,7 @@ def _rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
 def _served(
     game: Game, totals: Counts, before: Counts, after: Counts, host: int
 ) -> list[tuple[int, int, int]]:
-    """Return whose turn it is when a host takes more VMs of a kind, or fewer."""
+    """Return the requests served when a host takes more VMs of a kind, or fewer."""
     changes: Counter[tuple[int, int]] = Counter()
     for kind, (total, was, now) in enumerate(zip(totals, before, after, strict=True)):
         more = now - was

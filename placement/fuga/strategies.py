@@ -1,4 +1,4 @@
-"""Where the strategies of players come from."""
+"""Sources of the players' strategies: search, or given lists."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from placement.model.budget import Budget
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
 
-#: For so many players like it strategies are drawn when one asks alone.
+#: For so many alike players strategies are drawn when one player's are needed.
 _RETRY_LATER: Final = 16
 
-#: Combinations that are found for all questions asked at once, beyond the least.
+#: Combinations that are found for all queries of one batch, beyond the least.
 _POOLS: Final = 2_000
 
 #: VMs of each kind.
@@ -47,7 +47,7 @@ class Strategies:
         return np.array(self.rows, dtype=np.int64)
 
     def also(self, others: Strategies, which: int) -> Strategies:
-        """Return these strategies and, after them, one of others."""
+        """Append one strategy of others to these."""
         return Strategies(
             [*self.rows, others.rows[which]],
             [*self.score, others.score[which]],
@@ -72,7 +72,7 @@ class PlayerStrategies:
         return len(self.pool)
 
     def __getitem__(self, player: int) -> Strategies:
-        if not self._own:  # in lists: one after another, nearly everybody's
+        if not self._own:  # in lists: one after another, nearly every player's
             self._own.extend(zip(self.pool.tolist(), self.places.tolist(), strict=True))
         number, places = self._own[player]
         if number < 0:
@@ -102,7 +102,7 @@ class PlayerStrategies:
     def numbered(self) -> IntArray:
         """Return the strategies of each player as places in all pools, one after another.
 
-        Shape (P, K); of who has fewer, its first again.
+        Shape (P, K); a player with fewer repeats its first.
         """
         starts = np.cumsum([0, *(len(pool) for pool in self.pools)])
         own = np.where(self.places >= 0, self.places, self.places[:, :1])
@@ -122,7 +122,7 @@ class StrategySource(Protocol):
         ...
 
     def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
-        """Return the strategies of many players, asked at once; ``left`` has shape (T,)."""
+        """Return the strategies of many players in one batch; ``left`` has shape (T,)."""
         ...
 
 
@@ -163,7 +163,7 @@ def with_scores(
 class TopCombinations:
     """Strategies by search: the best combinations by minimum utilization.
 
-    Hosts that ask the same question, of equal capacity, free vector, room and
+    Hosts with the same query, of equal capacity, free vector, room and
     VMs that could be used, share its answer and draw from it.
     """
 
@@ -188,7 +188,7 @@ class TopCombinations:
         self.cut = 0  #: questions whose answer was cut
 
     def keep(self, units: int) -> None:
-        """Leave so many units of the budget, at most half of it, to the game itself."""
+        """Reserve budget units, at most half, for playing the game itself."""
         self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
@@ -197,13 +197,13 @@ class TopCombinations:
         None once the budget is down to what is kept: the player does not play.
         """
         most = tuple(map(min, player.fits.tolist(), left.tolist()))
-        if not any(most):  # towards the end of a game that is nearly everybody
+        if not any(most):  # towards the end of a game that is nearly every player
             return Strategies([], [], [])
         host = player.capacity.tobytes() + player.free.tobytes() + player.room.tobytes()
         waiting = self._drawn.get((host, most), iter(()))
         own = next(waiting, None)
         if own is None:
-            # Who asks alone, because VMs ran out, is followed by others like it.
+            # A player without strategies, because VMs ran out, is followed by alike ones.
             alike = Players(
                 *(
                     np.repeat(np.asarray(each)[None], _RETRY_LATER, axis=0)
@@ -230,7 +230,7 @@ class TopCombinations:
         if not len(players):
             return strategies
         serving = self._serve_up_to(players.room.max(axis=0))
-        # What does not fit anyway must not tell questions apart.
+        # Queries that differ only in what does not fit are the same.
         requested = np.concatenate(
             [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
         )
@@ -240,7 +240,9 @@ class TopCombinations:
             places_of.setdefault(question, []).append(place)
         # So many alternatives that hosts alike differ, in all no more than are of use.
         enough = max(2 * self._eta, _POOLS // len(places_of))
-        found: dict[bytes, tuple[int, Combinations]] = {}  # who asked, and the answer
+        found: dict[
+            bytes, tuple[int, Combinations]
+        ] = {}  # the first player's place, and the answer
         of_pool: list[bytes] = []
         for question, places in places_of.items():
             if question in self._known:
@@ -262,7 +264,7 @@ class TopCombinations:
         return strategies
 
     def _serve_up_to(self, largest: IntArray) -> CombinationFinder:
-        """Return who asks about rooms up to the largest."""
+        """Return a finder for rooms up to the largest."""
         if self._questions is None or (largest > self._largest).any():
             self._largest = largest
             self._questions = CombinationFinder(
@@ -288,7 +290,7 @@ class TopCombinations:
         return found
 
     def _remember(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
-        """Keep answers as strategies of those who asked: all at once, they are many."""
+        """Keep the answers as strategies, computed in one batch."""
         counts = np.concatenate([answer.counts for _, answer in found.values()])
         lengths = [len(answer.counts) for _, answer in found.values()]
         places = np.repeat([place for place, _ in found.values()], lengths)

@@ -1,4 +1,4 @@
-"""Every mechanism that divides, by name: the ideal that policies are measured by."""
+"""Catalogue of mechanisms: ideal divisions that policies are measured against."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             summary="a tree of tenants: the next whole task goes down to the least share",
             paper="Bhattacharya et al.: Hierarchical Scheduling for Diverse Datacenter "
             "Workloads, SoCC 2013",
-            guarantees="hierarchical share guarantee, up to a task; nobody starves",
+            guarantees="hierarchical share guarantee, up to a task; no tenant starves",
             complexity="O(depth m log q) per task",
             make=lambda _: Hdrf(),
             reads_tree=True,

@@ -1,4 +1,4 @@
-"""Is a division feasible? Independent code: it shares nothing with the mechanisms."""
+"""Check that a division is feasible, by code that shares nothing with the mechanisms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIVISION_TOLERANCE: Final = 1e-6
 def check_division(problem: DivisibleProblem, division: Division) -> None:
     """Raise unless a division fits.
 
-    Every number is finite and at least 0; nobody gets more than it asked for,
+    Every number is finite and at least 0; no tenant gets more than it wants,
     or anything on hosts that it may not use; what is given of a resource on a
     class of hosts (in the pool, for a pooled division) is free there. All within
     `DIVISION_TOLERANCE` of the pool.
@@ -45,7 +45,7 @@ def check_division(problem: DivisibleProblem, division: Division) -> None:
     if (
         (tasks.sum(axis=1) > requested) & (tasks.sum(axis=1) * one_task > DIVISION_TOLERANCE)
     ).any():
-        raise InfeasibleAllocationError("more tasks than asked for")
+        raise InfeasibleAllocationError("more tasks than requested")
     may: BoolArray = problem.eligible
     if division.pooled:
         may = may.any(axis=1).reshape(tenants, 1)

@@ -1,4 +1,4 @@
-"""Problems that a mechanism has no answer to."""
+"""Errors for problems that a mechanism cannot divide."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from placement.errors import PlacementError
 
 
 class UnsupportedProblemError(PlacementError):
-    """A problem says something that means nothing to this mechanism."""
+    """A problem uses a field that this mechanism does not support."""
 
     def __init__(self, mechanism: str, field: str, reason: str) -> None:
         super().__init__(f"{mechanism} cannot use {field}: {reason}")

@@ -1,4 +1,4 @@
-"""What a mechanism divides and how: the papers' model, in which tasks are divisible.
+"""The model of mechanisms, as in the papers: tasks are divisible.
 
 A *user* of the papers is a tenant with one demand, a *server* a class of hosts
 that are alike. Axes: N tenants, K host classes, R resources.
@@ -19,7 +19,7 @@ from placement.model.tenant_tree import TenantTree
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DivisibleProblem:
-    """Tenants who want tasks, and classes of hosts that could run them.
+    """Tenants with their demands, and classes of hosts that can run their tasks.
 
     Shares, gamma and mu are taken of ``capacity``; what is divided is ``free``.
     Amounts are floats in the resource's own unit; mechanisms that solve linear
@@ -67,7 +67,7 @@ class DivisibleProblem:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Division:
-    """What a mechanism answers.
+    """The result of a mechanism.
 
     ``tasks`` has shape (N, K); a mechanism that knows only one pool (``pooled``)
     answers with shape (N, 1).
@@ -88,5 +88,5 @@ class Mechanism(Protocol):
     """A way to divide, picked by name. Pure: same input, same division."""
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide what is free."""
+        """Divide the free capacity."""
         ...

@@ -1,1 +1,1 @@
-"""How good a decision is: fairness, what was possible, and what was short."""
+"""Measures of a decision: fairness, upper bounds and shortages."""

@@ -33,7 +33,7 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
     -----
     Maximises the sum of x[v, t] demand[t, resource] over classes v of hosts
     with equal free vectors and labels, and kinds t of requests, subject to the
-    free vectors of each class and the VMs asked for of each kind. Every unknown
+    free vectors of each class and the requested VMs of each kind. Every unknown
     is the part, within [0, 1], of the most VMs that the class could hold of the
     kind, and every row is divided by its right hand side: in units of tasks a
     large pool falls below the tolerances of the solver.

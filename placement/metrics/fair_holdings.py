@@ -1,4 +1,4 @@
-"""What it would be fair to hold after a round."""
+"""Fair holdings of tenants after a round."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from placement.model.tenant_tree import TenantTree
 def fair_vms(snapshot: Snapshot) -> FloatArray:
     """Return how many VMs of each request would be fair (`fair_targets`), shape (Q,).
 
-    Of a tree of tenants the weights count that stand for it; nobody's target is
+    Of a tree of tenants the weights count that stand for it; no tenant's target is
     beyond an allowance.
     """
     return fair_targets(without_tree(within_all(snapshot)))
 
 
 def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> FloatArray:
-    """Return what it would be fair to hold after this round, in parts of the pool, (N, R).
+    """Return the fair holdings of each tenant after this round, in parts of the pool, (N, R).
 
     What a tenant holds and its requests' fair targets together. ``targets`` spares
     reckoning `fair_vms` again.

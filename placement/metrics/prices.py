@@ -1,4 +1,4 @@
-"""What bound a round: prices of resources, and of fairness, by one small linear program."""
+"""Prices of resources and of fairness in a round, from one small linear program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostClassPrices:
-    """What one more unit of each resource is worth on the hosts of one class and one size."""
+    """The price of one more unit of each resource on the hosts of one class and size."""
 
     host: int  #: the first of them, an index of H
     hosts: int
@@ -34,16 +34,16 @@ class HostClassPrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """What the round was short of, in units of one resource."""
+    """Prices of a round in units of one resource."""
 
-    resource: int  #: an index of R, in whose units all of it is told
+    resource: int  #: an index of R, in whose units all prices are given
     most: float  #: that could be placed if shares did not count
-    fair: float  #: the most of that which is within everybody's fair target
+    fair: float  #: the most of that within all tenants' fair targets
     classes: tuple[HostClassPrices, ...]  #: those with hosts that may take a VM that waits
 
     @property
     def of_fairness(self) -> float:
-        """What fairness kept out, in units of the resource, at least 0."""
+        """The amount that fairness kept out, in units of the resource, at least 0."""
         return self.most - self.fair
 
 
@@ -71,14 +71,14 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
     that would fit on such a host were it empty, subject to
 
     - for each class and resource r: sum over t of x[c, t] demand[t, r] <= room[c, r]
-    - for each kind: sum over c of x[c, t] <= the VMs asked for, within allowances
+    - for each kind: sum over c of x[c, t] <= the requested VMs, within allowances
 
     Its maximum is ``most``. The dual of a row of the first sort is the price of r on
     c. Where several duals are right (a degenerate optimum) it is one of them: one more
     unit brings at most the price, one less costs at least the price.
 
     What is free on a host is room only if it is enough for the smallest demand
-    for that resource of a kind that may go there: pieces that serve nobody are none.
+    for that resource of a kind that may go there: pieces that serve no request do not count.
     Beyond that hosts of a class count as one, so ``most`` is no less than
     `allocation_bound`. Limits of a snapshot (rules, not resources) are left out.
 
@@ -143,7 +143,7 @@ def _classes(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Classes | N
     if (pairs := int(takes.sum())) > MOST_PAIRS:
         raise ProgramTooLargeError("prices", pairs, MOST_PAIRS)
     most = np.iinfo(np.int64).max
-    # A resource that nobody demands there is room for nobody.
+    # Room of a resource that no kind demands serves no request.
     smallest = np.full((len(merged), counted), most)
     demanded = np.where(kinds.demand > 0, kinds.demand, most)[:, :counted]
     for each in open_ones.tolist():
@@ -164,7 +164,7 @@ def _classes(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Classes | N
 
 
 class _PriceProgram:
-    """The program of `prices`, ready for any number of VMs asked for.
+    """The program of `prices`, ready for any number of requested VMs.
 
     Every unknown is a part of the most VMs of its kind that its class could hold if empty;
     every row is divided by what these come to: in units of VMs a large pool falls below the
@@ -185,7 +185,7 @@ class _PriceProgram:
         self._gain = amounts[:, resource]
         self._wanted = wanted
         self._shape = classes.room.shape
-        # Rows of classes and resources, unless there is room for all that is asked for.
+        # Rows of classes and resources, unless there is room for the whole demand.
         fullest, demanded = np.zeros(self._shape), np.zeros(self._shape)
         np.add.at(fullest, of_class, amounts)
         np.add.at(demanded, of_class, wanted[of_kind][:, None] * needs)

@@ -1,4 +1,4 @@
-"""How much a policy may do in one round, in units of work."""
+"""The budget of a policy in one round, in units of work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Budget:
 
     units: int | None = None
     spent: int = 0
-    refused: int = 0  #: how often more was asked for than was left
+    refused: int = 0  #: how often a request exceeded what was left
 
     def spend(self, units: int) -> bool:
         """Take ``units`` from the budget; False, and nothing taken, if fewer are left."""

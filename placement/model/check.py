@@ -1,4 +1,4 @@
-"""Is this allocation feasible? Independent of every policy: it shares no code with them."""
+"""Check that an allocation is feasible, by code that shares nothing with policies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from placement.model.snapshot import Allocation, Snapshot, Spot
 
 
 def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
-    """Raise unless an allocation keeps every rule of spot VMs; without any word it ends none.
+    """Raise unless an allocation keeps every rule of spot VMs.
 
     The rules: each spot VM ends once, and only one that may, for a request that is let in on
-    its host; who is let in shares by the share, may use that host, and lets no more in than the
-    round left out, nor than the allowances leave; all that a host lets in and all that is placed
-    there fits once those end.
+    its host; a request that gets the room shares by the share, may use that host, and gets no more
+    than the round left out, nor than the allowances leave; all that a host lets in and all that is
+    placed there fits once those end.
 
     Raises
     ------
@@ -38,7 +38,9 @@ def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
         seen.add(vm)
         host = int(spot.host[vm])
         if (request, host) not in here:
-            raise InfeasibleAllocationError(f"spot VM {vm} ends on host {host} for nobody there")
+            raise InfeasibleAllocationError(
+                f"spot VM {vm} ends on host {host}, where no request needs it"
+            )
         ended[host].append(vm)
     _check_spot_room(snapshot, spot, allocation, lets_in, ended)
 
@@ -101,7 +103,7 @@ def _check_spot_room(
                 room[resource] += int(spot.amounts[vm, resource])
         if min(room, default=0) < 0:
             raise InfeasibleAllocationError(
-                f"host {host} has too little room for whom its spot VMs end"
+                f"host {host} has too little room for the requests that its spot VMs end for"
             )
 
 
@@ -114,7 +116,7 @@ def check_allocation(
     host, each pair once, counts above zero; a request only sits on hosts that
     it may use; what is placed fits in the free part of each host, to the unit;
     placed and left out add up to the count of every request; at least
-    ``min_count`` VMs of a request or none; nobody is given more than the allowances
+    ``min_count`` VMs of a request or none; no tenant is given more than the allowances
     leave; of a hard group one VM on a host, or all on one host; of a request that
     is spread no more in a zone than its part; with ``overload``, nothing is placed
     on a host that is thereby filled above that fraction of its capacity: one for

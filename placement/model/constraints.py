@@ -1,4 +1,4 @@
-"""Who may stand beside whom, and where: what requests ask of hosts beyond their size.
+"""Affinity, anti-affinity and spread: placement constraints of requests.
 
 Plain tuples of indices, as small as what they say: a policy never sees them.
 `placement.constraints.expansion` turns them into eligibility and room, which every policy knows.
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """All of a snapshot's constraints that are not eligibility already."""
+    """The constraints of a snapshot that eligibility does not express."""
 
     groups: tuple[AffinityGroup, ...] = ()
     spreads: tuple[Spread, ...] = ()
@@ -47,7 +47,7 @@ class Constraints:
         return bool(self.groups or self.spreads or self.preferred)
 
     def check(self, *, requests: int, hosts: int, classes: int) -> None:
-        """Raise `ConstraintError` for what a snapshot of that size does not have."""
+        """Raise `ConstraintError` for an index outside a snapshot of that size."""
         for group in self.groups:
             _check("group.requests", group.requests, requests)
             _check("group.hosts", group.hosts, hosts)

@@ -1,4 +1,4 @@
-"""One decision as every round takes it: set aside, let the policy decide, join both."""
+"""Decide a round: set impossible requests aside, run the policy, join the results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def decide(
     after: Callable[[str], object] = lambda _: None,
     spot_pass: SpotPass | None = None,
 ) -> Allocation:
-    """Set aside what can never fit, run the policy, then let tenants' priorities count.
+    """Set aside requests that can never fit, run the policy, then apply priorities.
 
     Last come spot VMs, if the snapshot has any.
 
@@ -56,7 +56,7 @@ def decide(
     budget_units : int or None
         See `Budget`.
     after : callable
-        Called after each step by its name, "set_aside" and "policy": for whoever
+        Called after each step by its name, "set_aside" and "policy": for callers that
         takes the time.
     spot_pass : SpotPass, optional
         How spot VMs are decided; None: by the policy.

@@ -1,4 +1,4 @@
-"""What a decision tells of single VMs, and how the parts of one decision are joined.
+"""Details of a decision for explanations, and how details of several parts are joined.
 
 A policy's `Allocation.details` are JSON values of its own choice. Some of them mean the
 same from every policy, and explanations look for them at the top, however many zones,
@@ -19,7 +19,7 @@ _Vms = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """What explanations look for; empty where a policy does not tell of it."""
+    """The details that explanations use; empty where a policy gives none."""
 
     #: by host, the combinations that it weighed in the game
     weighed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Details:
 
     @classmethod
     def of(cls, allocation: Allocation) -> Details:
-        """Return what the details of an allocation tell."""
+        """Return the known details of an allocation."""
         details = allocation.details
         return cls(
             weighed=details.get("weighed", {}),
@@ -47,7 +47,7 @@ class Details:
         )
 
     def renamed(self, origin: IntArray) -> Details:
-        """Return the same of the requests that these stand for, ``origin`` of shape (Q,)."""
+        """Return the details with original requests' indices, ``origin`` of shape (Q,)."""
         of = origin.tolist()
         return Details(
             weighed={
@@ -80,9 +80,9 @@ class Details:
 
 
 def merged(parts: Sequence[Details]) -> Details:
-    """Return what the parts of one decision tell together.
+    """Join the details of the parts of one decision.
 
-    A host that weighed combinations in several parts is told of as the first part has
+    A host that weighed combinations in several parts is reported as the first part has
     it; VMs of one request on one host are summed. Games are numbered through all parts.
     """
     weighed: dict[str, Sequence[Mapping[str, Any]]] = {}
@@ -117,7 +117,7 @@ def _summed(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, in
 
 
 def _renamed(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
-    """Rename the requests of a combination; what others would take is the game's own: left out."""
+    """Rename the requests of a combination, and drop what others would take."""
     renamed = {key: value for key, value in combination.items() if key != "others"}
     return renamed | {"counts": _by_origin(combination["counts"], origin)}
 

@@ -1,4 +1,4 @@
-"""Which hosts are alike to every request, and who may use them."""
+"""Group hosts that are alike to every request; which requests may use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.model.arrays import BoolArray, IntArray
 
 
 class HostTraits(Protocol):
-    """What requests may tell hosts apart by."""
+    """The traits by which requests distinguish hosts."""
 
     @property
     def id(self) -> object:
@@ -26,7 +26,7 @@ class HostTraits(Protocol):
 
     @property
     def accepts(self) -> bool:
-        """Does it take VMs now?"""
+        """Whether it takes VMs now."""
         ...
 
     @property
@@ -36,7 +36,7 @@ class HostTraits(Protocol):
 
 
 class HostPreferences(Protocol):
-    """What a request says of single hosts."""
+    """The hosts that a request requires or avoids by name."""
 
     @property
     def hosts(self) -> tuple[str, ...] | None:

@@ -1,9 +1,9 @@
-"""Priorities: which of its own requests a tenant would rather have placed.
+"""Priorities among the requests of one tenant.
 
 The policy decides what each tenant is given, without a look at priorities. Then a tenant's
 request that was left out takes room that the round gave to requests of the same tenant with a
-lower priority. So nobody's priorities count for anybody else: not what others are given, nor how
-much of any host and resource the tenant itself is given at most.
+lower priority. So a tenant's priorities do not affect other tenants: not what they are given, nor
+how much of any host and resource the tenant itself is given at most.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placement.model.vm_kinds import vms_that_fit
 def in_order_of_priority(
     snapshot: Snapshot, priority: IntArray, allocation: Allocation
 ) -> Allocation:
-    """Return the allocation once requests of lower priority gave way to those of higher.
+    """Return the allocation after requests of lower priority gave way to higher ones.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def in_order_of_priority(
 
     Notes
     -----
-    Of what is given up, what its taker does not need stays free: who gets it is for the next
-    round, by shares. A request of a hard group, or one that is spread, takes nobody's place, as
+    Of what is given up, what its taker does not need stays free until the next
+    round, by shares. A request of a hard group, or one that is spread, takes no other's place, as
     its own places depend on each other; it may give way. A gang takes or gives up its minimum
     whole.
     """
@@ -92,7 +92,7 @@ def in_order_of_priority(
 
 
 class _Tenant:
-    """What one tenant was given, host by host, as its requests settle it among themselves."""
+    """The VMs given to one tenant, host by host, to be divided among its requests."""
 
     def __init__(
         self, snapshot: Snapshot, priority: IntArray, tenant: int, placed: IntArray, left: IntArray
@@ -218,7 +218,7 @@ class _Tenant:
 
 
 def _left_out(allocation: Allocation, left: IntArray) -> tuple[LeftOut, ...]:
-    """Return what is left out, so many VMs of each request: those that wait, and why."""
+    """Return the unplaced VMs of each request with their reasons."""
     parts = []
     rest = left.copy()
     for each in allocation.left_out:

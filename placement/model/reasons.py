@@ -73,7 +73,7 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
 
 
 def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
-    """Return how many VMs of a request must be placed at once, so many being missing.
+    """Return how many VMs of a request must be placed at once, given the missing ones.
 
     ``min_count`` where nothing of it is placed, else 1.
     """
@@ -82,7 +82,7 @@ def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
 
 
 def still_needed_of_each(snapshot: Snapshot, requests: IntArray, missing: IntArray) -> IntArray:
-    """Return `still_needed` of many requests, so many being missing of each, shape (X,)."""
+    """Return `still_needed` of many requests, given the missing VMs of each, shape (X,)."""
     begun = missing < snapshot.count[requests]
     needed: IntArray = np.where(begun, 1, np.maximum(1, snapshot.min_count[requests]))
     return needed

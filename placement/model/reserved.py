@@ -1,7 +1,7 @@
-"""Room that is kept for reservations: where it is kept, and who of their tenants draws on it.
+"""Room of reservations: the hosts that keep it, and the requests that draw on it.
 
 Before the policy decides, room is found for what is reserved, and requests that draw on a
-reservation are placed where it has room. To everybody else that room is taken.
+reservation are placed where it has room. For all other requests that room is taken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows: TypeAlias = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reserved:
-    """What is reserved, as a round begins. Axes: V reservations, and those of its snapshot."""
+    """The reservations at the start of a round. Axes: V reservations, and those of its snapshot."""
 
     tenant: IntArray  #: (V,) indices of N
     demand: IntArray  #: (V, R) of one VM
@@ -65,7 +65,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReservationPlacement:
-    """Where reservations have their room, and who drew on them."""
+    """The hosts of each reservation's room, and the requests that drew on it."""
 
     drawn: Rows  #: of request, host, count
     kept: Rows  #: of reservation, host, count: what is kept after that
@@ -121,11 +121,11 @@ def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -
 
 
 def settle(snapshot: Snapshot, reserved: Reserved) -> ReservationPlacement:
-    """Choose hosts for what has no room yet, then let requests draw.
+    """Choose hosts for reservations without room, then let requests draw.
 
-    Room that is kept stays where it is; less is kept where more is than is wanted. Who draws is
-    placed in order of creation, within quotas, a gang whole or not at all: where room is kept, then
-    on free room of hosts that it may use, for which as much is kept no more elsewhere.
+    Room that is kept stays where it is; less is kept where more is than is wanted. Which requests
+    draw is placed in order of creation, within quotas, a gang whole or not at all: where room is
+    kept, then on free room of hosts that it may use, for which as much is kept no more elsewhere.
     """
     kept: Counter[tuple[int, int]] = Counter()
     left = reserved.count.copy()
@@ -162,7 +162,7 @@ class _ReservationDraws:
     """Requests that draw, one after another.
 
     It takes what they draw out of what is ``kept`` and is ``free``. What has no place where room is
-    kept, as its own rules exclude those hosts, would be placed by the policy beside that room, and
+    kept, as its own rules exclude those hosts, would be placed by the policy outside that room, and
     count twice.
     """
 
@@ -187,7 +187,7 @@ class _ReservationDraws:
         self._full: set[tuple[int, bytes]] = set()
 
     def drawn(self) -> Rows:
-        """Return who draws where."""
+        """Return the requests that draw, and on which hosts."""
         draws, in_force = self._reserved.draws, self._reserved.in_force
         waiting = np.flatnonzero((draws >= 0) & (self._snapshot.count > 0))
         return tuple(
@@ -261,7 +261,7 @@ class _ReservationDraws:
 
 
 class _Within:
-    """What allowances leave to those who draw."""
+    """The allowances of tenants that draw."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._room = [each.room for each in snapshot.allowances]
@@ -291,7 +291,7 @@ class _Within:
 def _rest(
     snapshot: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows, free: IntArray
 ) -> Snapshot:
-    """Return what is left: what began counts as held, whether it is drawn or kept."""
+    """Return the rest of the snapshot: reservations in force count as held, drawn or kept."""
     count, min_count = snapshot.count.copy(), snapshot.min_count.copy()
     vms = np.zeros(len(snapshot.weight), dtype=np.int64)
     amounts = np.zeros_like(snapshot.held)
@@ -351,10 +351,10 @@ def unsettled(
 def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows) -> None:
     """Raise unless what is drawn and kept keeps every rule. Shares no code with `settle`.
 
-    The rules: who draws, draws on its own reservation, of its own type, from its beginning, and
-    only where it may be; no more is drawn and kept together than is reserved; on no host is more
-    drawn, and kept, than was free or kept there; what was kept, and is wanted, stays, but for as
-    much as is drawn where none was kept.
+    The rules: a request draws only on its tenant's reservation, of its own type, from its
+    beginning, and only where it may be; no more is drawn and kept together than is reserved; on no
+    host is more drawn, and kept, than was free or kept there; what was kept, and is wanted, stays,
+    but for as much as is drawn where none was kept.
 
     Raises
     ------
@@ -393,7 +393,7 @@ def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows
 def _check_drawn(
     before: Snapshot, reserved: Reserved, drawn: Rows, had: Counter[tuple[int, int]]
 ) -> Counter[tuple[int, int]]:
-    """Check who draws; return how much of each reservation on each host."""
+    """Check the requests that draw; return how much of each reservation on each host."""
     now: Counter[tuple[int, int]] = Counter()
     requested: Counter[int] = Counter()
     for request, host, count in drawn:

@@ -1,4 +1,4 @@
-"""What a round decides on, and what it decides: plain arrays in, plain triples out."""
+"""The input and output of a round: snapshot arrays in, allocation rows out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Spot:
     Axes: Q requests, R resources, S spot VMs with a place, by when they got it.
     """
 
-    asks: BoolArray  #: (Q,) does it ask for spot VMs?
+    asks: BoolArray  #: (Q,) whether it requests spot VMs
     host: IntArray  #: (S,) an index of H
     tenant: IntArray  #: (S,) an index of N
     amounts: IntArray  #: (S, R) what it holds
     #: (S,) may a round end it? Not if it ends or moves already, nor on a host that is overfull
     may_end: BoolArray
-    #: rows of request, host, count: the room that spot VMs leave, or left, and for whom
+    #: rows of request, host, count: the room that spot VMs leave, or left, and the request it is
+    #: for
     kept: tuple[tuple[int, int, int], ...] = ()
     #: thousandths of each resource that new spot VMs leave free, so that ordinary VMs start at once
     margin: int = 0
@@ -113,7 +114,7 @@ class Snapshot:
     min_count: (
         IntArray  #: (Q,) at least that many at once, or none (1: any number); at most count, if any
     )
-    tenant: IntArray  #: (Q,) who asks, an index of N
+    tenant: IntArray  #: (Q,) tenant of each request, an index of N
     age: IntArray  #: (Q,) rounds that the request has waited already
     weight: FloatArray  #: (N,) of each tenant, above 0
     held: IntArray  #: (N, R) what each tenant's assignments hold already
@@ -132,7 +133,7 @@ class Snapshot:
     pool: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
-        # Asked for thousands of times a round.
+        # Used thousands of times a round.
         pool = self.capacity.sum(axis=0, dtype=np.int64)
         pool[self.counted :] = 0
         object.__setattr__(self, "pool", pool)

@@ -1,8 +1,8 @@
-"""Spot VMs beside a round: which end for those whom it left out, and where new ones go.
+"""Spot VMs of a round: preempt them for unplaced requests, and place new ones.
 
-The policy decides as if nobody asked for spot VMs. If it leaves requests out, it is asked what
-it would do for them if the spot VMs were not there: whom it would place then, spot VMs end for.
-Only then requests for spot VMs are placed, on what is left.
+The policy decides as if there were no requests for spot VMs. If it leaves requests out, it decides
+what it would place if the spot VMs were not there: for those requests, spot VMs end
+for. Only then requests for spot VMs are placed, on what is left.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _Rows = Counter[tuple[int, int]]  #: VMs by request and host
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotPass:
-    """How spot VMs are decided beside a round."""
+    """Parameters of the spot pass of a round."""
 
-    policy: Policy  #: places spot VMs, and says for whom others end
+    policy: Policy  #: places spot VMs, and decides for which requests others end
     #: returns what is to stay free on each host, (H, R), once rows (P, 3) are placed
     kept: Callable[[IntArray], IntArray] | None = None
 
@@ -57,7 +57,7 @@ def decide_spot(
         Of the same, but for the requests for spot VMs: it places none of these.
     spot_pass : SpotPass
     seed, budget_units
-        As for the policy itself, which is asked at most seven times more.
+        As for the policy itself, which runs at most seven times more.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def decide_spot(
 
     Notes
     -----
-    Whom spot VMs end for is what the policy decides on all that they hold. Where, is decided
+    The policy decides for which requests spot VMs end, on all that they hold. The hosts are decided
     by several further looks, in which the youngest spot VM of each host may end, then the two
     youngest, and so on: few end. Members of hard groups, and of spreads, stay where the first
     look has them, as their places depend on each other. On each host none ends that is not
@@ -102,7 +102,7 @@ def decide_spot(
 
 
 class _TimedPass:
-    """Asks the policy, and adds up what that costs."""
+    """Runs the policy and adds up the cost."""
 
     def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
         self._policy, self._seed, self._units = policy, seed, budget_units
@@ -120,7 +120,7 @@ class _TimedPass:
 
 
 def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
-    """Return what of the free room, (H, R), is for those whom rounds before let in.
+    """Return the free room, (H, R), that earlier rounds freed for requests.
 
     What spot VMs that end still hold there is theirs, too, and comes to them later.
     """
@@ -134,7 +134,7 @@ def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
 def _ending(
     rest: Snapshot, spot: Spot, allocation: Allocation, look: _TimedPass
 ) -> tuple[list[tuple[int, int]], _Rows]:
-    """Return which spot VMs end for which requests, and whom that lets in where."""
+    """Return the spot VMs that end, and the requests and hosts that get their room."""
     wanted = _wanted(rest, spot, allocation)
     if not spot.may_end.any() or not wanted.any():
         return [], Counter()

@@ -1,4 +1,4 @@
-"""The tree of tenants: leaves ask, inner nodes (groups) share among their children."""
+"""The tree of tenants: leaves have requests, inner nodes (groups) share among their children."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TenantTree:
         return sums
 
     def entitlements(self) -> FloatArray:
-        """Return the part of the pool that is every node's if all tenants ask alike, (nodes,).
+        """Return each node's part of the pool if all tenants have demand, (nodes,).
 
         Weights divide what the parent has among those of its children below
         whom there is a tenant; the root has all of it.

@@ -1,7 +1,7 @@
 """Requests that are alike: one demand vector, the same hosts open to them.
 
 A vm_type as the game knows it. Two named types of equal size are one kind; one
-named type asked for with two different constraints is two.
+named type requested with two different constraints is two.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def hosts_for(snapshot: Snapshot, kinds: VmKinds) -> BoolArray:
 def vms_that_fit(free: IntArray, demand: IntArray) -> IntArray:
     """Return how many VMs of ``demand`` (R,) each free vector (H, R) holds, shape (H,).
 
-    A demand of nothing fits nowhere: who demands nothing gets nothing.
+    A demand of nothing fits nowhere: a request that demands nothing gets nothing.
     """
     demanded = demand > 0
     if not demanded.any():

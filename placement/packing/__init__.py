@@ -1,1 +1,1 @@
-"""The tools with which policies fill hosts: a draft of the round, and whose VM goes where."""
+"""Tools for filling hosts: a draft of the round, and rules for hosts and order."""

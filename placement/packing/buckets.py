@@ -127,12 +127,12 @@ class FreeBuckets:
             self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap
             self._note(bucket, self._hosts[bucket][0])
 
-    def fill(self, line: Iterable[int]) -> list[int]:
+    def fill(self, order: Iterable[int]) -> list[int]:
         """Place VMs one after another, each on the host of least H.
 
         Parameters
         ----------
-        line : iterable of int
+        order : iterable of int
             The kind of each VM.
 
         Returns
@@ -143,7 +143,7 @@ class FreeBuckets:
         of_kind, members, after = self._of_kind, self._hosts, self._after
         noted_by_all, heappush, heappop = self._noted_by_all, heapq.heappush, heapq.heappop
         chosen: list[int] = []
-        for kind in line:
+        for kind in order:
             demand, shape, heaps = of_kind[kind]
             best = None
             for heap in heaps:
@@ -172,7 +172,7 @@ class FreeBuckets:
         """Bring the top entry of a heap up to date, or drop it."""
         score, host, bucket = heap[0]
         noted = self._noted[shape]
-        if noted[bucket] != host:  # another entry tells of this bucket
+        if noted[bucket] != host:  # another entry covers this bucket
             heapq.heappop(heap)
             return
         hosts = self._hosts[bucket]
@@ -279,7 +279,7 @@ class Shapes:
                 self.sizes[shape], min([free[r] // amount for r, amount in demanded])
             )
             if sizes:
-                # What fits asks for some of its reference, so that there is some.
+                # What fits demands some of its reference, so that there is some.
                 score, of_reference = 0.0, free[reference]
                 for amount, (ratio, scale) in zip(free, terms, strict=True):
                     score += abs(ratio - amount / of_reference) * scale
@@ -287,7 +287,7 @@ class Shapes:
         return found
 
     def _of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
-        """The same, sooner where there are many shapes."""
+        """Return the same as `of`, faster where there are many shapes."""
         most = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
         found = [
             (shape, sizes)

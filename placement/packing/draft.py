@@ -1,4 +1,4 @@
-"""An allocation in the making: what has been put where, and what is left."""
+"""A draft of an allocation: the placed VMs, the free vectors and the remaining counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.model.snapshot import Allocation, Snapshot
 
 
 class Draft:
-    """Keeps free vectors and remaining counts in step with what was put where.
+    """Keeps free vectors and remaining counts up to date as VMs are placed.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Draft:
         self.snapshot = snapshot
         self.free = snapshot.free.copy()
         self.room = snapshot.free.copy() if room is None else room.copy()
-        #: (Q,) VMs of each gang that has not begun, 0 for everybody else
+        #: (Q,) VMs of each gang that has not begun, 0 for all other requests
         self.not_begun = np.where(snapshot.min_count > 1, snapshot.count, 0)
         self.remaining = snapshot.count - self.not_begun
         self.held = snapshot.held.copy()
@@ -74,7 +74,7 @@ class Draft:
         return self._rows
 
     def begin(self, request: int) -> None:
-        """Let VMs of a gang be placed; the caller sees to it that they are enough."""
+        """Allow VMs of a gang to be placed; the caller ensures the minimum."""
         self.remaining[request] += self.not_begun[request]
         self.not_begun[request] = 0
 

@@ -43,10 +43,10 @@ class FirstHosts:
         #: the host that each pointer stands at, None before it moves and at the end
         self._host: list[int | None] = [None] * len(kinds)
 
-    def fill(self, line: Sequence[int]) -> list[int]:
+    def fill(self, order: Sequence[int]) -> list[int]:
         """Return the host of each VM, given its kind, up to the first that fits nowhere."""
         chosen: list[int] = []
-        for kind in line:
+        for kind in order:
             demand = self._demand_of[kind]
             host = self._host[kind]
             if host is None or not self._holds(host, demand):

@@ -2,7 +2,7 @@
 
 Whether a gang is whole does not depend on which hosts are chosen first (see
 `placement.model.reasons.how_many_fit`), so a policy that serves requests one by one
-asks `admit` and then places by its own rule. A policy that serves tenants in
+calls `admit` and then places by its own rule. A policy that serves tenants in
 turn fills through `fill_with_gangs`.
 """
 
@@ -26,7 +26,7 @@ _WHOLE: Final = 1e-6
 def admit(draft: Draft, request: int) -> bool:
     """Let a request be placed now if it is no gang, or a gang that fits whole.
 
-    After True, at least ``min_count`` VMs of a gang have room at once: whoever
+    After True, at least ``min_count`` VMs of a gang have room at once: a caller that
     places all of a request before the next one keeps it whole.
     """
     if draft.not_begun[request] == 0:
@@ -41,8 +41,8 @@ def fill_with_gangs(draft: Draft, fill: Callable[[], object]) -> None:
     """Fill a draft by a rule that knows single VMs only, gangs whole.
 
     The gangs that their fair target covers come first: their tenants would
-    have come so far in any case. Then everybody else, VM by VM. Last the gangs
-    that ask for more at once than is fair now, those of the poorest tenants
+    have come so far in any case. Then all others, VM by VM. Last the gangs
+    that need more at once than is fair now, those of the poorest tenants
     first (derived).
 
     Parameters
@@ -73,7 +73,7 @@ def begin_covered(draft: Draft, fill: Callable[[], object], targets: FloatArray)
 
 
 def begin_next(draft: Draft, fill: Callable[[], object]) -> bool:
-    """Place ``min_count`` VMs of the gangs that have not begun and fit; did any?
+    """Place ``min_count`` VMs of gangs that have not begun and fit; return whether any did.
 
     In order of their tenants' levels, equals in order of requests.
     """
@@ -102,7 +102,7 @@ def _that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
 
 
 def _begin(draft: Draft, gangs: Sequence[int], fill: Callable[[], object]) -> bool:
-    """Fill with ``min_count`` VMs of these gangs alone; dissolve those not whole. Any left?"""
+    """Place ``min_count`` VMs of these gangs, dissolve incomplete ones; return whether any stay."""
     others = draft.remaining.copy()
     draft.remaining[:] = 0
     draft.remaining[gangs] = draft.snapshot.min_count[gangs]

@@ -1,4 +1,4 @@
-"""The poorest tenant's VM is next: on the host of best shape, or on the first."""
+"""Fill by tenants in turn, the poorest first: Best-Fit or First-Fit DRFH."""
 
 from __future__ import annotations
 

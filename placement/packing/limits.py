@@ -1,4 +1,4 @@
-"""Limits beside resources: they bound VMs, and count in nothing else."""
+"""Limits as extra columns after the resources: they bound VMs and count nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overload threshold: no policy that knows it fills a host beyond."""
+"""The overload threshold, above which policies with this parameter fill no host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progressive filling: who is next, whatever the rule that chooses the host."""
+"""Progressive filling in order of service, with any rule that chooses hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement.packing.draft import Draft
 class HostRule(Protocol):
     """Chooses hosts for VMs, one after another, and keeps count of their room."""
 
-    def fill(self, line: Sequence[int]) -> Sequence[int]:
+    def fill(self, order: Sequence[int]) -> Sequence[int]:
         """Return the host of each VM, given its kind, up to the first that fits nowhere."""
         ...
 
@@ -40,8 +40,8 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
     stands first. A request that fits nowhere leaves the round; its tenant goes
     on with the next (Wang, Li, Liang, INFOCOM 2014, section V-B).
 
-    Who is next does not depend on where VMs go until one fits nowhere. Then
-    nothing of its kind does any more; the line stays as it is for tenants who
+    The order of service does not depend on where VMs go until one fits nowhere. Then
+    nothing of its kind does any more; the order stays as it is for tenants that
     wait for nothing else, and is made anew where others move up.
     """
     snapshot = draft.snapshot
@@ -49,19 +49,19 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
     if not remaining.any():
         return
     hosts_of = rule()
-    line = order_of_service(snapshot, remaining, draft.held)
-    while len(line):
-        of_kind = kinds.of_request[line]
+    order = order_of_service(snapshot, remaining, draft.held)
+    while len(order):
+        of_kind = kinds.of_request[order]
         hosts = np.asarray(hosts_of.fill(of_kind.tolist()), dtype=np.int64)
-        served, line, of_kind = line[: len(hosts)], line[len(hosts) :], of_kind[len(hosts) :]
+        served, order, of_kind = order[: len(hosts)], order[len(hosts) :], of_kind[len(hosts) :]
         draft.put_all(np.stack([served, hosts, np.ones_like(served)], axis=1))
-        if not len(line):
+        if not len(order):
             return
         np.subtract.at(remaining, served, 1)
         full = kinds.of_request == of_kind[0]
         waits = remaining > 0
         remaining[full] = 0
         if np.isin(snapshot.tenant[waits & ~full], snapshot.tenant[waits & full]).any():
-            line = order_of_service(snapshot, remaining, draft.held)
+            order = order_of_service(snapshot, remaining, draft.held)
         else:
-            line = line[~full[line]]
+            order = order[~full[order]]

@@ -1,1 +1,1 @@
-"""Policies that decide one VM at a time; `fuga` has a room of its own."""
+"""Policies that decide one VM at a time; `fuga` is a package of its own."""

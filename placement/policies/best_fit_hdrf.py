@@ -23,7 +23,7 @@ from placement.policies.skeletons import InTurn
 
 @dataclass(frozen=True, slots=True)
 class BestFitHdrf:
-    """Each VM goes to the tenant whom H-DRF serves next, on the host of least H.
+    """Place each VM for the tenant that H-DRF serves next, on the host of least H.
 
     Notes
     -----
@@ -42,10 +42,10 @@ class BestFitHdrf:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; nothing that fits below the threshold is left out."""
+        """Fill the hosts; every VM that fits below the threshold is placed."""
         tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
         in_turn = InTurn(lambda draft, kinds, _: _fill(draft, tree, kinds), self.overload)
-        # By flat weights for gangs: who is poorest, and what is fair.
+        # Gangs go by flat weights: the order of tenants, and fair targets.
         return in_turn.place(without_tree(snapshot), rng, budget)
 
 
@@ -53,24 +53,24 @@ def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
     """Place what remains in ``draft``, within its room."""
     if not draft.remaining.any():
         return
-    line = _Turns(draft, tree, kinds)
+    turns = _Turns(draft, tree, kinds)
     snapshot = draft.snapshot
     buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
     placed = []
     while True:
-        line.yielded.clear()
-        hosts = buckets.fill(line.kinds())
-        placed += list(zip(line.yielded, hosts, strict=False))
-        if len(line.yielded) == len(hosts):
+        turns.yielded.clear()
+        hosts = buckets.fill(turns.kinds())
+        placed += list(zip(turns.yielded, hosts, strict=False))
+        if len(turns.yielded) == len(hosts):
             break
-        line.give_up(line.yielded[-1])
+        turns.give_up(turns.yielded[-1])
     if placed:
         requests, taken = np.array(placed, dtype=np.int64).T
         draft.put_all(np.stack([requests, taken, np.ones_like(requests)], axis=1))
 
 
 class _Turns:
-    """Whose VM is next; whoever asks for the next one says that there was room for the last."""
+    """The order of VMs; taking the next one confirms that the last had room."""
 
     def __init__(self, draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
         snapshot = draft.snapshot
@@ -78,7 +78,7 @@ class _Turns:
         self._kind_of = kinds.of_request.tolist()
         self._left = draft.remaining.tolist()
         self._queues = _queues(draft.remaining, snapshot.tenant)
-        self._pool = [amount or 1 for amount in snapshot.pool.tolist()]  # 0: nobody holds any
+        self._pool = [amount or 1 for amount in snapshot.pool.tolist()]  # 0: no tenant holds any
         self._demand = snapshot.demand.tolist()
         self._held = draft.held.tolist()
         active = np.zeros(len(self._held), dtype=np.bool_)

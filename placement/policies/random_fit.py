@@ -10,7 +10,7 @@ from placement.packing.draft import Draft
 
 
 def random_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:
-    """Scatter a request over some hosts, shape (X,): the rule that knows nothing of demands.
+    """Scatter a request over some hosts, shape (X,): a rule that ignores demands.
 
     Every host that holds a VM is as likely as another: each VM takes one number
     u of ``rng`` and goes to host floor(u n) of the n hosts that hold it then, in

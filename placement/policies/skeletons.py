@@ -1,4 +1,4 @@
-"""What most policies share: requests in order, or tenants in turn. The rule is the policy."""
+"""The loops that most policies share: requests in order, or tenants in turn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class InTurn:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; nothing that fits below the threshold is left out."""
+        """Fill the hosts; every VM that fits below the threshold is placed."""
         del budget  # nothing is searched
         draft = Draft(snapshot, room_below(snapshot, self.overload))
         kinds = vm_kinds(snapshot)

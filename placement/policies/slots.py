@@ -59,7 +59,7 @@ class Slots:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the slots; nothing is left out that still finds slots."""
+        """Fill the slots; every VM that finds slots is placed."""
         del rng, budget  # nothing is random, nothing is searched
         room = room_below(snapshot, self.overload)
         cut = in_slots(snapshot, room, self.slots)
@@ -151,14 +151,14 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
 
 
 def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
-    """Return a number for each row, reckoned once for rows that are alike, (X, R) to (X,)."""
+    """Return a number for each row, computed once for alike rows, (X, R) to (X,)."""
     same = alike(amounts)
     numbers = [number(row) for row in amounts[same.first].tolist()]
     return np.array(numbers, dtype=np.int64)[same.of_row]
 
 
 def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
-    """Put the slots in the place of a reason that would tell of the overload threshold."""
+    """Replace the overload threshold's reason by that of the slots."""
     above = np.array(
         [each.request for each in allocation.left_out if each.reason is Reason.ABOVE_OVERLOAD],
         dtype=np.int64,

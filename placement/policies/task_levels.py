@@ -1,4 +1,4 @@
-"""Who is next where a level is of tasks, not of shares of the pool: a tenant and a kind of VM."""
+"""Fill in order of task levels: each tenant has a level per kind of VM."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from placement.packing.draft import Draft
 
 
 class TaskRule(Protocol):
-    """Chooses hosts for VMs, and says what a tenant could run if it were alone."""
+    """A rule that chooses hosts for VMs and gives the VMs that a tenant could run alone."""
 
     def alone(self, kind: int, *, first: bool) -> float | None:
         """Return the VMs of a kind that levels are taken of; None: none fits any more.
 
         ``first`` says that the tenant holds nothing yet, so that it is level
-        with everybody everywhere. May not grow as hosts fill up.
+        with every tenant on every host. May not grow as hosts fill up.
         """
         ...
 
@@ -57,7 +57,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     of the demanded resource of which it holds most (derived, as mechanisms
     count what is held).
 
-    Levels only rise, so an entry at the head of the line that is still right
+    Levels only rise, so an entry at the head of the queue that is still right
     when it is looked at is the least. Equal levels go in order of requests.
     """
     snapshot = draft.snapshot

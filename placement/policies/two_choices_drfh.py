@@ -23,7 +23,7 @@ def two_choices_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> 
 
     Notes
     -----
-    Who is next: see `placement.packing.progressive.fill_in_turn`. Two different hosts
+    The order: see `placement.packing.progressive.fill_in_turn`. Two different hosts
     are drawn of those that the VM may use (one where there is one only); of
     those that hold it the one of lower H takes it (`placement.packing.buckets.mismatch`),
     the first drawn of equals. Where neither does, the host of least H of all
@@ -69,10 +69,10 @@ class TwoChoices:
         self._rng = rng
         self._drawn: list[float] = []
 
-    def fill(self, line: Sequence[int]) -> list[int]:
+    def fill(self, order: Sequence[int]) -> list[int]:
         """Return the host of each VM, given its kind, up to the first that fits nowhere."""
         chosen: list[int] = []
-        for kind in line:
+        for kind in order:
             numbers = self._two_numbers()
             host = self._probe(kind, *numbers)
             if host is None:

@@ -1,1 +1,1 @@
-"""Plans of moves: what runs, where it could run instead, and in which order it gets there."""
+"""Plans of moves: destinations for running VMs, and the order of their moves."""

@@ -1,4 +1,4 @@
-"""Balance: level the load of hosts by moves that are worth their price.
+"""Balance: level the load of hosts by moves that gain more than they cost.
 
 Hosts play FUGA's game with another private term: the utility of a host is
 ``v(A) - cost(m)``, with `placement.rebalancing.local_search.private_terms.Level` as the cost. Moves
@@ -28,13 +28,13 @@ from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.local_search.weighing import Weighing
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
 
-#: What balancing asks of a move where nothing is said. Between two hosts of 256 GiB, a VM of
+#: The default objective of balancing. Between two hosts of 256 GiB, a VM of
 #: 1 GiB and as great a part of the CPUs moves where their loads differ by 2 points, one of
 #: 16 GiB where they differ by 7.
 BALANCE_OBJECTIVE: Final = Objective(price_per_gib=1e-4, least_gain=1e-4)
 
 #: A weight of skewness whose game leads another way, and until how much work it is followed too:
-#: of many hosts, both ways lead about as high.
+#: of many hosts, both methods lead about as high.
 _OTHER_WEIGHT: Final = 0.1
 _FEW_UNITS: Final = 50_000
 
@@ -57,7 +57,7 @@ def balance(
     """Plan moves that bring the load of hosts closer to that of the whole pool.
 
     Again and again the move is made that raises the potential most beyond its price, until
-    none is worth its price. VMs that rest or cannot move stay, each VM moves once at
+    none gains more than its price. VMs that rest or cannot move stay, each VM moves once at
     most, and every move keeps eligibility, room, groups and spreads, soft ones too.
 
     Parameters
@@ -66,7 +66,7 @@ def balance(
     objective : Objective
         Price, least gain, and the most moves and gibibytes of the plan.
     skewness : float
-        Weight of FUGA's skewness beside the level of load, 0 or more.
+        Weight of FUGA's skewness relative to the level of load, 0 or more.
     reconsiderations : int
         How often each move is undone and the best one made instead, all others being
         what they are; 0 or more.

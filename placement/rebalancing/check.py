@@ -1,4 +1,4 @@
-"""Can this plan be carried out? Independent of every planner: it shares no code with them."""
+"""Check that a plan can be carried out, by code that shares nothing with planners."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class _ReplayState:
         return demand
 
     def begin(self, wave: list[RebalanceMove]) -> None:
-        """Let everything of a wave arrive, and check that it fits beside what still holds."""
+        """Let all VMs of a wave arrive, and check that they fit with the VMs still there."""
         self.arriving = {move.vm: move.destination for move in wave}
         self.on_hosts_before = {
             number: self.hosts_of(number)
@@ -237,7 +237,7 @@ class _ReplayState:
         return {self.host[vm] for vm in group.vms} | set(group.hosts)
 
     def end(self, wave: list[RebalanceMove]) -> None:
-        """Let everything of a wave leave, and check groups that keep together."""
+        """Let all VMs of a wave leave their sources, and check groups that keep together."""
         for move in wave:
             self.host[move.vm] = move.destination
             for resource, amount in enumerate(self.demand(move.vm)):
@@ -252,7 +252,7 @@ class _ReplayState:
                 )
 
     def check_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
-        """Check that what is let in fits where all VMs are now."""
+        """Check that the admitted VMs fit with all VMs where they are now."""
         snapshot = self.running.snapshot
         given: Counter[int] = Counter()
         for request, host, count in rows:

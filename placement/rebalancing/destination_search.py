@@ -1,4 +1,4 @@
-"""A place for each of many units at once."""
+"""Find destinations for many units at once."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from placement.rebalancing.integer_program import most_places, pairs_of
 from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.units import Unit
 
-#: Pairs of unit and host beyond which the solver is not asked.
+#: Pairs of unit and host beyond which the solver is not used.
 MOST_PAIRS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Search:
-    """How hard to search."""
+    """Limits of the search for destinations."""
 
     tries: int = 30  #: orders tried, as long as some unit has no place
-    pairs: int = MOST_PAIRS  #: of unit and host: on larger cases the solver is not asked
+    pairs: int = MOST_PAIRS  #: of unit and host: on larger cases the solver is not used
     ranking: tuple[int, ...] = (0, 1)  #: indices of R that skewness runs over
-    partly: bool = True  #: where not all fit, is it asked who goes first?
+    partly: bool = True  #: where not all fit, are units chosen by need?
 
 
 @dataclass(slots=True, eq=False)
 class UnitDestinations:
-    """Where units go; those without a place are not in ``hosts``."""
+    """Destinations of units; units without one are not in ``hosts``."""
 
     hosts: dict[int, int]  #: unit to host, in the order in which they were placed
     tries: int = 0
@@ -53,14 +53,14 @@ def find_places(
     search: Search,
     by: Mapping[DestinationCriterion, Destinations] | None = None,
 ) -> UnitDestinations:
-    """Return a place for every unit, or, where not all fit, for those most in need.
+    """Return a destination for every unit or, where not all fit, for those most in need.
 
     ``where`` is left as it was; ``by`` are its destinations, where they are known.
 
     The first try takes those with the fewest hosts first, of equals the largest, and
     gives each the host of most utility (`DestinationCriterion.UTILITY`). As long as one has no
     place, further tries pack as tightly as they can and take those first that had
-    none; then, on small cases, an integer program is asked. If still not all fit,
+    none; then, on small cases, an integer program is solved. If still not all fit,
     the tenant goes first that would be left with the least dominant share per
     weight.
     """
@@ -139,7 +139,7 @@ class _Finding:
         return bool((room >= unit.demand[demanded]).all(axis=1).any())
 
     def _try(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
-        """Place units one after the other, and take them all back; return their places."""
+        """Try to place units one after the other; return their places and undo them."""
         hosts: dict[int, int] = {}
         for number in order:
             self._place(number, choice, hosts)
@@ -166,11 +166,11 @@ class _Finding:
             self._where.move(self._units[number].vms, self._homes[number])
 
     def _try_again(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
-        """Try orders in which those go first that had no place, until all have one.
+        """Retry with failed units first, until all have a place.
 
         Notes
         -----
-        "Squeaky wheel" optimisation (Joslin and Clements, 1999): whoever complains
+        "Squeaky wheel" optimisation (Joslin and Clements, 1999): a unit that fails
         moves forward. Every other order is besides drawn at random.
         """
         order = list(possible)
@@ -188,13 +188,13 @@ class _Finding:
         return None
 
     def _shaken(self, number: int) -> list[int]:
-        """Return places in an order in which each is at most about a third away."""
+        """Return the order shuffled so that each moves by at most about a third."""
         keys = np.arange(number) + self._rng.random(number) * (number / 3 + 1)
         shaken: list[int] = np.argsort(keys, kind="stable").tolist()
         return shaken
 
     def _solve(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
-        """Ask the solver on a small case; None: it does not know a place for all."""
+        """Solve a small case exactly; None if the solver finds no place for all."""
         units = [self._units[number] for number in possible]
         hosts = len(self._where.room)
         if len(units) * hosts > self._search.pairs:
@@ -235,11 +235,11 @@ class _Finding:
             parts = fractions_of_pool(kept[tenant], snapshot.pool)
             return float(parts.max(initial=0.0)) / float(weight[tenant])
 
-        line = [(level(tenant), tenant) for tenant in queues]
-        heapq.heapify(line)
+        heap = [(level(tenant), tenant) for tenant in queues]
+        heapq.heapify(heap)
         hosts: dict[int, int] = {}
-        while line:
-            _, tenant = heapq.heappop(line)
+        while heap:
+            _, tenant = heapq.heappop(heap)
             queue = queues[tenant]
             while queue:
                 number = queue.popleft()
@@ -247,6 +247,6 @@ class _Finding:
                     kept[tenant] += self._units[number].demand
                     break
             if queue:
-                heapq.heappush(line, (level(tenant), tenant))
+                heapq.heappush(heap, (level(tenant), tenant))
         self._take_back(hosts)
         return hosts

@@ -1,4 +1,4 @@
-"""The best host for a unit, found without looking at every host again for each."""
+"""Find the best host for a unit without ranking all hosts again for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIGITS: Final = 9
 
 
 class DestinationCriterion(StrEnum):
-    """By what a host is chosen."""
+    """The criterion by which a host is chosen."""
 
     #: the host's utility in the FUGA game: where the potential rises most. v(A) is the same
     #: wherever the unit goes, so that is where skewness rises least; of equals the tightest
@@ -36,7 +36,7 @@ class DestinationCriterion(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class _Ranked:
-    """Hosts for units alike: sorted once, and since then a heap of those that changed."""
+    """Hosts ranked for alike units: sorted once, then a heap of changed hosts."""
 
     rows: list[_Row]  #: best first; a row counts unless its host changed since
     open_to: BoolArray  #: (H,)
@@ -61,7 +61,7 @@ class Destinations:
     Notes
     -----
     For units alike the hosts are sorted once, in O(H log H). A change of a host is
-    an entry of a heap when units alike are asked for next, so that n units of K
+    an entry of a heap at the next query for alike units, so that n units of K
     kinds cost O(K H log H + n K log n), without looking at rules.
     """
 

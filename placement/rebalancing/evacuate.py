@@ -1,4 +1,4 @@
-"""Evacuate: every VM of some hosts to a host of its own choosing."""
+"""Evacuate: move every VM of some hosts to the best other host."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def evacuate(
     -------
     Plan
         Each VM goes to the host of most utility in the FUGA game, chosen VM by VM
-        from the whole cluster (`placement.rebalancing.destination_search.find_places`); whoever has
-        no place is named with the reason and with what lacks on the host that lacks
-        least. ``details`` tell how many orders were tried and what the solver said.
+        from the whole cluster (`placement.rebalancing.destination_search.find_places`); a unit that
+        has no place is named with the reason and with what lacks on the host that lacks least.
+        ``details`` have how many orders were tried and the solver's result.
     """
     limits, search = limits or RebalanceLimits(), search or Search()
     closed = tuple(sorted(set(hosts)))
@@ -81,7 +81,7 @@ def evacuate(
 
 
 def why_not(where: PlacementState, units: Sequence[Unit], places: UnitDestinations) -> list[Stays]:
-    """Return why units without a place stay, once all others are where they go.
+    """Return why units without a destination stay, after all others have moved.
 
     Then ``where`` is as it was.
     """

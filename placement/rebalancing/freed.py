@@ -1,4 +1,4 @@
-"""A policy that keeps what moves free for those for whom they free it."""
+"""Keep room that moves free for the request that the plan serves."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CLOSED_OUT: Final = frozenset({Reason.NO_ELIGIBLE_HOST, Reason.NO_HOST_LARGE_EN
 
 
 class FreedHostsPolicy:
-    """A policy in whose rounds the hosts that moves free take only whom they are freed for.
+    """Wrap a policy to reserve freed hosts for the requests they are freed for.
 
-    Who has hosts freed for it starves no more: `placement.constraints.starvation` holds no others
+    A request with freed hosts starves no more: `placement.constraints.starvation` holds no others
     back for it. Where several plans free one host, it takes the requests of the first.
     It goes around all other rules.
 
@@ -61,7 +61,7 @@ class FreedHostsPolicy:
 
 
 def _without_closing(snapshot: Snapshot, allocation: Allocation) -> Allocation:
-    """Return an allocation on closed hosts, with reasons that speak of room.
+    """Return an allocation with reasons of room instead of closed hosts.
 
     To the policy, one that may use no other hosts has none.
     """

@@ -1,4 +1,4 @@
-"""In turns: what becomes of hosts that are emptied some at once, one turn after the other."""
+"""Empty hosts in turns, some at once; plan all turns ahead."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evacuate_before(
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
-    """Empty hosts, onto hosts that are not emptied later if there is room for all on those.
+    """Empty hosts, onto hosts that are not emptied later if these have room for all.
 
     Without that, VMs would go before the roll from host to host, and move again with each turn.
     """

@@ -1,4 +1,4 @@
-"""Places for units by an integer program: what a heuristic missed on a small case."""
+"""Destinations by an integer program, for small cases that the heuristics miss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Nodes that the solver may open: it counts, and takes no time, so that a replay agrees.
 _MOST_NODES: Final = 2_000
-#: Of HiGHS, as scipy tells it: an optimum was found.
+#: HiGHS status in scipy: an optimum was found.
 _OPTIMAL: Final = 0
 
 
@@ -30,7 +30,7 @@ class RebalanceSolution:
 
 
 def pairs_of(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, int]]:
-    """Return which unit could go to which host by itself: by room, class and who stays.
+    """Return which unit could go to which host alone, by room, class and VMs that stay.
 
     Groups and zones count only as far as VMs that stay are concerned.
     """
@@ -64,7 +64,7 @@ def most_places(
 ) -> RebalanceSolution | None:
     """Return the most units that find places at once, among these pairs.
 
-    Everything that leaves has left: whether an order leads there is not asked.
+    Everything that leaves has left: whether an order of moves leads there is not checked.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def most_places(
 
 
 class _Rows:
-    """Rows of a matrix, each with the most that it may come to."""
+    """Rows of a constraint matrix with their upper bounds."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns

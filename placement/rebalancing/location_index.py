@@ -1,4 +1,4 @@
-"""Where VMs are while a plan is made, and what room and rules that leaves."""
+"""Hosts of VMs during planning, with the room and the rules that remain."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class PlacementState:
             self._in_zone.append(in_zone)
 
     def is_ruled(self, vm: int) -> bool:
-        """Do groups that keep apart, or spreads, say anything of a VM?"""
+        """Return whether an anti-affinity group or a spread has a VM."""
         return vm in self._apart or vm in self._rather or vm in self._spread
 
     def is_spread(self, vm: int) -> bool:
-        """Is a VM spread over zones?"""
+        """Return whether a VM is spread over zones."""
         return vm in self._spread
 
     def apart(self, vm: int) -> Sequence[int]:
@@ -90,7 +90,7 @@ class PlacementState:
         return [zone for zone in zones if self._zone_takes(needs, vms, zone)]
 
     def is_kept_apart(self, vms: Sequence[int], host: int, *, soft: bool = False) -> bool:
-        """Would groups that keep apart refuse some of these VMs on a host?"""
+        """Return whether a group that keeps apart refuses some of these VMs on a host."""
         for vm in vms:
             for group in self._apart.get(vm, ()):
                 if self._on[group].get(host):
@@ -101,14 +101,14 @@ class PlacementState:
         return False
 
     def allows(self, vms: Sequence[int], host: int, *, soft: bool = False) -> bool:
-        """Do groups that keep apart, and spreads, allow these VMs on another host?"""
+        """Return whether groups that keep apart, and spreads, allow these VMs on another host."""
         if self.is_kept_apart(vms, host, soft=soft):
             return False
         needs = self._entering(vms)
         return not needs or self._zone_takes(needs, vms, self._zones[host])
 
     def fits(self, vms: Sequence[int], host: int) -> bool:
-        """Has a host room for these VMs?"""
+        """Return whether a host has room for these VMs."""
         room: list[int] = self.room[host].tolist()
         for vm in vms:
             demand = self.running.demand[self.running.kind[vm]].tolist()
@@ -120,14 +120,14 @@ class PlacementState:
         return True
 
     def arrive(self, vm: int, host: int) -> None:
-        """Let a VM hold a host to which it moves."""
+        """Count a VM on the host to which it moves; it still counts on its source."""
         self.room[host] -= self.running.demand[self.running.kind[vm]]
         self.changed.append(host)
         self._count(vm, host, 1)
         self._count_zone(vm, host, self.host[vm], 1)
 
     def leave(self, vm: int, host: int) -> None:
-        """Let a VM that holds another host leave the one where it was."""
+        """Stop counting a VM on the host that it left."""
         old = self.host[vm]
         self.room[old] += self.running.demand[self.running.kind[vm]]
         self.changed.append(old)
@@ -142,7 +142,7 @@ class PlacementState:
             self.leave(vm, host)
 
     def admits(self, request: int, host: int) -> bool:
-        """Do groups that keep apart, and spreads, allow one more VM of a request on a host?"""
+        """Return whether groups and spreads allow one more VM of a request on a host."""
         if any(self._on[group].get(host) for group in self._apart_waiting.get(request, ())):
             return False
         spreads = self._spread_waiting.get(request, ())
@@ -152,7 +152,7 @@ class PlacementState:
         )
 
     def admit(self, request: int, host: int, count: int = 1) -> None:
-        """Let VMs of a request hold a host; a negative count takes them back."""
+        """Count VMs of a waiting request on a host; a negative count removes them."""
         self.room[host] -= count * self.running.snapshot.demand[request]
         self.changed.append(host)
         for group in self._apart_waiting.get(request, ()):

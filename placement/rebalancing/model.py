@@ -1,4 +1,4 @@
-"""What plans of moves are decided on, and what they say."""
+"""The input and output of planners: running state, limits and move plans."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RunningState:
     tenant: IntArray  #: (V,) whose it is, an index of N
     transfer_mib: IntArray  #: (V,) memory that a move of it carries; 0 where it carries none
     mobility: IntArray  #: (V,) values of `Mobility`
-    obstacle: IntArray  #: (V,) a place in `OBSTACLES` of who never moves, else -1
+    obstacle: IntArray  #: (V,) an index of `OBSTACLES` for a VM that never moves, else -1
     rests: BoolArray  #: (V,) did it move lately, or was that refused? Then it moves for need alone
     demand: IntArray  #: (K, R)
     #: (K, C) may it be on hosts of that class, whether or not they take VMs now?
@@ -156,7 +156,7 @@ class RunningState:
         return dataclasses.replace(self, receives=receives)
 
     def after(self, moves: Sequence[RebalanceMove]) -> RunningState:
-        """Return what runs where once all moves are over; who moved rests."""
+        """Return the state after all moves; moved VMs rest."""
         host, rests, room = self.host.copy(), self.rests.copy(), self.room.copy()
         for move in moves:
             demand = self.demand[self.kind[move.vm]]
@@ -299,7 +299,7 @@ class Why(StrEnum):
     MAKES_ROOM = "makes_room"  #: for what waits
     BALANCES = "balances"  #: the potential rises by more than the move costs
     PACKS = "packs"  #: empties a host
-    DETOUR = "detour"  #: to a third host, since in a cycle nobody can go first; it goes on later
+    DETOUR = "detour"  #: to a third host, since no VM of a cycle can go first; it goes on later
 
 
 class WhyStays(StrEnum):
@@ -319,7 +319,7 @@ class WhyStays(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """What would have to be free on a host that lacks least."""
+    """The missing room on the host that lacks least."""
 
     host: int
     amounts: tuple[int, ...]  #: (R,) beyond what is free there once all moves are over
@@ -370,7 +370,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:
-    """Moves in the order of their waves, why each, and what all of them gain.
+    """Moves in the order of their waves, with reasons and measures.
 
     ``measures`` holds one more than there are moves: before the first, and after
     each.

@@ -1,4 +1,4 @@
-"""Why a unit has no place, and what would have to be free."""
+"""Why a unit has no destination, and what room is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.rebalancing.units import Unit
 
 
 class Explaining:
-    """Tells of a state why units have no place in it; units alike are looked at once."""
+    """Explains why units have no destination in a state; alike units are checked once."""
 
     def __init__(self, where: PlacementState) -> None:
         self._where = where

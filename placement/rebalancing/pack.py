@@ -1,4 +1,4 @@
-"""Pack: empty hosts by moves that are worth their price, so that they can be switched off.
+"""Pack: empty hosts, so that they can be switched off, where the gain exceeds the price.
 
 The game of `placement.rebalancing.balance` with another private term,
 `placement.rebalancing.local_search.private_terms.Emptiness`. A host half emptied saves nothing, so
@@ -23,7 +23,7 @@ from placement.rebalancing.local_search.private_terms import Emptiness
 from placement.rebalancing.local_search.weighing import INFEASIBLE, Weighing
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
 
-#: What packing asks of a step where nothing is said: a host in use costs about 1, so 1 TiB.
+#: The default objective of packing: a host in use costs about 1, so 1 TiB.
 PACK_OBJECTIVE: Final = Objective(price_per_gib=1e-3, least_gain=1e-3)
 
 
@@ -41,9 +41,9 @@ def pack(
     in a whole turn. The VMs of one go, largest first, each to the host in use that gains
     most by it: the fullest that has room. A host stays as it is if one of its VMs rests,
     cannot move or finds no place, if anything else is committed there, or if the step is not
-    worth its price. Nothing moves to a host that is empty or was emptied, or from one that
-    received a VM in this plan. Every move keeps eligibility, room, groups and spreads,
-    soft ones too.
+    larger in gain than its price. Nothing moves to a host that is empty or was emptied, or from one
+    that received a VM in this plan. Every move keeps eligibility, room, groups and spreads, soft
+    ones too.
 
     Parameters, what is returned and raised are as with `placement.rebalancing.balance.balance`,
     without skewness and reconsiderations.
@@ -117,7 +117,7 @@ class _Emptying:
         return len(self.made) > before
 
     def _step(self, host: int) -> list[Response] | None:
-        """Empty a host; None, and all as it was, if that cannot be or is not worth it."""
+        """Empty a host; undo and return None if that is impossible or gains too little."""
         vms = self._on(host)
         transfer_mib = int(self._running.transfer_mib[vms].sum())
         if not self._within_bounds(len(vms), transfer_mib):

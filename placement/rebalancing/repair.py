@@ -35,7 +35,7 @@ def repair(
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
-    """Plan the moves after which hosts hold no more than they have and hard rules are kept.
+    """Plan the moves that bring hosts within capacity and restore hard rules.
 
     From a host over its capacity one VM moves if one is enough, the one that
     carries least; else those that carry least for what they free. Of VMs that must
@@ -79,8 +79,8 @@ def misplaced(where: PlacementState) -> dict[int, set[int]]:
 
     But for groups that are to be together.
 
-    Of several that break one together those are left out that may stay: who cannot
-    move, then who carries most.
+    Of several that break one together those that may stay are left out: first VMs that
+    cannot move, then those with the largest transfer.
     """
     running = where.running
     host = np.array(where.host, dtype=np.int64)
@@ -256,7 +256,7 @@ class _Repair:
 
 
 def _price(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
-    """Return what ranks a unit that leaves a host on which so much lacks, (R,)."""
+    """Return the sort key of a unit that leaves a host lacking room, (R,)."""
     freed = np.minimum(unit.demand, lacks)
     enough = bool((freed == lacks).all())
     part = float(np.divide(freed, lacks, out=np.zeros(len(lacks)), where=lacks > 0).sum())

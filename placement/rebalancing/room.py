@@ -1,4 +1,4 @@
-"""Room: the fewest gibibytes moved that let a request in."""
+"""Room: admit a request by moving the fewest gibibytes."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def room_for(
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
-    """Plan the moves that let VMs of a request in: those that carry least.
+    """Plan the moves with the least transfer that make room for a request.
 
     Parameters
     ----------
     request : int
         An index of Q: one that starves, a gang, or a type that fits nowhere.
     count : int, optional
-        VMs to let in; all that it waits for.
+        VMs to admit; by default all that wait.
     budget_units : int or None
         Hosts weighed for a VM and sets of VMs weighed for a host.
 
@@ -63,16 +63,16 @@ def room_for(
     -------
     Plan
         ``admitted`` says where the VMs are to go; without moves if there is room already.
-        Fewer than ``min_count`` are none, and then nothing moves: ``still_waits`` tells.
-        Quotas are not asked: the round that places the request keeps them.
+        With fewer than ``min_count`` nothing moves, and ``still_waits`` names the rest.
+        Quotas are not checked: the round that places the request keeps them.
 
     Notes
     -----
-    VM by VM: where one fits nobody moves. Else hosts are taken in the order of a bound
+    VM by VM: where one fits nothing moves. Else hosts are taken in the order of a bound
     on what must leave them, as if VMs could be cut into pieces, and of each the sets of
     VMs that are enough in the order of what they carry (A*), until the bound is above the
-    best found. VMs that leave go to hosts with room for them: nobody moves for their
-    sake. For one VM that is the least, unless more than `_MOST_HOSTS` hosts or
+    best found. VMs that leave go to hosts with room for them: no third VM moves for
+    them. For one VM that is the least, unless more than `_MOST_HOSTS` hosts or
     `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
     after the other (derived).
     """
@@ -100,7 +100,7 @@ def room_for(
 
 
 def in_the_way(running: RunningState, request: int) -> Mapping[str, int]:
-    """Return how many VMs hold the hosts on which a request could be, by what keeps them there.
+    """Return how many VMs occupy the request's possible hosts, by what keeps them there.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class _Room:
             for group in running.groups
             if group.hard and not group.apart and request in group.requests
         ]
-        #: VMs beside which the request is to be: they do not leave
+        #: VMs that the request must share a host with: they do not leave
         self._fixed = {vm for group in self._together for vm in group.vms}
         for group in self._together:
             homes = {int(running.host[vm]) for vm in group.vms} | set(group.hosts)
@@ -197,7 +197,7 @@ class _Room:
         ]
 
     def make(self, wanted: int) -> int:
-        """Make room for so many VMs, and return for how many there is."""
+        """Make room for so many VMs; return for how many there is room."""
         if not self._open.any():
             self.reason = self._why_none()
             return 0
@@ -217,7 +217,7 @@ class _Room:
 
     def _why_none(self) -> Reason:
         """Return, in a round's words, why no host could hold a VM after any moves."""
-        if self._large.any():  # but not beside the VMs of its group
+        if self._large.any():  # but not with the VMs of its group
             return Reason.AFFINITY
         if self._open_to.any():
             return Reason.NO_HOST_LARGE_ENOUGH
@@ -273,7 +273,7 @@ class _Room:
         return int(hosts[np.argmin(left)])
 
     def _in_order_of_bound(self, hosts: IntArray) -> Iterator[tuple[float, int]]:
-        """Yield hosts with the least that must be carried away from each, least first."""
+        """Yield hosts with a bound on the transfer that each needs, least first."""
         running, room = self._running, self._where.room
         number, width = room.shape
         now = np.array(self._where.host, dtype=np.int64)
@@ -323,9 +323,9 @@ class _Room:
     def _cheapest(
         self, host: int, below: int | None
     ) -> tuple[tuple[int, int], list[tuple[Unit, int]]] | None:
-        """Return MiB and number of the cheapest VMs that can leave a host, and where they go.
+        """Return transfer and number of the cheapest VMs that can leave a host, and their moves.
 
-        ``below`` is the most that they may carry.
+        ``below`` is the most that they may transfer.
         """
         units = self._units_on(host)
         lacks = np.maximum(self._demand - self._where.room[host], 0) * self._demanded
@@ -341,9 +341,9 @@ class _Room:
         return None
 
     def _elsewhere(self, host: int, units: Sequence[Unit]) -> list[tuple[Unit, int]] | None:
-        """Return hosts for units beside what is let in; None: not all have one."""
+        """Return destinations for the displaced units, or None if one has none."""
         where = self._where
-        # The room is taken before anybody looks for a place.
+        # The request takes its room before units look for destinations.
         if not where.admits(self._request, host):
             return None
         where.admit(self._request, host)
@@ -363,9 +363,9 @@ class _Room:
 
 
 def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple[int, ...], bool]]:
-    """Yield sets of units that free what lacks, (R,), those that carry least first.
+    """Yield sets of units that free the missing room, (R,), least transfer first.
 
-    With each what it carries, and whether none that is not told carries less.
+    Each with its transfer, and whether no unlisted set transfers less.
 
     A* over sets in order of index: what a set still lacks costs at least its largest
     part times the least that a unit carries for so much. Of units alike the first go
@@ -423,7 +423,7 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
 
 
 def _least(units: Sequence[Unit], lacks: IntArray) -> float:
-    """Return a bound on what must be carried to free what lacks: as if VMs could be cut."""
+    """Return a lower bound on the transfer that frees the missing room."""
     bound = 0.0
     for resource in np.flatnonzero(lacks).tolist():
         missing, cost = int(lacks[resource]), 0.0

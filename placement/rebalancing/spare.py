@@ -1,8 +1,8 @@
-"""Spare: if a failure domain fails, do all its movable VMs find room on the others?
+"""Spare capacity: whether each failure domain's movable VMs find room on the others.
 
 A domain is a host, a zone, or all hosts of a label. Most domains are answered at once:
 of every kind of VM as many as any one of them has are placed together, and whose VMs
-find such places outside itself needs no answer of its own. The rest is asked one by
+find such places outside itself needs no answer of its own. The rest is decided one by
 one, as an evacuation would place them.
 """
 
@@ -25,15 +25,15 @@ from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import RebalanceLimits, RunningState, Stays
 from placement.rebalancing.units import Unit, Units
 
-#: Halves of halves of domains that are asked about together, before each is asked alone.
+#: Halvings of the set of domains decided together, before each is decided alone.
 _MOST_SPLITS: Final = 5
-#: Times that domains whose own hosts were taken as places are asked about again.
+#: Times that domains whose own hosts were taken as places are decided again.
 _MOST_AGAIN: Final = 3
 #: Hosts on which a group that keeps together is looked for a place.
 _EMPTIEST: Final = 64
 #: Hosts in whose room places are looked for before all others.
 _FIRST: Final = 1_000
-#: Domains of which is told who lacks room, and how much.
+#: Domains for which the VMs without room are listed.
 _MOST_SHOWN: Final = 50
 #: A failure is no move: no limit of moves holds.
 _NO_LIMITS: Final = RebalanceLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
@@ -44,7 +44,7 @@ class Spare:
     """Whether the VMs of each of D failure domains find room elsewhere."""
 
     holds: BoolArray  #: (D,)
-    known: BoolArray  #: (D,) False: it does not hold as far as was asked when the budget was spent
+    known: BoolArray  #: (D,) False: the budget was spent before it was found to hold
     #: of the first domains that do not hold the VMs without a place, and what is missing
     lacking: dict[int, tuple[Stays, ...]]
     #: (H, R) what must stay free so that what holds goes on to hold; at most the room
@@ -70,9 +70,9 @@ def spare(
         The failure domain of each host, -1 for none: ``arange(H)`` where hosts fail one
         by one, else zones or labels, numbered from 0.
     only : sequence of int, optional
-        The domains asked about; the others are told to hold.
+        The domains to decide; the others are reported as holding.
     max_rows : int
-        Of how many domains that do not hold ``lacking`` tells.
+        The most domains that do not hold to list in ``lacking``.
 
     Notes
     -----
@@ -149,7 +149,7 @@ class _SpareDemand:
         self._ruled = self._ruled_vms()
 
     def _ruled_vms(self) -> dict[int, list[int]]:
-        """Return the VMs of each domain of which groups or spreads say something."""
+        """Return the VMs of each domain that groups or spreads bind."""
         running = self._running
         members = {vm for group in running.groups if group.hard for vm in group.vms}
         members.update(vm for spread in running.spreads for vm in spread.vms)
@@ -161,12 +161,12 @@ class _SpareDemand:
         return ruled
 
     def decide(self, domains: IntArray) -> None:
-        """Answer for some domains, (X,)."""
+        """Decide for some domains, (X,), whether they hold."""
         domains = domains[self._vms[domains].any(axis=1)]
         alone = sorted(self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
         for each in alone:
             self._decide_alone(each, dataclasses.replace(self._search, partly=False))
-        # Who lacks what is asked of a few: the search for it is the longest.
+        # Missing room is listed for a few domains: its search takes longest.
         for each in domains[~self.holds[domains]].tolist()[: self._max_rows]:
             if not self.cut:
                 self._explain(each)
@@ -188,7 +188,7 @@ class _SpareDemand:
         return could
 
     def _together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
-        """Answer for domains at once, and yield those that must be asked alone."""
+        """Decide domains together, and yield those that must be decided alone."""
         if not len(domains):
             return
         if len(domains) == 1 and (splits == 0 or again == 0):
@@ -215,7 +215,7 @@ class _SpareDemand:
         ruled = [each for each in domains[enough].tolist() if each in self._ruled]
         stuck = [each for each in ruled if not self._rules_allow(each, slots)]
         yield from stuck
-        # Whose own hosts were taken as places is asked about without these.
+        # Domains whose own hosts were taken as places are decided without these.
         rest = domains[~enough]
         if again:
             yield from self._together(rest, splits=splits, again=again - 1)
@@ -266,10 +266,10 @@ class _SpareDemand:
         return enough
 
     def _rules_allow(self, domain: int, slots: _SpareRoom) -> bool:
-        """Find places for VMs that groups and spreads speak of, one unit after the other.
+        """Find places for VMs bound by groups and spreads, one unit after the other.
 
         A VM takes one of the slots of its kind; a group that keeps together takes an
-        emptiest host beside the slots, which is then kept as well.
+        emptiest host in addition to the slots, which is then kept as well.
         """
         where, running = self._shared(), self._running
         units, stays = self._all_units.of(self._ruled[domain])
@@ -319,7 +319,7 @@ class _SpareDemand:
     def _host_for_group(
         self, unit: Unit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
     ) -> int | None:
-        """Return one of the emptiest hosts that takes a unit beside all slots; None: none does."""
+        """Return one of the emptiest hosts that takes a unit in addition to all slots, or None."""
         open_to = self._shared().open_to(unit.eligible)
         demanded = unit.demand > 0
         for host in self._emptiest:

@@ -1,4 +1,4 @@
-"""A policy that keeps spare: what it places never takes the room of hosts that may fail."""
+"""Wrap a policy to keep spare capacity for the VMs of failing domains."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from placement.rebalancing.destination_search import Search
 from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
 from placement.rebalancing.spare import Spare, spare
 
-#: What a domain is asked in a round: less than a plan asks.
+#: How hard a round searches for a domain: less than a plan does.
 _IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
-#: Hosts weighed for VMs of domains that are asked alone: who is not asked is not kept for.
+#: Hosts weighed for domains that are decided alone: undecided ones have nothing kept.
 _UNITS: Final = 1_000_000
 #: Reasons that more room would end.
 _FOR_ROOM = (
@@ -32,13 +32,13 @@ _FOR_ROOM = (
 
 
 class SpareCapacityPolicy:
-    """A policy whose rounds break no spare that held before them.
+    """A policy whose rounds keep every domain's spare capacity that held before.
 
     Before the policy decides, what the VMs of each failure domain would need
     elsewhere is taken out of what is free (`placement.rebalancing.spare.Spare.kept`);
     afterwards, of each domain that no longer holds because of what was placed on its
     own hosts, or joined a group or a spread of its VMs, VMs wait, the last request
-    first, until it does. A domain that did not hold before keeps nobody waiting. It
+    first, until it does. A domain that did not hold before keeps no request waiting. It
     goes around all other rules.
 
     Parameters
@@ -52,9 +52,9 @@ class SpareCapacityPolicy:
 
     Notes
     -----
-    Whether a domain could do without what is kept, on other hosts, is not asked for
+    Whether a domain could do without what is kept, on other hosts, is not checked for
     each VM: near the end of the room VMs may wait that another choice of what is kept
-    would let in.
+    would admit.
     """
 
     def __init__(self, policy: Policy, running: RunningState, domain: IntArray) -> None:
@@ -63,10 +63,10 @@ class SpareCapacityPolicy:
         self._domain = domain
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch with what is spare left free.
+        """Decide the whole batch with spare capacity left free.
 
-        ``details`` tell under ``spare`` of how many domains it held before, of how many
-        that is not known as the budget was spent, and how many VMs it keeps waiting.
+        ``details["spare"]`` has how many domains held before, how many are unknown
+        because the budget was spent, and how many VMs wait for it.
         """
         before = spare(
             self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0
@@ -91,7 +91,7 @@ class SpareCapacityPolicy:
         )
 
     def _kept_to(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
-        """Return what stays placed so that every domain that held still does."""
+        """Return the rows that stay placed so that every domain still holds."""
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()
         while True:
@@ -113,7 +113,7 @@ class SpareCapacityPolicy:
             failed = touched[~now.holds[touched]]
             if not len(failed):
                 return placed
-            # The last request first: it stands behind all others in line.
+            # The last request first: it is served after all others.
             counts = placed[:, 2].copy()
             last = {domain: int(placed[rows_of[domain], 0].max()) for domain in failed.tolist()}
             # Of those that fail half give way at a time: that may be room for the others.
@@ -157,7 +157,7 @@ def kept_spare(running: RunningState, domain: IntArray) -> IntArray:
 
 
 def without_spare(running: RunningState, domain: IntArray) -> RunningState:
-    """Return what runs with the room of what is kept spare taken, as rounds take it.
+    """Return the running state with spare capacity counted as taken, as in rounds.
 
     ``domain``, (H,), is the failure domain of each host, -1 for none.
     """
@@ -166,7 +166,7 @@ def without_spare(running: RunningState, domain: IntArray) -> RunningState:
 
 
 def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> RunningState:
-    """Return what runs once rows of (request, host, count), (P, 3), are placed.
+    """Return the running state after rows of (request, host, count), (P, 3), are placed.
 
     New VMs can move live, carry nothing, and are members of the groups and spreads
     that their requests wait in.
@@ -226,7 +226,7 @@ def _spread_further(spread: RunningSpread, of_request: Mapping[int, list[int]]) 
 def left_out_but_for(
     kept: Reason, snapshot: Snapshot, allocation: Allocation, placed: IntArray
 ) -> tuple[LeftOut, ...]:
-    """Return what was left out, for the reason ``kept`` where the snapshot has room for it.
+    """Return unplaced VMs, with the reason ``kept`` where the snapshot has room for them.
 
     ``allocation`` was decided on less than the snapshot has; of it ``placed``, (P, 3),
     stays.

@@ -1,4 +1,4 @@
-"""What moves as one: a VM, or a hard group that keeps together."""
+"""Units of moves: a VM, or a hard group that moves together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unit:
 
     @property
     def key(self) -> tuple[bytes, bytes]:
-        """What units alike have in common."""
+        """The key that alike units share."""
         return self.demand.tobytes(), self.eligible.tobytes()
 
 
@@ -46,7 +46,7 @@ class Units:
                     of_vm.setdefault(vm, []).append(number)
 
     def of(self, vms: Iterable[int]) -> tuple[list[Unit], list[Stays]]:
-        """Return the units that some VMs are in, and the VMs of these that cannot move."""
+        """Return the units of some VMs, and those VMs that cannot move."""
         units: list[Unit] = []
         stays: list[Stays] = []
         seen: set[int] = set()
@@ -107,6 +107,6 @@ class Units:
         )
 
     def _keep_apart(self, members: set[int]) -> bool:
-        """Must two of them, which must be together, keep apart?"""
+        """Return whether two members that must be together must also keep apart."""
         groups = [number for vm in members for number in self._apart.get(vm, ())]
         return len(set(groups)) < len(groups)

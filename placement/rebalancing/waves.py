@@ -1,4 +1,4 @@
-"""In which order moves go on: waves, with every state between two of them feasible."""
+"""Order moves in waves, with every state between two waves feasible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UnitDestination:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Order:
-    """Moves in waves, and what no order leads to."""
+    """Moves in waves, and the destinations that no order reaches."""
 
     moves: tuple[RebalanceMove, ...]
     left: tuple[UnitDestination, ...]  #: stay where they are
@@ -77,7 +77,7 @@ class _Ordering:
         left = sorted(number for numbers in self._from.values() for number in numbers)
         moves = self._moves
         if self._detoured and left:
-            # Who made a detour in vain had better stayed.
+            # A VM that made a detour in vain should have stayed.
             vain = {vm for number in left for vm in self._wanted[number].unit.vms}
             if vain & self._detoured:
                 kept = [w for w in self._wanted if not vain & set(w.unit.vms)]
@@ -90,7 +90,7 @@ class _Ordering:
         return self._where.host[wanted.unit.vms[0]]
 
     def _next_wave(self) -> Iterator[int]:
-        """Let arrive what can, and yield it."""
+        """Let units arrive that can, and yield them."""
         limits, there = self._limits, Counter[int]()
         going = 0
         for source in list(self._from):
@@ -157,7 +157,7 @@ class _Ordering:
             self._third_hosts = Destinations(self._where, DestinationCriterion.TIGHTEST)
         for number in able:
             each = self._wanted[number]
-            # A third host that nobody else waits for does not close another cycle.
+            # A third host that no other move needs does not close another cycle.
             third = self._third_hosts.best(each.unit, destinations)
             if third is None:
                 third = self._third_hosts.best(each.unit, (each.destination,))

@@ -13,7 +13,7 @@ from placement.model.snapshot import Allocation
 from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 
-#: Up to so many hosts the answer tells of each host without being asked to.
+#: Up to so many hosts the answer lists each host by default.
 FEW_HOSTS: Final = 64
 
 
@@ -38,7 +38,7 @@ def whole_vm_answer(
     seconds : float
         Spent inside the policy.
     details : bool
-        Tell of each host even where there are more than `FEW_HOSTS`.
+        List each host even where there are more than `FEW_HOSTS`.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def whole_vm_answer(
         group's is that of all tenants below it together.
         ``utilization`` is the part of the pool that is in use after this
         answer: ``(capacity - free + placed) / capacity``, 0 for a resource that
-        no host offers. ``left_out`` tells of finite counts only.
+        no host offers. ``left_out`` has finite counts only.
     """
     snapshot, problem = whole.snapshot, whole.problem
     after = snapshot.after(allocation.placed)
@@ -109,15 +109,15 @@ def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]
 
 # -------------------------------------------------------------------- details
 
-#: Parts of `Allocation.details` that tell of single hosts.
+#: Parts of `Allocation.details` that list single hosts.
 _PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gangs")
 
 
 class Naming(Protocol):
-    """Knows which details speak of hosts, tenants and demands by index."""
+    """Knows which details have indices of hosts, tenants and demands."""
 
     def names_hosts(self, key: str, value: Any) -> bool:
-        """Return whether a detail tells of single hosts."""
+        """Return whether a detail lists single hosts."""
         ...
 
     def named(self, key: str, value: Any) -> Any:
@@ -130,7 +130,7 @@ def named_details(
 ) -> dict[str, Any]:
     """Return details in JSON values, with names in the place of indices.
 
-    Unless ``every_host``, of more than `FEW_HOSTS` ``hosts`` nothing is told one by one,
+    Unless ``every_host``, nothing is listed for each of more than `FEW_HOSTS` ``hosts``,
     and ``omitted`` lists what is left out.
     """
     few = every_host or hosts <= FEW_HOSTS

@@ -42,7 +42,7 @@ def division_answer(
     seconds : float
         Spent inside the mechanism.
     details : bool
-        Tell of each host even where there are more than `FEW_HOSTS` entries.
+        List each host even where there are more than `FEW_HOSTS` entries.
 
     Returns
     -------

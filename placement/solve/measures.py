@@ -1,4 +1,4 @@
-"""What an operator judges an allocation by: shares, what is fair, and what could be in use."""
+"""Measures of an allocation for operators: shares, fairness and utilization bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placement.model.vm_kinds import vm_kinds
 from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 
-#: Hosts' distinct free vectors × kinds of VM up to which the bound is told unasked.
+#: Hosts' distinct free vectors × kinds of VM up to which the bound is reported by default.
 _MOST_PAIRS: Final = 50_000
 
 
@@ -25,7 +25,7 @@ def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> 
     Parameters
     ----------
     always : bool
-        Tell the bound however long its linear programs take.
+        Report the bound however long its linear programs take.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> 
         ``shares``: of each tenant and group the dominant share ``before`` and
         ``after``, and the one that would be ``fair`` after (`target_holdings`).
         ``fair_distance``: of the tenants that are no groups, see `fair_distance`;
-        null where nobody is due anything. ``utilization_bound``: of each
+        null where no tenant is due anything. ``utilization_bound``: of each
         resource the part that could be in use at most, if no other counted
         (`allocation_bound`); null where that was not computed.
     """

@@ -1,8 +1,8 @@
-"""Questions for the best combinations of a host, and answers that later rounds find again.
+"""Find the best combinations of hosts, and cache them for later rounds.
 
 Most hosts are as they were in the round before, so most questions come again. Each has a stream
-of random numbers of its own, made of what is asked and of nothing else: an answer is the same
-whoever asks, when, and in which round, and need not be found twice. What a budget is charged
+of random numbers of its own, seeded by the query alone: the answer is the same in every round
+and need not be found twice. What a budget is charged
 does not depend on what was kept either, so a replay decides as its round did.
 """
 
@@ -31,12 +31,12 @@ _ENTRY_OVERHEAD_BYTES: Final = 600
 class BestCombinations:
     """The best combinations, and the units of a budget that it took to find them."""
 
-    found: Combinations  #: counts of the kinds that were asked about, in their order
+    found: Combinations  #: counts of the queried kinds, in their order
     units: int
 
 
 class CombinationCache:
-    """The newest answers, by what was asked: at most twice so many bytes."""
+    """The newest answers by query, of at most twice so many bytes."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most, self._size = most, 0
@@ -47,11 +47,11 @@ class CombinationCache:
         return len(self._newer) + len(self._older)
 
     def forget(self) -> None:
-        """Forget them all."""
+        """Empty the cache."""
         self._newer, self._older, self._size = {}, {}, 0
 
     def get(self, question: bytes) -> BestCombinations | None:
-        """Return what was answered, if it is still known."""
+        """Return the cached answer to a query, or None."""
         answer = self._newer.get(question)
         if answer is None and (answer := self._older.pop(question, None)) is not None:
             self.keep(question, answer)
@@ -76,7 +76,7 @@ KEPT: Final = CombinationCache()
 
 
 class CombinationFinder:
-    """Asks about hosts of one round.
+    """Finds combinations for the hosts of one round.
 
     A question is put in one form, whatever else the round is about: the kinds alone that the
     host could take, in order of their demands.
@@ -88,7 +88,7 @@ class CombinationFinder:
         Indexes of R.
     eta : int
     largest : ndarray of int64, shape (R,)
-        At least every room that will be asked about.
+        No smaller than any queried room.
     budget : Budget
     kept : Answers, optional
     """
@@ -144,7 +144,7 @@ class CombinationFinder:
         return _of_all_kinds(answer.found, kinds, len(self._demand))
 
     def _make_ready(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
-        """Return the tables of some kinds, and the part of questions that they have in common."""
+        """Return the tables of some kinds, and the common part of their queries."""
         demand, tables = self._demand[list(kinds)], None
         key = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]
         if len(self._ranking) <= 2:
@@ -180,7 +180,7 @@ class CombinationFinder:
     def _seed(
         self, tables: Tables | None, demand: IntArray, amounts: IntArray, numbers: Sequence[int]
     ) -> int:
-        """Return a number that is the question's own, whatever the units of its resources."""
+        """Return the seed of a query, independent of the units of resources."""
         all_amounts = np.concatenate([demand, amounts])
         unit = np.maximum(np.gcd.reduce(all_amounts, axis=0), 1)
         text = [

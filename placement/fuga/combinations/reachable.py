@@ -91,7 +91,7 @@ class Grid:
 
 
 class Reachable:
-    """All states that combinations of some kinds reach, and ways to each.
+    """All states that combinations of some kinds reach, and how to reach each.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Reachable:
     bounds : sequence of int or None
         Most VMs of each kind, None for as many as fit.
     size : (int, int)
-        Cells of the largest room that will be asked about.
+        Cells of the largest queried room.
 
     Attributes
     ----------

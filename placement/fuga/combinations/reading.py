@@ -75,7 +75,7 @@ class CombinationReader:
         self._listed = 0
 
     def best(self, eta: int, pool: int) -> tuple[list[tuple[int, ...]], bool]:
-        """Return combinations, of the best scores first, and were any given up?
+        """Return combinations in falling order of score, and whether any were dropped.
 
         All of those above the ``eta``-th score, and of those with it as many
         as fill ``pool``.
@@ -130,7 +130,7 @@ class CombinationReader:
         return True
 
     def _is_dead(self, state: State) -> bool:
-        """Does what the other resources have left allow no number of the last kind?"""
+        """Return whether the other resources allow no count of the last kind."""
         if not self._spare:
             return False
         layer, _, most = self._steps[-1]

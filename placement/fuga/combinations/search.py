@@ -108,7 +108,7 @@ class _Search:
         return counts, score, more[2] and not self._at_the_ceiling(score)
 
     def _at_the_ceiling(self, score: FloatArray) -> bool:
-        """Can no combination at all be better than the ``eta`` best of these?"""
+        """Return whether no combination can beat the ``eta`` best of these."""
         ceiling = self._bounds(0, np.zeros((1, len(self.free)), dtype=np.int64))[0]
         return len(score) >= self.eta and bool(score[self.eta - 1] >= ceiling - _SLACK)
 

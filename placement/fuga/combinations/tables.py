@@ -44,7 +44,7 @@ class Layer:
 
 
 class Tables:
-    """Tables of reachable amounts for hosts up to a size, made when first asked for.
+    """Tables of reachable amounts for hosts up to a size, made on first use.
 
     One table serves every smaller room; there is one for each set of kinds and
     of the numbers to which they are limited.
@@ -55,7 +55,7 @@ class Tables:
     ranking : ndarray of int64
         Indexes of R, one or two.
     largest : ndarray of int64, shape (R,)
-        At least every room that will be asked about.
+        No smaller than any queried room.
     """
 
     def __init__(self, demand: IntArray, ranking: IntArray, largest: IntArray) -> None:
@@ -79,7 +79,7 @@ class Tables:
         """Return the table for so many VMs of each kind, None if the budget is spent.
 
         ``alone``, shape (T,), is what the room in question holds of a kind by
-        itself: who may use that many is not limited.
+        itself: a host that may use that many is not limited.
         """
         bounds = self.charge(most.tolist(), alone.tolist(), budget)
         if bounds is None:

@@ -119,7 +119,7 @@ def top_combinations(
         return Combinations(counts, np.zeros(0), cut)
     if len(ranking) <= 2:
         tables = tables or Tables(demand, ranking, room)
-        # What the table itself shows not to fit need not be told apart: more rooms share
+        # Rooms that differ only beyond what the table allows share
         # it. What another resource keeps out would make dead ends of most of its states.
         in_table = (demand[:, ranking] <= room[ranking]).all(axis=1) & (demand > 0).any(axis=1)
         limits = np.where(alone > 0, most, np.where(in_table, 0, 1))
@@ -165,6 +165,6 @@ def _fit(room: IntArray, demand: IntArray) -> IntArray:
 def _is_ceiling(
     score: FloatArray, eta: int, free: IntArray, room: IntArray, ranking: IntArray
 ) -> bool:
-    """Do the best scores, in falling order, leave nothing to be better?"""
+    """Return whether the best scores, in falling order, cannot be beaten."""
     ceiling = float((room[ranking] / free[ranking]).min())
     return len(score) >= eta and float(score[eta - 1]) >= ceiling - _SLACK

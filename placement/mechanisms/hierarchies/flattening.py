@@ -1,4 +1,4 @@
-"""Weights that make a tree of tenants flat: pure functions of the tree and the demands."""
+"""Weights that flatten a tree of tenants, as pure functions of tree and demands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_WEIGHT: Final = 1e-150
 
 
 class Flattening:
-    """A tree prepared for being flattened again and again, as leaves come and go.
+    """A tree prepared for repeated flattening as leaves become active or inactive.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def mch_weights(
     capacity : ndarray, shape (R,)
         Of the pool.
     active : ndarray of bool, shape (N,)
-        Who has tasks to run.
+        Which leaves have tasks to run.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def collapsed_weights(
     """Return the weights of a tree collapsed by one resource, shape (N,).
 
     For a leaf that demands the resource the product along its path of ``omega``
-    over the sum of ``omega`` of the active siblings, where active is who leads
+    over the sum of ``omega`` of the active siblings, where an active node leads
     to an active leaf that demands it; for any other leaf the plain product of
     ``omega``.
 

@@ -27,7 +27,7 @@ class Hdrf:
 
     From the root to the child of least share per weight that is not blocked,
     until a leaf is reached, which gets one task. A leaf's share is its dominant
-    share; how a group counts its children is told in `RescalingGroup`. A leaf
+    share; `RescalingGroup` describes how a group counts its children. A leaf
     is blocked when its next task does not fit or it has none, a group when all
     its children are.
 
@@ -51,9 +51,9 @@ class Hdrf:
 
 @dataclass(frozen=True, slots=True)
 class NaiveHdrf:
-    """As `Hdrf`, but a group simply counts all that its children hold [1]_.
+    """`Hdrf` without rescaling: a group counts all that its children hold [1]_.
 
-    A group one of whose jobs holds much of something that nobody else wants
+    A group one of whose jobs holds much of something that no other job wants
     then waits while others go on: jobs in it can starve.
 
     References

@@ -13,18 +13,18 @@ from placement.model.tenant_tree import TenantTree
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Leaves:
-    """Leaves that ask, in fractions of the pool."""
+    """Leaves with demand, in fractions of the pool."""
 
     tree: TenantTree
     shape: FloatArray  #: (N, R) normalised demand, the largest component 1
     unit: FloatArray  #: (N,) mu: the dominant share of one task
     held: FloatArray  #: (N, R)
     room: FloatArray  #: (R,) what is free
-    active: BoolArray  #: (N,) asks for tasks, and the pool has what they demand
+    active: BoolArray  #: (N,) has tasks to run, and the pool has what they demand
 
     @classmethod
     def of(cls, problem: DivisibleProblem, mechanism: str) -> Leaves:
-        """Look at a problem; without a tree all tenants are children of the root.
+        """Return the leaves of a problem; without a tree all tenants are children of the root.
 
         Raises
         ------

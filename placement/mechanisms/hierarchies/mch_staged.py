@@ -17,19 +17,19 @@ from placement.model.arrays import BoolArray, FloatArray
 
 #: Of what a job wants, or of what is free: closer than this it is all of it.
 _ALL_BUT: Final = 1e-12
-#: Weights of every stage are told for small trees alone.
+#: Weights of every stage are reported for small trees only.
 _MOST_WEIGHTS_SHOWN: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stage:
-    """One stretch of the climb, with the weights that it had."""
+    """One stage of the filling, with its weights."""
 
     weights: FloatArray  #: (N,) of the leaves that were active
     active: BoolArray  #: (N,)
     level: float  #: share per weight where it ended
     used_up: BoolArray  #: (R,) what ended it; nothing: a job had all its tasks
-    stopped: BoolArray  #: (N,) who is not active any more
+    stopped: BoolArray  #: (N,) leaves that are not active any more
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -57,7 +57,7 @@ def fill_in_stages(
     wanted : ndarray, shape (N,)
         The most each leaf wants, in dominant shares of its tasks; may be infinite.
     counted : ndarray of bool, shape (N,), optional
-        Leaves that count in the weights though they ask for nothing: those that
+        Leaves that count in the weights though they demand nothing: those that
         hold something.
     at_once : float
         The part of the active leaves that may have all their tasks before the
@@ -68,15 +68,15 @@ def fill_in_stages(
     StagedFilling
         ``claims`` are the shares that a leaf's weight stood for: the largest
         ``level * weight`` until it was frozen, or until the end if it had all
-        its tasks before. As weights of a flat pool they let everybody who was
+        its tasks before. As weights of a flat pool they let every leaf that was
         frozen reach the same level together; and unlike the shares themselves
-        they do not grow with how much somebody asks for.
+        they do not grow with the size of a tenant's demand.
 
     Notes
     -----
     Derived. In each stage every active leaf has its product weight over the
     active leaves; the least share per weight rises first. When a resource is
-    used up, those who demand it are frozen; who has all its tasks stops too.
+    used up, leaves that demand it are frozen; a leaf with all its tasks stops too.
     Then the weights are computed anew. Costs O(q) for each stage, and there are
     at most q + R of them.
     """
@@ -186,7 +186,7 @@ class MchStaged:
 
 
 def wanted_shares(problem: DivisibleProblem, leaves: Leaves) -> FloatArray:
-    """Return what each tenant asks for in dominant shares of its tasks, shape (N,)."""
+    """Return each tenant's demand as dominant shares of its tasks, shape (N,)."""
     wanted = np.full(len(leaves.unit), np.inf)
     np.multiply(problem.count, leaves.unit, out=wanted, where=np.isfinite(problem.count))
     return wanted

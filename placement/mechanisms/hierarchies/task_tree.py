@@ -63,7 +63,7 @@ class _ByLevel:
             heapq.heappush(self._heap, (in_steps(self.level[child]), child))
 
     def least(self) -> int | None:
-        """Return the first in line; entries that are out of date are dropped."""
+        """Return the head of the queue; stale entries are dropped."""
         while self._heap:
             steps, child = self._heap[0]
             if not self.blocked[child] and steps == in_steps(self.level[child]):
@@ -73,7 +73,7 @@ class _ByLevel:
 
 
 class Siblings(ABC):
-    """How an inner node sees its children, by their position."""
+    """The children of an inner node, by their position."""
 
     def __init__(self, weights: Sequence[float]) -> None:
         self._line = _ByLevel(weights)
@@ -87,7 +87,7 @@ class Siblings(ABC):
         """Take note of what a child holds now."""
 
     def block(self, child: int) -> None:
-        """Take note that nothing more can be given to a child; it does not change any more."""
+        """Mark a child as blocked: it gets nothing more and does not change."""
         self._line.blocked[child] = True
 
     @abstractmethod
@@ -128,7 +128,7 @@ class RescalingGroup(Siblings):
         return [amount * scale for amount in self._vectors[child]]
 
     def block(self, child: int) -> None:
-        """Take note that nothing more can be given to a child."""
+        """Mark a child as blocked: it gets nothing more."""
         super().block(child)
         self._directions.put(child, (0.0,) * self._width)
         self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
@@ -191,7 +191,7 @@ class PlainGroup(Siblings):
 
 
 class TaskTree:
-    """Who is next, task by task, in a tree of tenants.
+    """Selects the tenant of the next task in a tree of tenants.
 
     A task changes the nodes on the path of its leaf and no others, so it costs
     O(depth) steps, each logarithmic in the number of siblings, where the plain
@@ -230,7 +230,7 @@ class TaskTree:
         self._settle(held.tolist(), active.tolist())
 
     def _settle(self, held: Sequence[Sequence[float]], active: Sequence[bool]) -> None:
-        """Bring every node to where what is held puts it, bottom-up."""
+        """Compute every node's share from the tasks held, bottom-up."""
         for node in range(len(self._parent) - 1, 0, -1):
             parent = self._group(self._parent[node])
             tenant = self._tenant.get(node)
@@ -266,18 +266,18 @@ class TaskTree:
         return self._tenant[node]
 
     def move(self, tenant: int, vector: Sequence[float]) -> None:
-        """Take note of what a tenant holds now, in fractions of the pool."""
+        """Update what a tenant holds, in fractions of the pool."""
         node = self._node[tenant]
         while True:
             group = self._group(self._parent[node])
             group.update(self._place[node], vector, max(vector))
             node = self._parent[node]
-            if node == 0:  # nobody asks for the root's vector
+            if node == 0:  # the root's vector is not needed
                 return
             vector = group.vector()
 
     def block(self, tenant: int) -> None:
-        """Give nothing more to a tenant."""
+        """Mark a tenant as blocked: it gets nothing more."""
         node = self._node[tenant]
         self._group(self._parent[node]).block(self._place[node])
         node = self._parent[node]

@@ -1,4 +1,4 @@
-"""How much a tenant needs to stand at a level: the common coin of max-min mechanisms."""
+"""The amount a tenant needs at each level, which all max-min mechanisms use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.model.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True, order=True)
 class Point:
-    """A place on the way up that all tenants share: past a breakpoint, part of the way on.
+    """A position on the common climb: a breakpoint and the fraction of the way to the next.
 
     A level would not do: where tenants hold much already, all that is left to
     divide can lie between two neighbouring floats.
@@ -30,7 +30,7 @@ class Climbs:
     ``limit``, and nothing below its ``start``, where what it holds has put it.
 
     Tenants that hold much of what their tasks do not demand can take some tasks
-    before their level moves. They do so together, once everybody else has
+    before their level moves. They do so together, once all others have
     reached their level: such a level has two breakpoints, before and after.
 
     Parameters
@@ -97,12 +97,12 @@ class Climbs:
 
     @property
     def first(self) -> Point:
-        """Where nobody has anything."""
+        """The point at which no tenant has anything."""
         return Point(0, 0.0)
 
     @property
     def last(self) -> Point:
-        """Where everybody has all it wants."""
+        """The point at which every tenant has all it wants."""
         return Point(max(len(self._levels) - 1, 0), 0.0)
 
     def after(self, level: float) -> Point:
@@ -110,7 +110,7 @@ class Climbs:
         return Point(max(int(np.searchsorted(self._levels, level, side="right")) - 1, 0), 0.0)
 
     def level_at(self, point: Point) -> float:
-        """Return the level of who rises at ``point``."""
+        """Return the level of rising tenants at ``point``."""
         if len(self._levels) == 0:
             return 0.0
         here = float(self._levels[point.place])
@@ -136,7 +136,7 @@ class Climbs:
         return low + point.part * (self._needs_at(point.place + 1) - low)
 
     def complete(self, point: Point) -> BoolArray:
-        """Return who has all it wants at ``point``, shape (N,)."""
+        """Return which tenants have all they want at ``point``, shape (N,)."""
         done: BoolArray = self.needs(point) >= self.limit
         return done
 
@@ -150,7 +150,7 @@ class Climbs:
         price : ndarray, shape (N,)
             Per unit of amount, at least 0.
         frozen, fixed : ndarray, shape (N,)
-            Who needs ``fixed`` at every point.
+            Tenants that need ``fixed`` at every point.
         """
         moving = np.flatnonzero(~frozen & (price > 0) & (self.limit > 0))
         if len(moving) == 0:

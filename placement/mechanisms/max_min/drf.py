@@ -18,7 +18,7 @@ class Drf:
 
     The level of a tenant is its dominant share (what it holds included) per
     weight; the vector of levels is lexicographically max-min. All rise
-    together; when a resource is used up, those who demand it are frozen, and
+    together; when a resource is used up, tenants that demand it are frozen, and
     the others go on [2]_; a tenant with all the tasks it wants stops by itself.
     Which hosts a tenant may use does not matter to a pool, but one without any
     gets nothing.

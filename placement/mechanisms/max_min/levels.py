@@ -1,4 +1,4 @@
-"""The levels that mechanisms compare: dominant shares, or tasks against tasks alone."""
+"""Levels that mechanisms compare: dominant shares, or tasks relative to tasks alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _limit(problem: DivisibleProblem, unit: FloatArray, alone: FloatArray) -> Fl
 def levels_and_shares(
     problem: DivisibleProblem, levels: FloatArray, tasks: FloatArray
 ) -> dict[str, Any]:
-    """Return what every mechanism tells: levels, and dominant shares of the pool.
+    """Return the details common to all mechanisms: levels and dominant shares of the pool.
 
     Parameters
     ----------

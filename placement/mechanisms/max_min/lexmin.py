@@ -1,13 +1,13 @@
 """Lexicographic max-min over servers: linear programs from stop to stop.
 
 What tenants need at a point of the climb is known in closed form, so one linear
-program says whether it fits, and if it does not, its prices tell an upper
+program says whether it fits, and if it does not, its prices give an upper
 bound of the points that can: with a price for every resource of every server, a
 tenant's amount costs at least what its cheapest server charges, and all needs
 together may cost no more than all that is free. The highest point that passes
 is tried next (Newton's method on a piecewise linear function, so it ends).
 
-At the last point that fits the prices tell as well who is stopped: the tenants
+At the last point that fits the prices also show which tenants are stopped: those
 whose amount costs something. They can rise in no division that leaves the
 others what they have. They are frozen, and the others rise on.
 """
@@ -27,12 +27,12 @@ from placement.mechanisms.max_min.rising import Ascent, Stop, rising_details
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
 
-#: What the solver is asked for.
+#: Tolerances requested from the solver.
 SOLVER_TOLERANCE: Final = 1e-9
 #: A need met but for this part of it is met. Of needs below a thousandth of what
 #: a tenant could have alone, this part of that thousandth.
 _MET: Final = 1e-8
-#: What was given is asked for again but for this part of it.
+#: The part of what was given that a later program may take back.
 _GIVEN: Final = 1e-10
 #: An upper bound and an answer farther apart than this are a wrong answer.
 _WRONG: Final = 1e-6
@@ -50,7 +50,7 @@ _MOST_STEPS: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Filling:
-    """A lexicographic max-min division, and how it came about."""
+    """A lexicographic max-min division with its stops."""
 
     amounts: FloatArray  #: (N, K) in shares
     stops: tuple[Stop, ...]
@@ -66,7 +66,7 @@ class Filling:
             where=unit[:, None] > 0,
         )
         totals = tasks.sum(axis=1)
-        # Rounding must not hand out more tasks than were asked for.
+        # Rounding must not hand out more tasks than are wanted.
         above = np.divide(
             problem.count, totals, out=np.ones_like(totals), where=totals > problem.count
         )
@@ -134,7 +134,7 @@ def lexicographic_max_min(
         )
         stops.append(stop)
         if ascent.live().any() and not stop.frozen.any() and not found.progress:
-            raise SolverError("lexicographic max-min", 0, "nobody rises and nobody is stopped")
+            raise SolverError("lexicographic max-min", 0, "no tenant rises and none is stopped")
         servers.keep_cheapest(found.cut, amounts)
     needs = ascent.needs(ascent.point)
     amounts, off = servers.fitted(amounts, merged.sums(needs))
@@ -153,7 +153,7 @@ class _Cut:
     prices: FloatArray  #: (V, R) per unit of the pool
     cost: FloatArray  #: (G,) of one unit for each group where it is cheapest
     point: Point
-    stopped: BoolArray  #: (G,) who cannot rise beyond
+    stopped: BoolArray  #: (G,) groups that cannot rise further
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -171,7 +171,7 @@ def _cut(
     seen: BoolArray,
     climb: FloatArray | None = None,
 ) -> _Cut:
-    """Return what prices tell; those of a program, in which ``climb`` rose, are not exact."""
+    """Return the cut of given prices; prices of a program with ``climb`` are not exact."""
     cost = servers.cheapest(prices, seen)
     budget = float((prices * servers.merged.room).sum())
     point = ascent.last_point(cost[servers.merged.group], budget)
@@ -221,7 +221,7 @@ def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
         (_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),
         key=lambda cut: cut.point,
     )
-    # Nobody can have more than everything that it may use.
+    # No tenant can have more than everything that it may use.
     while True:
         excess = servers.excess(servers.merged.sums(ascent.needs(lowest.point)))
         most = int(np.argmax(excess))
@@ -290,7 +290,7 @@ class _Servers:
         return sums
 
     def within_room(self, amounts: FloatArray) -> tuple[FloatArray, float]:
-        """Scale down all that is on servers above their room; return by how much at most."""
+        """Scale down allocations on overfull servers; return the largest factor used."""
         room = self.merged.room
         taken = (amounts / self.merged.speed).T @ self.merged.shape
         over = np.divide(taken, room, out=np.zeros_like(taken), where=room > 0).max(axis=1)
@@ -311,7 +311,7 @@ class _Servers:
     def keep_cheapest(self, cut: _Cut, amounts: FloatArray) -> None:
         """Drop the columns that no division as good as this one uses.
 
-        By complementary slackness everybody, frozen or not, stays on its
+        By complementary slackness every group, frozen or not, stays on its
         cheapest servers from now on. Where the solver's tolerance says
         otherwise, what there is of ``amounts`` stays possible.
         """
@@ -326,11 +326,11 @@ class _Servers:
         return np.where(scale > 0, scale, 1.0)
 
     def moves(self, base: FloatArray, climb: FloatArray) -> bool:
-        """Return whether anybody needs more than at the base, but for rounding."""
+        """Return whether a tenant needs more than at the base, rounding aside."""
         return bool((climb / self._scale(base + climb) > 1e-12).any())
 
     def short_of(self, needs: FloatArray, amounts: FloatArray) -> float:
-        """Return the largest part of a need that is not given, see `_MET`."""
+        """Return the largest unmet part of a need; see `_MET`."""
         missing = needs - amounts.sum(axis=1)
         scale = np.maximum(needs, 1e-3 * self._alone)
         parts = np.divide(missing, scale, out=np.zeros_like(needs), where=scale > 0)
@@ -414,9 +414,9 @@ class _Servers:
         return amounts, prices
 
     def fitted(self, amounts: FloatArray, needs: FloatArray) -> tuple[FloatArray, float]:
-        """Repair what the solver got wrong within its tolerance, and say how much that was.
+        """Correct the solver's errors within its tolerance; return their size.
 
-        Everybody gets what it needs exactly, before servers that would then be
+        Every group gets exactly what it needs, before servers that would then be
         above their room scale down all that is on them.
         """
         off = self.short_of(needs, amounts)

@@ -1,4 +1,4 @@
-"""Tenants and classes that a linear program need not tell apart."""
+"""Merge tenants and classes that are equal to a linear program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.model.arrays import BoolArray, FloatArray, IntArray
 class Merged:
     """G groups of tenants of equal shape and V groups of classes, and their members.
 
-    Tenants whose demands are proportional, who may use the same classes at the
+    Tenants whose demands are proportional, which may use the same classes at the
     same speeds, can take each other's place: only the sum of what they need
     matters, whatever their weights, counts and holdings. Classes whose free
     vectors are proportional, which are open to the same tenants at the same
@@ -79,7 +79,7 @@ def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArra
 
 
 def _significant(values: FloatArray) -> FloatArray:
-    """Round to about twelve significant digits, so that rounding does not tell rows apart."""
+    """Round to about twelve significant digits, so that rounding errors do not separate rows."""
     mantissa, exponent = np.frexp(values)
     rounded: FloatArray = np.ldexp(np.round(mantissa, 12), exponent)
     return rounded

@@ -1,4 +1,4 @@
-"""How tenants rise together from stop to stop; water filling is the case of one pool."""
+"""Tenants rise together from stop to stop; with one pool this is water filling."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from placement.model.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stop:
-    """Where capacity stopped the climb, or everybody had all it wanted."""
+    """A point where capacity stopped tenants, or where all had what they wanted."""
 
     level: float
-    frozen: BoolArray  #: (N,) who cannot rise beyond, though they want more
+    frozen: BoolArray  #: (N,) tenants that cannot rise further, though they want more
     used_up: BoolArray  #: (K, R) what is used up and stops them; K is 1 for a pool
 
 
 class Ascent:
-    """Who stands where: frozen tenants stay, the others rise from point to point."""
+    """The state of the climb: frozen tenants stay, the others rise from point to point."""
 
     def __init__(self, climbs: Climbs) -> None:
         self.climbs = climbs
@@ -31,22 +31,22 @@ class Ascent:
         self.fixed = np.zeros(len(climbs.limit))
 
     def needs(self, point: Point) -> FloatArray:
-        """Return what everybody needs, those who are frozen as they were, shape (N,)."""
+        """Return what each tenant needs, with frozen tenants unchanged, shape (N,)."""
         return np.where(self.frozen, self.fixed, self.climbs.needs(point))
 
     def last_point(self, price: FloatArray, budget: float) -> Point:
-        """Return the last point whose ``price``, (N,), is within ``budget``; never below ours."""
+        """Return the last point with ``price``, (N,), within ``budget``, at least the current."""
         done = self.frozen | self.climbs.complete(self.point)
         fixed = np.where(self.frozen, self.fixed, self.climbs.limit)
         return max(self.climbs.last_point(price, budget, done, fixed), self.point)
 
     def live(self) -> BoolArray:
-        """Return who is neither frozen nor has all it wants, shape (N,)."""
+        """Return which tenants are neither frozen nor complete, shape (N,)."""
         alive: BoolArray = ~self.frozen & ~self.climbs.complete(self.point)
         return alive
 
     def stop_at(self, point: Point, stopped: BoolArray, used_up: BoolArray) -> Stop:
-        """Go to ``point`` and freeze whom that stops, shape (N,)."""
+        """Go to ``point`` and freeze the stopped tenants, shape (N,)."""
         needs = self.needs(point)
         self.point = point
         frozen = stopped & self.live()
@@ -56,7 +56,7 @@ class Ascent:
 
 
 def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[FloatArray, list[Stop]]:
-    """Raise everybody together in one pool, by water filling.
+    """Raise all tenants together in one pool, by water filling.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
 
     Notes
     -----
-    Between two resources that are used up nobody is frozen, only complete, so
+    Between two resources that are used up no tenant is frozen, only complete, so
     what all need is known in closed form and the next stop is found by halving
     among the breakpoints of the climbs instead of walking along them.
     """

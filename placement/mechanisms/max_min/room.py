@@ -32,7 +32,7 @@ def tasks_alone(problem: DivisibleProblem, *, everywhere: bool = False) -> Float
     Parameters
     ----------
     everywhere : bool
-        As if every class were open to everybody. What a class lacks altogether
+        As if every tenant could use every class. What a class lacks altogether
         still gives 0.
 
     Notes

@@ -27,7 +27,7 @@ from placement.parameters import Reader, number, one_of, or_null, switch, whole_
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MergedClasses:
-    """A problem of fewer classes, and where each class went."""
+    """A problem with fewer classes, and the merged class of each original one."""
 
     problem: DivisibleProblem
     kind: IntArray  #: (K,) the merged class of each class
@@ -44,7 +44,7 @@ def merge_classes(problem: DivisibleProblem) -> MergedClasses:
 
     Notes
     -----
-    Derived: when everybody has the same on each of k equal servers, levels
+    Derived: when every tenant has the same on each of k equal servers, levels
     there are k times those on their sum, and the same resources are used up, so
     Theorem 1 holds on all or on none. Servers of one shape and different sizes
     could be merged as well, but then the split over them would no longer be the
@@ -102,12 +102,12 @@ class Psdsf:
     procedure: Procedure | Literal["distributed"] = "water_filling"
     max_rounds: int | None = None  #: most sweeps over all servers; None: see `most_rounds`
     tolerance: float = 1e-9  #: part of a tenant's tasks whose move counts as standing still
-    pareto: bool = False  #: afterwards give everybody as much more as there is
+    pareto: bool = False  #: afterwards raise all tenants as far as there is room
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
         """Divide the servers.
 
-        ``details`` tells ``residual``, the largest violation of Theorem 1
+        ``details`` has ``residual``, the largest violation of Theorem 1
         (`theorem1_residual`) before any Pareto step, whether the matrix stood
         ``still``, and ``rounds``, ``moved`` and ``leaps`` of the sweeps.
         ``levels`` are the least ``s[i, l] / w_i`` over the tenant's servers.

@@ -15,20 +15,20 @@ from placement.mechanisms.psdsf.sweeps import within_room
 from placement.model.arrays import BoolArray, FloatArray
 
 _SOLVER_TOLERANCE: Final = 1e-9
-#: A factor within this part of where somebody has all it wants is there.
+#: A factor within this part of the point where a tenant is complete counts as that point.
 _THERE: Final = 1e-7
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Raised:
-    """What the step ended with."""
+    """The result of the step."""
 
     tasks: FloatArray  #: (N, K)
-    factor: float  #: everybody has this times its former tasks, or all that it wants
+    factor: float  #: every tenant has this times its former tasks, or all that it wants
 
 
 def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> Raised:
-    """Give everybody t times the tasks it has, t as large as possible, then what is left.
+    """Multiply all tenants' tasks by the largest possible t, then hand out the rest.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> Raised:
 
     Notes
     -----
-    Derived: ``max t`` subject to ``x_i >= t x_i(PS-DSF)``; who has all the tasks
+    Derived: ``max t`` subject to ``x_i >= t x_i(PS-DSF)``; a tenant with all the tasks
     it wants keeps them, and t goes on for the others. Then the sum of ``x_i /
     x_i(PS-DSF)`` is maximised with that as the least, so that the outcome is
-    Pareto optimal. It need not pass Theorem 1 any more. Nobody has less than
+    Pareto optimal. It need not pass Theorem 1 any more. No tenant has less than
     before, but for the solver's tolerance.
     """
     total = tasks.sum(axis=1)
@@ -106,7 +106,7 @@ class _ParetoProgram:
         )
 
     def largest_factor(self, rising: BoolArray, least: float) -> float:
-        """Return the largest t that all who are ``rising`` can have, the others what they want."""
+        """Return the largest factor for ``rising`` tenants while the others have what they want."""
         from scipy import sparse  # noqa: PLC0415
 
         had = np.isfinite(self._reach) & ~rising

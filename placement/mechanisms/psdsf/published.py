@@ -22,19 +22,19 @@ class Published:
     Steps 1 to 4 of the paper's server procedure, on what the server divides at
     the moment:
 
-    1. A is everybody who can have tasks here.
-    2. S is the least level in A, B those who stand there, R the used up
+    1. A is every tenant that can have tasks here.
+    2. S is the least level in A, B the tenants that stand there, R the used up
        resources that someone in B demands.
-    3. If nobody in A who holds some r of R here stands above S, everybody who
+    3. If no tenant in A that holds some r of R here stands above S, every tenant that
        demands r leaves A, and we are back at 2.
-    4. Else each r of R has a donor: of those who hold it, the one that stands
+    4. Else each r of R has a donor: of the tenants that hold it, the one that stands
        highest. Donors give up a part beta of what they have here, and B shares
        that and what is free: as far as both meet, or it lasts.
 
     Notes
     -----
     A donor of two resources is one donor. Tenants with all the tasks they want
-    do not count in step 2, but they may have to give; whoever reaches its
+    do not count in step 2, but they may have to give; a tenant that reaches its
     count ends the move (derived: the paper's tenants want without bound).
 
     References

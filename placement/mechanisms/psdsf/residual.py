@@ -1,4 +1,4 @@
-"""How far a division is from PS-DSF: Theorem 1, by itself."""
+"""How far a division is from PS-DSF, by Theorem 1."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
     -----
     Theorem 1 of [1]_: a feasible division is PS-DSF iff every user i has, at
     every server l with ``gamma[i, l] > 0``, a bottleneck: a demanded resource
-    that is used up at l and of which nobody of a higher level holds any. The
+    that is used up at l and of which no tenant of a higher level holds any. The
     level is ``s[i, l] / w[i]``, ``s[i, l] = x[i] / gamma[i, l]``.
 
     By how much it is violated (derived): of each demanded resource the larger
     of the part of what was free that is left, and how far i's level lies below
-    the highest of those who hold it, as a part of that; the least over the
-    resources; the largest over i and l. A user that has all the tasks it asked
+    the highest of those that hold it, as a part of that; the least over the
+    resources; the largest over i and l. A user that has all the tasks it wants
     for is exempt, and no violation is larger than the part of them that it
     lacks. What a user holds counts in x as in `held_tasks`.
 

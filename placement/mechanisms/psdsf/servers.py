@@ -1,4 +1,4 @@
-"""What one server knows when it runs a step of PS-DSF."""
+"""The state of one server in a step of PS-DSF."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.model.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ServerClass:
-    """A class of hosts, and the n tenants who can have tasks on it.
+    """A class of hosts, and the n tenants that can have tasks on it.
 
     The level of a tenant here is its virtual dominant share per weight: tasks
     on all servers, per ``weight * gamma`` of this one. Tasks count what is held
@@ -30,7 +30,7 @@ class ServerClass:
 
 
 class ServerStep(Protocol):
-    """How a server divides anew what it has, given only totals.
+    """A rule by which a server redistributes its resources, given only totals.
 
     Steps may remember their last answer to begin the next search there.
     """

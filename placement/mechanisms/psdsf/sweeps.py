@@ -52,7 +52,7 @@ class Matrix:
         self.count_again()
 
     def count_again(self) -> None:
-        """Take the totals anew, so that rounding does not add up."""
+        """Recompute the totals, so that rounding errors do not add up."""
         self._totals = self._held + self.tasks.sum(axis=1)
 
     def run(self, server: ServerClass, step: ServerStep) -> float:
@@ -151,7 +151,7 @@ def sweep_until_still(
 
 
 def _leap(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
-    """Return how often ``change`` (N, K) may be repeated at once, 0 for not at all."""
+    """Return how often ``change`` (N, K) may be repeated at once; 0 if not at all."""
     total = np.maximum(tasks.sum(axis=1), _TINY)[:, None]
     now, then = change / total, before / total
     along, long, length = float((now * then).sum()), float((then**2).sum()), float((now**2).sum())
@@ -171,7 +171,7 @@ def step_until_still(
     max_rounds: int = 500,
     tolerance: float = 1e-9,
 ) -> SweepResult:
-    """Let the servers run by themselves, from nothing, until the matrix stands still.
+    """Let the servers run steps independently, from zero, until the matrix stands still.
 
     Parameters
     ----------
@@ -209,10 +209,10 @@ def step_until_still(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One server runs its step."""
+    """A step of one server in a schedule."""
 
     server: int  #: an index of K
-    active: BoolArray | None = None  #: (N,) who asks from now on; None: who did before
+    active: BoolArray | None = None  #: (N,) tenants with demand from now on; None: as before
 
 
 def distributed_steps(
@@ -235,7 +235,7 @@ def distributed_steps(
     Raises
     ------
     ShapeMismatchError
-        If ``start`` or somebody's ``active`` does not fit the problem.
+        If ``start`` or an ``active`` does not fit the problem.
     ParameterError
         For an unknown procedure or server.
 

@@ -20,7 +20,7 @@ class WaterFilling:
     """Fills one server: the lowest levels rise together until resources end.
 
     Each tenant starts at the level that its tasks elsewhere give it. When a
-    resource is used up, those who demand it are frozen, and the others go on; a
+    resource is used up, tenants that demand it are frozen, and the others go on; a
     tenant with all the tasks it wants stops by itself. What was here before
     does not matter.
 
@@ -28,8 +28,8 @@ class WaterFilling:
     -----
     Derived: the outcome is the fixed point of the published procedure
     (`placement.mechanisms.psdsf.published`) on one server, reached without
-    moving tasks from donor to donor. Who is frozen at level L by a resource
-    shares it only with tenants who rose to L or stopped below, which is Theorem
+    moving tasks from donor to donor. A tenant frozen at level L by a resource
+    shares it only with tenants that rose to L or stopped below, which is Theorem
     1 on this server.
     """
 
@@ -44,7 +44,7 @@ class WaterFilling:
         levels, stops = fill(start, full, server.use, server.room, guesses)
         self._last[server.place] = stops
         tasks: FloatArray = np.maximum(levels - start, 0.0) * server.rate
-        # Both are rounded; nobody gets more than it wants for that.
+        # Both are rounded; no tenant gets more than it wants because of that.
         return np.minimum(tasks, np.maximum(server.most - elsewhere, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""Hosts that are alike, and three ways to say in a program what they hold.
+"""Groups of alike hosts, and three models of them in an integer program.
 
 Let a class be n hosts of equal room and host class, and let x[t] be the VMs of
 kind t that all of them hold.

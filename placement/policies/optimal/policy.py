@@ -1,4 +1,4 @@
-"""The optimum: as much as any allocation could give out, proven."""
+"""The optimal policy: the largest allocation, proven by an integer program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MOST_PAIRS: Final = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimal:
-    """Maximise what is given out of the first resource, or the number of VMs.
+    """Maximise the placed amount of the first resource, or the number of VMs.
 
     Notes
     -----
@@ -63,7 +63,7 @@ class Optimal:
 
     A long search among those is given up (``ties_settled``). The search for the
     optimum is cut after `MOST_NODES` nodes or at the end of the budget; then the
-    best that was found counts, greedy answers among it, and ``details`` tell how
+    best that was found counts, greedy answers among it, and ``details`` say how
     far it is from the bound. HiGHS works to 1e-6: where a VM counts more than a
     million units, the optimum is proven to a millionth of the largest VM.
     """
@@ -144,7 +144,7 @@ class _Optimization:
         )
 
     def gain(self, draft: Draft) -> int:
-        """Return what a draft gives out."""
+        """Return the objective value of a draft."""
         value = self.values[0]
         of_kind = self.kinds.of_request.tolist()
         return sum(count * value[of_kind[q]] for q, count in enumerate(draft.given.tolist()))
@@ -155,7 +155,7 @@ class _Optimization:
     # ------------------------------------------------------------- programs
 
     def _by_classes(self) -> Draft:
-        """Solve over classes of hosts, and pack what comes out."""
+        """Solve over classes of hosts, then pack the solution."""
         program = IntegerProgram()
         models = [Together(program, group) for group in self.groups]
         columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
@@ -270,7 +270,7 @@ class _Optimization:
         return draft
 
     def _within_room(self, on_hosts: IntArray) -> IntArray:
-        """Take VMs off hosts that rounding to whole numbers has filled beyond their room."""
+        """Remove VMs from hosts that rounding overfilled."""
         demand = self.kinds.demand
         for host in np.flatnonzero((on_hosts @ demand > self.room).any(axis=1)).tolist():
             for kind in np.argsort(self.values[0], kind="stable").tolist():
@@ -296,7 +296,7 @@ class _Optimization:
         return draft
 
     def _fill_up(self, draft: Draft) -> None:
-        """Place what still fits: nothing where the optimum was found."""
+        """Place what still fits; nothing does after an optimum."""
         fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 

@@ -87,7 +87,7 @@ class ProgramColumns:
         return gains
 
     def read(self, values: Sequence[int]) -> Given:
-        """Return how many are given in a solution."""
+        """Return the VMs that a solution places."""
         return Given(
             singles={kind: values[column] for kind, column in self._singles.items()},
             gangs={gang: values[column] for gang, column in self._gangs.items()},
@@ -96,7 +96,7 @@ class ProgramColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """VMs to give: of single ones by kind, of each gang."""
+    """VMs that a solution places: single VMs by kind, and each gang's."""
 
     singles: Mapping[int, int]
     gangs: Mapping[int, int]
@@ -117,9 +117,9 @@ def rows_of(placeable: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
     -------
     ndarray of int64, shape (P, 3)
         Request, host and count. Gangs first; one that does not come out whole
-        gets nothing. Single VMs of a kind go to those who would come first
+        gets nothing. Single VMs of a kind go to the requests that would come first
         under progressive filling with all VMs placed (derived): the objective
-        does not tell them apart, so fairness does.
+        does not distinguish them, so fairness decides.
     """
     snapshot, of_kind = placeable.snapshot, placeable.kinds.of_request
     counts = np.zeros_like(placeable.wanted)

@@ -1,1 +1,1 @@
-"""Moves that are made for what the cluster gains by them, not for need: terms, prices, search."""
+"""Optional moves that improve the cluster: private terms, prices and local search."""

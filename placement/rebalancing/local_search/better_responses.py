@@ -1,4 +1,4 @@
-"""VMs that go where the potential rises most, one after the other, as long as it pays.
+"""Better responses: move VMs one by one where the potential rises most.
 
 `placement.rebalancing.balance` says what the game is and why it ends.
 """
@@ -30,7 +30,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """VMs that weigh the same: of one kind, on one host, that carry as much; or one alone."""
+    """Alike VMs: of one kind on one host with equal transfer; or a single VM."""
 
     first: IntArray  #: (I,) place of the first in `vms`
     end: IntArray  #: (I,) place after the last
@@ -42,7 +42,7 @@ class _Items:
 
     @classmethod
     def of(cls, running: RunningState, kinds: IntArray, vms: IntArray, bound: BoolArray) -> _Items:
-        """Gather some VMs, in order of host, kind and what they carry."""
+        """Group some VMs, in order of host, kind and transfer."""
         kind = np.searchsorted(kinds, running.kind[vms])
         alone = np.where(bound[vms], vms, -1)
         keys = (running.host[vms], kind, running.transfer_mib[vms], alone)
@@ -57,11 +57,11 @@ class _Items:
 
 
 class BetterResponses:
-    """The steepest better response, again and again, until none pays; then each anew.
+    """Repeats the steepest better response until none pays, then reconsiders each.
 
     Of all moves of one VM that keep the rules, the one whose gain less its price is
     largest is made. Equals go by source, kind, memory carried and VM, lowest first,
-    then by destination. Nobody moves twice.
+    then by destination. No VM moves twice.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class BetterResponses:
         )
 
     def go_on(self) -> None:
-        """Make responses until none pays or a bound is reached, which `cut_by` tells then."""
+        """Make responses until none pays or a bound is reached; `cut_by` names the bound."""
         self.cut_by = None
         most = self._objective.most_moves
         while (found := self._best()) is not None:
@@ -233,7 +233,7 @@ class BetterResponses:
             return item, destination, float(bound[item] + self._price[item])
 
     def _may_transfer(self, item: int) -> bool:
-        """Return whether the plan may carry one VM more; what carries less may still go."""
+        """Return whether the plan may transfer one VM more; smaller VMs may still move."""
         most = self._objective.most_mib
         if most is None or self._transfer_mib + int(self._items.transfer_mib[item]) <= most:
             return True
@@ -282,7 +282,7 @@ class BetterResponses:
         self._leave_anew(again)
 
     def _take(self, vm: int, item: int, source: int, destination: int) -> None:
-        """Take a VM from one host to another, and keep everything up."""
+        """Move a VM from one host to another, and update the weights."""
         items = self._items
         rose = self._weighing.move(int(items.kind[item]), source, destination)
         capped = np.flatnonzero(self._cap < np.inf)

@@ -1,6 +1,6 @@
 """Which hosts the groups and spreads of running VMs leave open to a move for its gain.
 
-Soft rules count like hard ones here: who moves a VM for a better balance has no need that
+Soft rules count like hard ones here: a move for a better balance has no need that
 would excuse breaking one. VMs that are together already do not move apart, and one move
 takes one VM, so of such a group nothing moves.
 """

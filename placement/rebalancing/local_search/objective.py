@@ -1,4 +1,4 @@
-"""When a move for a better cluster is worth what it costs, and how many there may be."""
+"""The objective of optional moves: prices, least gains and bounds of a plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIB_PER_GIB: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What the potential must rise by, and the bounds of one plan.
+    """The price of moves, the least gain, and the bounds of one plan.
 
     A step (in balancing a move, in packing all moves that empty a host) is made only
     if the potential rises by at least ``price_per_gib`` for each gibibyte that it
@@ -38,7 +38,7 @@ class Objective:
             _READERS[name](name, value)
 
     def with_given(self, given: Mapping[str, Any]) -> Objective:
-        """Return the same with what is given, JSON values.
+        """Return the objective with given JSON values in place of its own.
 
         Raises
         ------
@@ -49,11 +49,11 @@ class Objective:
 
     @property
     def most_mib(self) -> int | None:
-        """What one plan carries at most."""
+        """The most that one plan transfers, in MiB."""
         return None if self.most_gib is None else int(self.most_gib * MIB_PER_GIB)
 
     def price(self, transfer_mib: int) -> float:
-        """Return what the potential must rise by for moves that carry so much."""
+        """Return the rise of the potential required for moves with so much transfer."""
         return self.price_per_gib * transfer_mib / MIB_PER_GIB + self.least_gain
 
     def ranking_of(self, snapshot: Snapshot) -> IntArray:

@@ -1,4 +1,4 @@
-"""Plans of moves that are made for what the cluster gains by them, not for need."""
+"""Plans of optional moves, made from responses."""
 
 from __future__ import annotations
 

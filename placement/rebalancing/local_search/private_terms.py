@@ -1,4 +1,4 @@
-"""What a host makes of its own load: the private term of a potential game of moves.
+"""Private terms of a potential game of moves: the cost of a host's own load.
 
 In FUGA a host's utility is ``U(m) = v(A) - ske(m)``: v is common to all hosts and
 ``ske(m)`` private. Moves change nothing that tenants hold, so v(A) stands still and a
@@ -59,7 +59,7 @@ class Level:
 
     ranking: IntArray  #: (J,) the resources that count, indices of R
     target: FloatArray  #: (J,) load of the pool
-    skewness: float = 0.0  #: weight of FUGA's skewness beside it, 0 or more
+    skewness: float = 0.0  #: weight of FUGA's skewness relative to it, 0 or more
 
     @classmethod
     def of_pool(cls, running: RunningState, ranking: IntArray, *, skewness: float = 0.0) -> Level:
@@ -83,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Emptiness:
-    """That a host is in use, less how full it is: what packing lowers.
+    """The cost of a host in use, less its fill: what packing lowers.
 
     Notes
     -----

@@ -21,7 +21,7 @@ def waves_in_order(
     Parameters
     ----------
     company : Company
-        Tells which VMs are bound to others; where they are plays no part.
+        Knows which VMs are bound to others; their hosts play no part.
     moves : sequence of Move
         One VM after the other, each once; feasible in this order. Their waves are
         not looked at.
@@ -127,7 +127,7 @@ class _Scheduler:
             after = self._next_open[wave]
             if after == wave:
                 return wave
-            # Those who ask again find the way shorter.
+            # Later look-ups find a shorter path.
             while len(self._at_once) <= after:
                 self._next_open.append(len(self._at_once))
                 self._at_once.append(0)

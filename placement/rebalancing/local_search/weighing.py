@@ -1,4 +1,4 @@
-"""What every kind of VM would add to the potential on every host, kept up as VMs move.
+"""Gain of the potential by one VM more of each kind on each host, kept up to date.
 
 A move's gain is what the destination gains by the VM plus what the source gains without
 it. Neither part depends on the other host, so the best destination of a kind is the same

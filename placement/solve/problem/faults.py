@@ -14,7 +14,7 @@ from placement.errors import PlacementError
 #: Keys and positions from the top of the file down, e.g. ("hosts", 0, "capacity", 1).
 Place: TypeAlias = tuple[str | int, ...]
 
-#: So many are reported; whoever slipped in every line needs no longer list.
+#: The most faults that are reported.
 MOST_FAULTS: Final = 20
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
@@ -23,7 +23,7 @@ _LONGEST_FOUND: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class ProblemFault:
-    """One thing to put right."""
+    """One fault of the file and its place."""
 
     place: str  #: "hosts[0].capacity[1]", "line 3, column 7", or "" for the whole file
     message: str
@@ -108,7 +108,7 @@ def described(value: object) -> str:
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """Say which known names resemble ``name``, else the known ones, else nothing."""
+    """Return which known names resemble ``name``, else the known ones, else nothing."""
     names = list(known)
     # difflib is quadratic in the length of what it compares
     near = difflib.get_close_matches(name[:64], names[:2000], n=3)

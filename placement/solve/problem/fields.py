@@ -23,7 +23,7 @@ LONGEST_NAME: Final = 200
 LEAST_RATIO, MOST_RATIO = Decimal("1e-9"), Decimal("1e9")
 
 Read = TypeVar("Read")
-How = ParamSpec("How")  #: what a reader is told besides value, place and faults
+How = ParamSpec("How")  #: what a reader takes besides value, place and faults
 
 
 class JsonObject:

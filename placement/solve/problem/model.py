@@ -40,7 +40,7 @@ class TenantEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandEntry:
-    """VMs of one size that one tenant asks for."""
+    """VMs of one size that one tenant requests."""
 
     name: str
     tenant: int  #: an index of `Problem.tenants`

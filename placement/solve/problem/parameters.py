@@ -21,7 +21,7 @@ def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, o
     """Return the parameters as policies take them: hosts by index.
 
     One file serves several policies and mechanisms, so that a parameter of any
-    of ours is checked whoever decides, and whoever does not read it passes it
+    of this package is checked for every policy, and one that does not read it passes it
     over.
 
     Raises

@@ -57,7 +57,7 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
 def check_groups(
     tenants: Sequence[TenantEntry], demands: Sequence[DemandEntry], faults: Faults
 ) -> None:
-    """Note groups that ask or hold for themselves."""
+    """Note groups that have demands or holdings of their own."""
     groups = {tenant.parent for tenant in tenants}
     for index, tenant in enumerate(tenants):
         if index in groups and any(tenant.held):
@@ -230,7 +230,7 @@ class _Reader:
         self._index(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
         demands = _present(read)
-        if not len(self._faults):  # what is a group can be told of sound tenants alone
+        if not len(self._faults):  # groups are known only among sound tenants
             check_groups(tenants, demands, self._faults)
         return demands
 

@@ -1,4 +1,4 @@
-"""How far apart the amounts of a problem lie: what a solver's tolerances cannot bridge."""
+"""The ratio of a problem's largest to least amounts, which solvers' tolerances bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree that tenants' parents make: which tenants ask, and who shares with whom."""
+"""The tree of tenants from their parents, and its leaves."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
     Raises
     ------
     ProblemError
-        If the problem asks for what only mechanisms know (speeds), or for more
+        If the problem uses what only mechanisms know (speeds), or needs more
         than the documented limits.
     """
     faults = Faults()
@@ -224,7 +224,7 @@ class _Columns:
                     faults.add(
                         (where,),
                         f"add up to {total:.1e} of the smallest unit of {name!r} "
-                        f"that the file tells apart; at most {MOST_TOTAL:.0e} can be counted",
+                        f"that the file distinguishes; at most {MOST_TOTAL:.0e} can be counted",
                     )
                     break
             else:
@@ -238,10 +238,10 @@ def _in_millionths(amounts: Iterable[Decimal]) -> list[int]:
 
 
 def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
-    """Return the class of each entry, (E,), and who may use which class, (Q, C).
+    """Return the class of each entry, (E,), and which demands may use which class, (Q, C).
 
     Entries are of one class when they carry the same labels and stand in the
-    same `hosts` lists: no demand can then tell them apart.
+    same `hosts` lists: no demand can then distinguish them.
     """
     lists: dict[tuple[int, ...], int] = {}
     for demand in problem.demands:
@@ -264,7 +264,7 @@ def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
         faults.add(
             ("demands",),
             f"{len(problem.demands):,} demands × {len(classes):,} kinds of hosts that they "
-            f"tell apart must be at most {MOST_CELLS:,}",
+            f"distinguish must be at most {MOST_CELLS:,}",
         )
         faults.raise_if_any()
 
