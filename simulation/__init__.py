@@ -1,4 +1,4 @@
-"""The production engine on a trace: same policies, same snapshots, simulated clock and hosts."""
+"""Simulate the production engine on a trace, with a simulated clock and simulated hosts."""
 
 from simulation.errors import InputError, SimulationError
 from simulation.experiments.fleet import FleetStudy, JobQueue

@@ -1,4 +1,4 @@
-"""A simulation between two slots as a file: numbers and words, nothing that could run.
+"""Checkpoint files of simulations between two slots: plain data, no code.
 
 The file says first whose state it is and what its content sums up to: neither another
 simulation's nor a damaged one is looked at any further. What is read is never more than
@@ -33,14 +33,14 @@ _MOST_AXES: Final = 2
 
 
 class CheckpointError(InputError):
-    """A checkpoint from which no simulation can go on."""
+    """A checkpoint that cannot be resumed."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(str(path), f"{problem}. Without --resume the run begins anew.")
 
 
 class MisfitError(ValueError):
-    """What is kept is not what was asked for."""
+    """A checkpoint value has another type, length or range than expected."""
 
 
 def encode(document: Kept, digest: str) -> bytes:
@@ -57,7 +57,7 @@ def encode(document: Kept, digest: str) -> bytes:
 
 
 def read(path: Path, digest: str) -> Kept | None:
-    """Return what a simulation kept; None if there is nothing, or of another one.
+    """Return a simulation's checkpoint; None if there is none or it is another's.
 
     Raises
     ------
@@ -118,7 +118,7 @@ _COUNT: Final = ValueRange(0, 2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How many there are of what arrays number."""
+    """Upper bounds of the numbers in arrays."""
 
     tenants: int
     kinds: int
@@ -164,7 +164,7 @@ def seconds(kept: Kept, name: str) -> float:
 
 
 def texts(kept: Kept, name: str) -> list[str]:
-    """Return words, each once."""
+    """Return distinct texts."""
     found = kept[name]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise MisfitError(f"{name} is no list of words")

@@ -1,14 +1,14 @@
-"""What can be wrong with a simulation's input."""
+"""Errors of the simulation package."""
 
 from __future__ import annotations
 
 
 class SimulationError(Exception):
-    """A simulation that cannot run as it was asked for."""
+    """A simulation that cannot run as requested."""
 
 
 class InputError(SimulationError):
-    """A file, or a word of the command line, that says something impossible."""
+    """An invalid file or command-line value."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}")

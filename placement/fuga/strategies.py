@@ -240,9 +240,8 @@ class TopCombinations:
             places_of.setdefault(question, []).append(place)
         # So many alternatives that hosts alike differ, in all no more than are of use.
         enough = max(2 * self._eta, _POOLS // len(places_of))
-        found: dict[
-            bytes, tuple[int, Combinations]
-        ] = {}  # the first player's place, and the answer
+        # Of each query the place of its first player, and the answer.
+        found: dict[bytes, tuple[int, Combinations]] = {}
         of_pool: list[bytes] = []
         for question, places in places_of.items():
             if question in self._known:

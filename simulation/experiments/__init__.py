@@ -1,1 +1,1 @@
-"""Runs as they are asked for: one, many side by side, or shared by a fleet."""
+"""Experiments: single runs, studies of many runs, and runs on a fleet."""

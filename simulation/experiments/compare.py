@@ -1,4 +1,4 @@
-"""Policies side by side, with what seeds tell about their differences."""
+"""Compare policies, with significance tests over seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIES: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """One measure of one variant beside the first, paired by seed."""
+    """The difference of a measure between a variant and the first, paired by seed."""
 
     mean: float
     p: float | None  #: None: fewer than two seeds
@@ -29,12 +29,12 @@ class PairedDifference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether chance alone would rarely (5 %) make such a difference."""
+        """Whether the difference is significant at the 5 % level."""
         return self.p is not None and self.p <= 0.05
 
 
 def variant_of(summary: Mapping[str, Any]) -> str:
-    """Return what a run is one seed of: its name without the seed."""
+    """Return the variant of a run: its name without the seed."""
     return str(summary["name"]).rpartition("-seed")[0] or str(summary["name"])
 
 

@@ -1,7 +1,7 @@
-"""A study whose runs are on other machines: files tell what is to be done and what was.
+"""A study on a fleet of workers, coordinated by files of a shared folder.
 
 A message names a job, and is a nudge like those to the workers: brokers lose messages and
-repeat them. Who submits the study looks at its files, and sends again what nobody runs.
+repeat them. The submitter watches the files, and sends jobs again that no worker runs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LOOK_EVERY_S: Final = 0.5
 _PAUSE_PER_LOOK: Final = 4.0
 #: A worker needs some seconds from a message to the lock; a message too many does no harm.
 _SEND_AGAIN_S: Final = 10.0
-#: So long nobody begins anything before we wonder.
+#: Warn after no worker has begun a run for so long.
 _SILENCE_S: Final = 30.0
 
 
 class JobQueue(Protocol):
-    """Carries names of jobs to who runs them; may lose and repeat them."""
+    """Carries names of jobs to workers; may lose and repeat them."""
 
     def send(self, folder: Path, name: str) -> bool:
         """Send one; False if nothing can be sent now."""
@@ -38,7 +38,7 @@ class JobQueue(Protocol):
 
 
 class FleetStudy:
-    """Runs specs on a fleet that shares a folder; goes on with what is there.
+    """Runs specs on a fleet that shares a folder; resumes what the folder has.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class FleetStudy:
     warn : callable
         Called with a sentence about what keeps the fleet from work, once for each time.
     send_again_s, silence_s : float
-        So long after a message a job that nobody runs is sent again, if no message
+        So long after a message a job that no worker runs is sent again, if no message
         waits any more; and so long nothing happens before there is a warning.
     """
 
@@ -84,7 +84,7 @@ class FleetStudy:
         self._progress: dict[str, RunProgress] = {}
 
     def stop(self) -> None:
-        """Let every run write what it has, and begin no other; called twice, do not wait for it."""
+        """Stop runs after they write their results; a second call does not wait for them."""
         self._leaving = self._stopping
         self._stopping = True
 
@@ -96,7 +96,7 @@ class FleetStudy:
         RunFailedError
             If one failed; the others have been stopped and have kept what they had.
         JobTakenError
-            If somebody else works in the folder.
+            If another process works in the folder.
         SharedFolderError
             If it is none that a fleet can work in.
         """
@@ -124,7 +124,7 @@ class FleetStudy:
         """Write the job of every run that has not come to its end, and remember all digests.
 
         Jobs of an earlier study in this folder that are in this one no more are taken
-        back; one that runs goes on, and nobody waits for it.
+        back; one that runs goes on, and its end is not awaited.
         """
         digests = {spec.name: spec.digest() for spec in self._specs}
         for name in self._files.names():
@@ -150,7 +150,7 @@ class FleetStudy:
                 self._sent.pop(name, None)
             elif not self._is_over(name, digest):
                 self._progress.pop(name, None)
-                if name not in self._taken:  # else it may still be told why it was let go of
+                if name not in self._taken:  # else its failure may still be written
                     free.append(name)
             elif self._files.take_back(name):
                 del self._left[name]
@@ -181,8 +181,8 @@ class FleetStudy:
         elif not self._wondered and now - self._idle_since > self._silence_s:
             self._wondered = True
             self._warn(
-                "nobody is at any run: is there a `fuga simulation-worker` on this broker, on a"
-                f" folder that has {self._files.folder}? Its log tells what keeps it"
+                "no worker has taken a run: is there a `fuga simulation-worker` on this broker,"
+                f" on a folder that has {self._files.folder}? Its log says what keeps it"
             )
 
     def _is_over(self, name: str, digest: str) -> bool:

@@ -1,4 +1,4 @@
-"""One job of a fleet, as the worker does it that took it: under the job's lock."""
+"""Run one job of a fleet on a worker, under the job's lock."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def run_job(
     Parameters
     ----------
     worker : str
-        Who runs it, for who waits for it.
+        Name of the worker, for the submitter's display.
 
     Returns
     -------
     dict or None
-        The summary; None if there was nothing to do, because somebody else is at it,
-        it was taken back, or it failed, which its files tell.
+        The summary; None if there was nothing to do, because another worker has it,
+        it was taken back, or it failed, which its files record.
     """
     text = files.read(name)
     if text is None or files.is_taken(name) or files.stop_requested():
@@ -81,11 +81,11 @@ def _under_lock(
     report: Callable[[RunProgress], None],
     **options: Any,
 ) -> dict[str, Any] | None:
-    """Simulate in the process that holds the lock: if its worker is killed, it keeps both.
+    """Simulate in the process that holds the lock, so that it outlives its worker.
 
     Then it writes what it has, and ends; only after that can another worker begin.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the worker's to understand, as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the worker handles it, as Ctrl-C
     job = Job.of(text)
     with locked(path) as file:
         if file is None or file.read() != text:
@@ -103,5 +103,5 @@ def _under_lock(
             report(progress)
             checkpoint("simulation.told")
 
-        report(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # who has begun it
+        report(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # names the worker that began
         return simulate(spec, folder, report=report_progress, **options)

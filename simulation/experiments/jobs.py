@@ -1,11 +1,11 @@
 """The jobs of a study as files of its folder, which the machines of a fleet share.
 
-``DIR/fleet/NAME.json`` says what is to be run, and is the lock of ``DIR/runs/NAME``: who
-holds it may write there, or take the job back. The system lets go of it with the process
-that holds it, however that ends; in a folder on a file server, the server does so with the
-machine. So no clock decides who is dead, and a job that is sent twice runs once.
+``DIR/fleet/NAME.json`` says what is to be run, and is the lock of ``DIR/runs/NAME``: the process
+that holds it may write there, or take the job back. The system lets go of it with the process that
+holds it, however that ends; in a folder on a file server, the server does so with the machine. So
+no clock decides which worker is dead, and a job that is sent twice runs once.
 
-Nobody but who submits the study writes a job's file, and only under its lock; it is
+Only the submitter of the study writes a job's file, and only under its lock; it is
 never replaced by another file, whose lock would be another one.
 """
 
@@ -49,14 +49,14 @@ class SharedFolderError(SimulationError):
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
-            f"{path}: {error.strerror}; who simulates on a fleet needs to write there, and to hold"
+            f"{path}: {error.strerror}; a fleet's users need to write there, and to hold"
             " POSIX locks that all machines see (NFS 4, CephFS)"
         )
 
 
 @cache
 def made_by() -> str:
-    """Return what results depend on besides their inputs."""
+    """Return the versions that results depend on."""
     libraries = ("numpy", "scipy", "pyarrow")
     versions = ", ".join(f"{name} {version(name)}" for name in libraries)
     return f"fuga {engine_version()}, Python {python_version()}, {versions}"
@@ -68,7 +68,7 @@ class Job:
 
     spec: RunSpec
     cwd: str  #: where relative paths of the spec begin
-    digest: str  #: of the spec with its files, as who submitted it sees them
+    digest: str  #: of the spec with its files, as the submitter sees them
     as_csv: bool
     made_by: str = field(default_factory=made_by)
 
@@ -102,11 +102,11 @@ class JobFailure:
 
     message: str
     bad_input: bool
-    worker: str  #: who says so
+    worker: str  #: the worker that reports it
 
 
 class JobFiles:
-    """The files of a study's jobs, for who submits them and for who runs them."""
+    """The files of a study's jobs, for submitters and workers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,14 +122,14 @@ class JobFiles:
 
     @contextmanager
     def submitting(self) -> Iterator[None]:
-        """Be the only one that submits this study; what there was of its end is forgotten.
+        """Hold the study's submission lock, and clear earlier stop requests.
 
         Raises
         ------
         JobTakenError
-            If somebody else does.
+            If another process submits.
         SharedFolderError
-            If nobody can, in this folder.
+            If the folder does not allow it.
         """
         study = self._fleet / _STUDY
         try:
@@ -199,11 +199,11 @@ class JobFiles:
         with locked(path) as file:
             if file is None:
                 return not path.exists()
-            path.unlink()  # who has opened it already gets the lock of no job
+            path.unlink()  # a process that has it open gets the lock of no job
         return True
 
     def request_stop(self) -> None:
-        """Let who runs a job of the study write what there is."""
+        """Request all workers of the study to stop and write their results."""
         (self._fleet / _STOP).touch()
 
     def stop_requested(self) -> bool:
@@ -211,15 +211,15 @@ class JobFiles:
         return (self._fleet / _STOP).exists()
 
     def write_progress(self, name: str, progress: RunProgress) -> None:
-        """Say how far a job is."""
+        """Write how far a job is."""
         self._say(name, "progress", asdict(progress))
 
     def progress(self, name: str) -> RunProgress | None:
-        """Return how far a job is, as far as anybody knows."""
+        """Return the last known progress of a job, or None."""
         return self._heard(name, "progress", RunProgress)
 
     def write_failure(self, name: str, failure: JobFailure) -> None:
-        """Say that a job need not be tried again."""
+        """Write that a job failed and need not be retried."""
         self._say(name, "failed", asdict(failure))
 
     def failure(self, name: str) -> JobFailure | None:
@@ -227,9 +227,9 @@ class JobFiles:
         return self._heard(name, "failed", JobFailure)
 
     def clear(self) -> None:
-        """Leave what the same study on one machine would have left.
+        """Remove the fleet's files, as if the study had run on one machine.
 
-        A job that is still there is somebody's, of an earlier study: its lock stays.
+        A job that is still there belongs to an earlier study: its lock stays.
         """
         if not self.names():
             shutil.rmtree(self._fleet, ignore_errors=True)
@@ -238,7 +238,7 @@ class JobFiles:
         return self._fleet / f"{name}.{kind}"
 
     def _say(self, name: str, kind: str, document: Mapping[str, Any]) -> None:
-        with suppress(FileNotFoundError):  # the study is over, and nobody wants to know
+        with suppress(FileNotFoundError):  # the study is over, and no reader is left
             replace_file(self._said(name, kind), json.dumps(document).encode())
 
     def _heard(self, name: str, kind: str, what: Callable[..., T]) -> T | None:

@@ -1,4 +1,4 @@
-"""Which simulations a study is made of: policies, seeds and what a sweep varies."""
+"""Plan the runs of a study: policies, seeds and swept parameters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan(
         if not (base.add_hosts or base.without_hosts or base.moving.is_enabled):
             raise InputError(
                 "--beside-unchanged",
-                "neither --add-hosts nor --without-hosts is told, nor --balance, --spare, --roll"
+                "neither --add-hosts nor --without-hosts is given, nor --balance, --spare, --roll"
                 " or --room",
             )
         as_is = replace(base, add_hosts=(), without_hosts=(), moving=base.moving.unchanged())
@@ -78,7 +78,7 @@ def plan(
         raise InputError(f"--sweep {unread[0]}", "no policy that runs reads this parameter")
     twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
     if twice:
-        raise InputError(twice[0], "the name of two runs; a policy or a value is told twice")
+        raise InputError(twice[0], "the name of two runs; a policy or a value is given twice")
     if len(specs) > _MOST_RUNS:
         raise InputError("--sweep", f"{len(specs)} runs, allowed are {_MOST_RUNS}")
     return specs
@@ -117,14 +117,14 @@ def _runs(
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """Who decides on hosts of a zone."""
+    """The policy of a zone's hosts."""
 
     policy: str
     parameters: Mapping[str, Any] | None = None  #: None: those of the policy elsewhere
 
 
 def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
-    """Return who decides in which zone.
+    """Return the policy of each zone.
 
     Words are ``ZONE=POLICY``, or name a JSON file as ``FUGA_ZONE_POLICIES`` has it:
     ``{"ZONE": {"policy": …, "parameters": {…}}}``.

@@ -1,4 +1,4 @@
-"""One simulation from its inputs to its files; stopped halfway it can go on later."""
+"""Run one simulation from its inputs to its files; a stopped run can be resumed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class RunProgress:
     slot: int
     running: int
     waiting: int
-    worker: str | None = None  #: of a fleet, who is at it
+    worker: str | None = None  #: the fleet worker that runs it
 
 
 @dataclass(slots=True, kw_only=True)
 class _RunState:
-    """All that a simulation is between two slots."""
+    """The state of a simulation between two slots."""
 
     digest: str
     engine: Engine
@@ -57,7 +57,7 @@ class _RunState:
     events: int
 
     def kept(self) -> Kept:
-        """Return what a checkpoint holds: all that `_begin` would not make again."""
+        """Return the state for a checkpoint, except what `_begin` recreates."""
         return {
             "engine": self.engine.kept(),
             "recorder": self.recorder.kept(),
@@ -97,7 +97,7 @@ def simulate(
         Go on from where the same simulation was stopped, or take what it wrote
         if it had ended.
     stop : callable
-        Asked after each slot; once it says so, what there is so far is written
+        Called after each slot; once it returns True, what there is so far is written
         together with a checkpoint.
 
     Returns
@@ -131,7 +131,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRun:
-    """A simulation that wrote nothing."""
+    """Results of a simulation that wrote no files."""
 
     finished: bool
     summary: Mapping[str, Any]
@@ -262,7 +262,7 @@ def _summary(spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool)
 
 
 def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
-    """Return what the same simulation wrote, whether it came to its end or not."""
+    """Return the summary of the same simulation, finished or not; None without one."""
     try:
         found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What one run of a what-if came to, in JSON values of bounded size."""
+"""Report one run of a what-if as JSON values of bounded size."""
 
 from __future__ import annotations
 

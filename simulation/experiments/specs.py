@@ -1,4 +1,4 @@
-"""What to simulate, as plain values: the input of a child process, which a resume compares."""
+"""Specs of simulations as plain values, for child processes and for resuming."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from simulation.traces.workload import PREFIX, workload_of
 _PARTS = 10_000  #: tenants are sampled in so many parts
 
 
-#: What every VM takes some of, where anything asks for it, and what ends a number of it.
+#: Resources of which every VM takes some where any request does, and the ends of their numbers.
 _OF_EVERY_VM: Final[Mapping[str, str]] = {"vcpus": "c", "memory_mib": "memory_mib", "disk_gib": "d"}
 
 
@@ -86,7 +86,7 @@ class RunSpec(SimulatedPolicy):
             raise InputError("a run", f"it is of another version of fuga: {error}") from None
 
     def digest(self) -> str:
-        """Return whether another run was asked for the same; files by name, size and time."""
+        """Return a digest of the spec and of its files' names, sizes and times."""
         document = self.document()
         files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts)
         for path in (*files, self.weights, self.tree, self.quotas):
@@ -99,7 +99,7 @@ class RunSpec(SimulatedPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a simulation reads, on one axis of resources."""
+    """The inputs of a simulation, on one axis of resources."""
 
     trace: Trace
     inventory: HostInventory
@@ -116,7 +116,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     ------
     InputError
         For files that are not what they should be, or a resource that requests
-        ask for and no host has.
+        request and no host has.
     """
     inventory = read_inventory(spec.hosts)
     named = list(inventory.hosts)
@@ -149,7 +149,8 @@ def open_inputs(spec: RunSpec) -> Inputs:
     resources = in_order({*requested, *inventory.resources})
     if spec.moving.is_enabled and MEMORY not in requested:
         raise InputError(
-            str(path), f"requests have {', '.join(requested)}; what moves carry is told by {MEMORY}"
+            str(path),
+            f"requests have {', '.join(requested)}; moves need {MEMORY} for their transfer",
         )
     trace = NativeTrace(
         source=source_of(path, its),
@@ -168,7 +169,7 @@ def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: Run
     if missing:
         raise InputError(
             spec.hosts,
-            f"no host has {', '.join(missing)}, which requests of {spec.trace.path} ask for",
+            f"no host has {', '.join(missing)}, which requests of {spec.trace.path} need",
         )
 
 
@@ -188,7 +189,7 @@ def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSp
             usual = f"{there[len(there) // 2]}{_OF_EVERY_VM[lacking[0]]}"
             raise InputError(
                 f"--add-hosts {added}",
-                f"{host.name} has no {', '.join(lacking)}, which requests ask for, so no VM would"
+                f"{host.name} has no {', '.join(lacking)}, which requests need, so no VM would"
                 f" fit; add it, as in {added.partition(',')[0]}:{usual}, which hosts there have",
             )
 

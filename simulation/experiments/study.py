@@ -1,4 +1,4 @@
-"""Several simulations side by side: on the cores of the machine, and in one summary."""
+"""Run several simulations in processes, and summarise them together."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _RunningJob:
 
 
 class AnyStudy(Protocol):
-    """A study, wherever its runs are."""
+    """A study, local or on a fleet."""
 
     def stop(self) -> None:
         """Let every run write what it has, and begin no other."""
@@ -192,7 +192,7 @@ def _end_of(process: BaseProcess) -> str:
 def _send(connection: Connection, value: object) -> None:
     try:
         connection.send(value)
-    except OSError:  # it has ended: its last word is still to be read
+    except OSError:  # it has ended: its last message is still to be read
         return
 
 
@@ -205,7 +205,7 @@ def _child(
     resume: bool,
     as_csv: bool,
 ) -> None:
-    """Run one simulation; Ctrl-C is the parent's to understand."""
+    """Run one simulation in a child process; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     queried_at = 0.0
     stopped = False
@@ -215,7 +215,7 @@ def _child(
         now = time.monotonic()
         if not stopped and now - queried_at > _POLL_EVERY_S:
             queried_at = now
-            stopped = connection.poll()  # a word from the parent, or its end
+            stopped = connection.poll()  # a message from the parent, or its end
         return stopped
 
     try:
@@ -236,7 +236,7 @@ def _child(
 
 
 def on_interrupt(study: AnyStudy) -> Callable[[], None]:
-    """Let Ctrl-C stop a study gently; return what undoes this."""
+    """Let Ctrl-C stop a study gently; return a function that restores the handler."""
 
     def interrupted(signum: int, frame: FrameType | None) -> None:
         study.stop()

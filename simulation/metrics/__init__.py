@@ -1,1 +1,1 @@
-"""What a run records as it goes on, and what it tells at its end."""
+"""Metrics of a run: time series and the summary."""

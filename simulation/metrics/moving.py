@@ -1,4 +1,4 @@
-"""What moves do to a cluster, and what they take: columns, rows and a summary."""
+"""Metrics of moves: columns, rows and a summary."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from simulation.slots.engine import Engine, Passed
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.timetable import MoveOutcome
 
-#: As rounds that keep spare ask.
+#: The search that rounds with spare capacity use.
 _AS_ROUNDS: Final = Search(tries=2, pairs=0, partly=False)
 _SPARE_UNITS: Final = 1_000_000
 _OUTCOMES: Final = tuple(MoveOutcome)
 
 
 class MovesRecorder:
-    """Keeps what moves of one simulation came to."""
+    """Records the moves of one simulation and their outcomes."""
 
     def __init__(self) -> None:
         self.moves = Stacks(
@@ -199,7 +199,7 @@ class MovesRecorder:
 
 
 def _without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
-    """Return what a gauge reads of a cluster: it asks for no VM unless one moves."""
+    """Return the running state that a gauge reads; VMs matter only when they move."""
     cluster = engine.cluster
     hosts, resources = snapshot.capacity.shape
     nothing = np.zeros(0, dtype=np.int64)

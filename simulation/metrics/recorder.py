@@ -1,4 +1,4 @@
-"""What a simulation is judged by, slot by slot.
+"""Record the time series of a simulation, slot by slot.
 
 Everything is kept in flat arrays and written at the end, so that a simulation
 that stops halfway can be kept with all that it has seen.
@@ -33,7 +33,7 @@ from simulation.slots.waiting import WaitingRows
 SHARES_KEPT = 50
 #: Pictures of all hosts: between so many and twice as many are kept.
 PICTURES_KEPT = 120
-#: Kinds of VM, by VMs asked for, that fragmentation is measured with.
+#: How many of the most requested kinds of VM fragmentation is measured with.
 _KINDS_FOR_FRAGMENTS = 16
 
 
@@ -74,7 +74,7 @@ class SeriesRecorder:
         self.pictures = Stacks("slot", "host", "part")
         self._picture_every = 1
         self._pictured = 0
-        #: per tenant: VMs asked, placed, completed, lost, given up
+        #: per tenant: VMs requested, placed, completed, lost, given up
         self.tenants = GrowingRows(5)
         self._waited_s: FloatArray = np.zeros(0)
         self._requested_of_kind: IntArray = np.zeros(0, dtype=np.int64)
@@ -192,7 +192,7 @@ class SeriesRecorder:
     def _fragmentation(self, free: IntArray, engine: Engine) -> float:
         """Return the part of the free first resource that is on hosts too full for a VM.
 
-        The mean over the VMs asked for so far, of the kinds asked for most.
+        The mean over the VMs requested so far, of the most requested kinds.
         """
         total = float(free[:, 0].sum())
         if total == 0 or not self._requested_of_kind.any():

@@ -84,7 +84,7 @@ def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray,
 
 
 def completed_parts(requested: IntArray, completed: IntArray) -> FloatArray:
-    """Return for each tenant the part of its VMs that has ended, (N,); NaN of who asked nothing."""
+    """Return the completed part of each tenant's VMs, (N,); NaN for one without requests."""
     parts: FloatArray = np.full(len(requested), np.nan)
     np.divide(completed, requested, out=parts, where=requested > 0)
     return parts
@@ -132,10 +132,10 @@ def _ratio(part: float, whole: float) -> float | None:
 
 #: What policies are compared by: path in a summary, heading, unit, and whether more is better.
 MEASURES: Final[tuple[tuple[str, str, str, bool], ...]] = (
-    ("placed_part", "VMs placed", "% of those asked for", True),
+    ("placed_part", "VMs placed", "% of those requested", True),
     ("wait_s.mean", "mean wait of VMs placed", "s", False),
     ("wait_s.p95", "95th percentile of these waits", "s", False),
-    ("completed_part", "VMs completed", "% of those asked for", True),
+    ("completed_part", "VMs completed", "% of those requested", True),
     ("completed_part_of_tenants", "completed per tenant", "%, mean of tenants", True),
     ("used.first.mean", "first resource in use", "% of the pool", True),
     ("fair_distance", "distance from fair shares", "% of the mean fair share", False),
@@ -152,7 +152,7 @@ MEASURES_OF_MOVES: Final[tuple[tuple[str, str, str, bool], ...]] = (
     ("moves.potential", "potential", "", True),
     ("moves.fairness_distance", "distance from fair shares, all slots", "% of the mean", False),
     ("moves.hosts_in_use", "hosts in use", "hosts", False),
-    ("moves.held_idle_part", "free, but held for who starves", "% of the pool", False),
+    ("moves.held_idle_part", "free, but held for starving requests", "% of the pool", False),
     ("moves.spare.domains_held_part", "domains whose spare held", "%", True),
     ("moves.spare.vm_rounds_waited", "waits for spare", "VMs × rounds", False),
     ("moves.roll.took_s", "the roll took", "s", False),

@@ -1,4 +1,4 @@
-"""What tenants, their groups and hosts are called in a recording: as they are, or by numbers."""
+"""Names of tenants, groups and hosts in a recording: real or anonymous."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Called:
         return self._seen.setdefault(name, alias)
 
     def knows(self, name: str) -> bool:
-        """Return whether it was asked for."""
+        """Return whether a name has been looked up."""
         return name in self._seen
 
 

@@ -1,4 +1,4 @@
-"""A time of the register center as files: all that a simulation of it reads.
+"""Record a period of the register center as files that a simulation reads.
 
 A study runs on such a recording, not on the register center: its runs read the same,
 also when they are resumed a week later, and it can be handed to others.
@@ -30,7 +30,7 @@ from simulation.traces.native import COLUMNS
 def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, float]]:
     """Yield where tenants of the trace, and groups above them, stand from when on.
 
-    Of one who came later the first row says where it stood then: before, nobody asked.
+    The first row of a tenant that came later says where it stood then.
     """
     groups = _groups_above(past.tenants, names)
     for tenant in past.tenants:
@@ -94,7 +94,7 @@ _HAPPENINGS: Final = {
 class DecidedRounds:
     """How the rounds of a time were decided."""
 
-    source: str  #: who says so
+    source: str  #: where this is known from
     policy: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     slot_length_s: float
@@ -209,9 +209,9 @@ def record(
     a row together that were on one host, or first placed in one slot, and were gone in
     one slot; of a gang, and of a request that is spread, all that waited are one
     row, which lives as long as the longest of them. A life is counted from the start of
-    the slot that first placed a VM, or, if none did, from when it was asked for: such a VM
-    also waits for no longer. A VM that outlived the time has no end. Tenants who had and
-    asked for nothing are left out.
+    the slot that first placed a VM, or, if none did, from when it was requested: such a VM
+    also waits for no longer. A VM that outlived the time has no end. Tenants without VMs and
+    requests are left out.
     """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What comes next, if what was asked for lately is asked for again.
+"""Repeat recent requests as the expected future of the site.
 
 The site as it is stands at time 0; the requests of a past time follow at the same distances.
 How long VMs live that have not ended is drawn, from how long others did.
@@ -34,11 +34,11 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """The time to come, and what of the past time it is made of."""
+    """The expected future, and the past period it repeats."""
 
     past: Past
     since: datetime  #: requests from then on are repeated
-    vms_left_out: int  #: that were asked for before, in the time that was wanted
+    vms_left_out: int  #: requested earlier in the wanted period
     lifetimes_known: bool  #: False: what runs is taken to run on
 
 

@@ -21,19 +21,19 @@ _INVISIBLE: Final = 2
 
 @dataclass(frozen=True)
 class RunData:
-    """One run: its summary, and its tables read when they are asked for."""
+    """One run: its summary, and its tables, read on first use."""
 
     folder: Path
     summary: Mapping[str, Any]
 
     @property
     def variant(self) -> str:
-        """What it is one seed of."""
+        """The variant of the run: its name without the seed."""
         return variant_of(self.summary)
 
     @property
     def policy(self) -> str:
-        """Who decided."""
+        """The policy of the run."""
         return str(self.summary["policy"])
 
     @cached_property

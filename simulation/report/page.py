@@ -1,4 +1,4 @@
-"""One HTML file with everything in it: it needs no network, and prints."""
+"""Write the report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return what moves took in each run, why, and what a roll could not do."""
+    """Return the section about moves: their transfer and reasons, and what rolls skipped."""
     moving = [run for run in runs if run["moves"] is not None]
     if not moving:
         return ""
@@ -145,8 +145,8 @@ def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
     return (
         "<h2>Moves</h2>"
         '<p class="reading">Moves that were carried out, why, and those that came to nothing: '
-        "the VM ended meanwhile, a round had taken the room, or a host failed. Spare: in how many "
-        "of the slots asked about every domain's VMs had room elsewhere.</p>"
+        "the VM ended before, a round had taken the room, or a host failed. Spare: in how many "
+        "of the slots checked every domain's VMs had room elsewhere.</p>"
         '<div class="scroll"><table id="moves"><thead><tr><th>run</th><th>moves</th><th>why</th>'
         "<th>to nothing</th><th>carried</th><th>time, added up</th><th>spare held</th></tr></thead>"
         f"<tbody>{''.join(lines)}</tbody></table></div>{''.join(rolls)}"

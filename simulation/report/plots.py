@@ -174,13 +174,13 @@ def _completed(runs: Sequence[RunData], palette: Palette) -> Plot | None:
             ranks = 100 * np.arange(1, len(known) + 1) / len(known)
             axis.step(ranks, 100 * known, where="mid", **palette.line(run.variant))
     axis.set_xlabel("tenants, those of the smallest part first (%)")
-    axis.set_ylabel("VMs completed (% of those asked)")
+    axis.set_ylabel("VMs completed (% of those requested)")
     axis.set_ylim(0, _WHOLE)
     axis.set_xlim(0, 100)
     legend(figure, axis)
     return Plot(
         "completed",
-        "How much of what each tenant asked for was completed",
+        "How much of each tenant's requests was completed",
         "A line that starts low on the left leaves some tenants with little while others have "
         "all; VMs that run on are not completed.",
         figure,
@@ -240,7 +240,7 @@ def _fragmentation(runs: Sequence[RunData], palette: Palette) -> Plot:
         "fragmentation",
         "What is free and of no use",
         "The part of the free first resource on hosts too full for a VM, in the mean of those "
-        "asked for; lower leaves more choice.",
+        "requested; lower leaves more choice.",
         figure,
     )
 
@@ -301,8 +301,8 @@ def _shares(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
     return Plot(
         f"shares_{number}_{run.variant}",
         f"Dominant shares of {len(largest)} large tenants under {run.variant}",
-        "Tenants who ask for more than their part should lie together where VMs wait; who asks "
-        "for less lies below. Here colours are of tenants.",
+        "Tenants that request more than their part should lie together where VMs wait; one that "
+        "requests less lies below. Here colours are of tenants.",
         figure,
     )
 
@@ -342,6 +342,6 @@ def _hosts(run: RunData, number: int) -> Plot | None:
         f"hosts_{number}_{run.variant}",
         f"Every host over time under {run.variant}",
         f"Each row is {'a host' if rows == len(names) else f'{len(names) / rows:.0f} hosts'}: "
-        "yellow is full, dark blue empty; stripes show who is filled first.",
+        "yellow is full, dark blue empty; stripes show which hosts are filled first.",
         figure,
     )

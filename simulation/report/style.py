@@ -1,11 +1,11 @@
-"""How plots look: one colour for each policy, everywhere, that everybody can tell apart."""
+"""The style of plots: one colour for each policy in every plot, safe for the colour-blind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-#: Okabe and Ito's palette, without black and yellow: told apart by colour-blind readers.
+#: Okabe and Ito's palette, without black and yellow: distinct for colour-blind readers.
 _COLOURS: Final = (
     "#0072B2",
     "#E69F00",
@@ -16,7 +16,7 @@ _COLOURS: Final = (
     "#6A51A3",
     "#7F7F7F",
 )
-#: Lines beyond the palette are told apart by their dashes.
+#: Lines beyond the palette differ by their dashes.
 _DASHES: Final = ("-", "--", ":", "-.")
 _HATCHES: Final = ("", "////", "....", "xxxx")  #: of bars in their place
 _BORDERS: Final = ("solid", "dashed", "dotted", "double")  #: in the page's tables
@@ -36,7 +36,7 @@ _DURATIONS: Final = (
     (1_728_000, "20 days"),
     (8_640_000, "100 days"),
 )
-#: Policies whose colours never change, whoever else takes part.
+#: Policies whose colours never change, whatever other policies are plotted.
 _FIXED: Final = {"fuga": 0, "best_fit_drfh": 1, "first_fit": 2, "slots": 3}
 
 
@@ -75,7 +75,7 @@ class Palette:
         return style | {"hatch": _HATCHES[stroke]}
 
     def swatch(self, variant: str) -> str:
-        """Return the style of a sample of its line beside its name."""
+        """Return the style of the line sample next to its name."""
         colour, stroke = self._of[variant]
         return f"border-top: 3px {_BORDERS[stroke]} {colour}"
 

@@ -1,4 +1,4 @@
-"""Tables and figures of the papers, computed anew and judged beside what is printed."""
+"""Reproduce tables and figures of the papers, and compare them with the printed ones."""
 
 from simulation.reproduction.catalog import EVERYTHING, ITEMS, items_named
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Verdict

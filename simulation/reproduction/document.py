@@ -76,7 +76,7 @@ _SYSTEM: Final = (
 
 
 def document_of(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
-    """Return the page about items, as `running.told_of` tells them, and how it was made."""
+    """Return the page about items from their verdicts, with the command that made it."""
     parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview(items)]
     for paper, theirs in groupby(items, key=lambda item: item["paper"]):
         parts.append(f"## {Paper(paper).name.replace('PSDSF', 'PS-DSF')}\n\n{paper}.")

@@ -83,7 +83,7 @@ def lines(
 
 
 def _legend(axis: Any, names: int) -> None:
-    """Tell the colours above the axis, where no line is."""
+    """Draw the legend above the axis, where no line is."""
     axis.legend(
         frameon=False,
         fontsize=8,

@@ -35,7 +35,7 @@ WHY: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Day:
-    """The cluster and what is asked of it."""
+    """The cluster and its requests."""
 
     hosts: IntArray
     trace: Listed

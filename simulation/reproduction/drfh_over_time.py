@@ -36,7 +36,7 @@ _LEAVES_S, _END_S = 1080.0, 1500.0
 _LIFE_S: Final = (10, 40)
 _TOGETHER: Final = 20
 _REQUESTS: Final = 400
-#: After somebody joined, until tasks that ran before have ended.
+#: The time after a user joins until tasks that ran before have ended.
 _SETTLING_S: Final = 100.0
 _STAGES: Final = (
     ("user 1 alone", (0.0, 200.0), ("user 1",), 0.62),

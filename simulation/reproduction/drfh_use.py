@@ -138,7 +138,7 @@ def most_used_with(r: int, found: Mapping[int, FloatArray]) -> Statement:
 
 def _fig6(setup: Setup) -> ItemOutcome:
     played = played_day(setup)
-    # Where nobody waits, use tells what was asked for; unless that is so all day.
+    # Where no request waits, use shows the demand; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
     busy |= not busy.any()
     used = {policy: each.used[busy].mean(axis=0) for policy, each in played.items()}

@@ -40,7 +40,7 @@ _NAMES: Final = ("CPU", "memory")
 _TYPES: Final = ((1, 1024), (1, 3072), (2, 6144), (4, 12288), (8, 24576))
 _MOST_VMS: Final = 20  #: of one request
 _TENANTS: Final = 20
-_LOAD: Final = 1.3  #: cores asked for over those there are
+_LOAD: Final = 1.3  #: requested cores over those there are
 _SIZES: Final = (50, 100, 200, 300, 400, 450, 500, 600, 700)
 #: From how many hosts on the paper allocates which part of CPU and memory, in percent.
 _PRINTED: Final = ((450, 70.0), (500, 60.0))

@@ -21,7 +21,7 @@ _N1_MEMORY, _N2_MEMORY = 1, 4
 _PARENT: Final = (-1, 0, 0, 0, 1, 1, 2, 2, 2, 3)
 _WEIGHTS: Final = (1, 1, 0.5, 0.5, 1, 1)
 _SHARES: Final = (0.33, 0.5, 0.165, 0.165, 0.5, 0.33)
-#: Who leaves at the end of each stage.
+#: The jobs that leave at the end of each stage.
 _LEAVING: Final = (_N1_MEMORY, 5, 2, 0)
 _STAGE_S: Final = 20.0
 _MECHANISMS: Final = ("mch", "hdrf")

@@ -1,4 +1,4 @@
-"""MCH, Fig. 5: time to divide a pool among the jobs of a tree, beside H-DRF, C-CH and M-CH."""
+"""MCH, Fig. 5: time to divide a pool among the jobs of a tree, against H-DRF, C-CH and M-CH."""
 
 from __future__ import annotations
 

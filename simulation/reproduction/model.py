@@ -1,4 +1,4 @@
-"""What a table or figure of a paper says, what we found, and how far the two are apart."""
+"""The model of reproduced items: the paper's numbers, ours, and the verdict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number of the paper beside the one that was computed."""
+    """A number of the paper and the one computed here."""
 
     what: str
     paper: float
@@ -62,7 +62,7 @@ class Number:
     def of_runs(
         cls, runs: Sequence[float], *, what: str, paper: float, unit: str, within: float
     ) -> Self:
-        """Return the mean of several runs beside the paper's number."""
+        """Compare the mean of several runs with the paper's number."""
         ours = float(np.mean(runs))
         return cls(what=what, paper=paper, ours=ours, unit=unit, within=within, runs=tuple(runs))
 
@@ -106,7 +106,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOutcome:
-    """What came of an item."""
+    """The outcome of an item."""
 
     numbers: tuple[Number, ...] = ()
     statements: tuple[Statement, ...] = ()
@@ -114,11 +114,11 @@ class ItemOutcome:
     tables: tuple[Table, ...] = ()
     draw: Callable[[], Plot]  #: called when the plot is wanted: matplotlib is slow to import
     note: str = ""  #: how numbers are measured, and what else they show
-    why: str = ""  #: why numbers or statements may differ, told where they do
+    why: str = ""  #: why numbers or statements may differ, printed where they do
 
     @property
     def verdict(self) -> Verdict:
-        """The one word."""
+        """The verdict in one word."""
         if not self.numbers and not self.statements:
             return Verdict.NOT_REPRODUCED
         if not all(each.holds for each in self.statements):
@@ -130,11 +130,12 @@ class ItemOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """How a run was asked for, and what items share: figures of one simulation run it once."""
+    """Options of a reproduction, and results that items share."""
 
     quick: bool = False
     seed: int = 0
-    report: Callable[[float], None] = lambda _: None  #: told which part of an item is done
+    #: called with the part of an item that is done
+    report: Callable[[float], None] = lambda _: None
     made: dict[str, Any] = field(default_factory=dict)
 
     def shared(self, key: str, make: Callable[[], Made]) -> Made:

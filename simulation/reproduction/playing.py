@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Played:
-    """What came of it: S slots, R resources, Q requests in order of arrival."""
+    """Results of a played trace: S slots, R resources, Q requests in order of arrival."""
 
     start_s: FloatArray  #: (S,)
     used: FloatArray  #: (S, R) part of the pool in use after the slot's round
@@ -53,7 +53,7 @@ class Played:
         return took
 
     def completed_of(self, tenants: Sequence[str]) -> FloatArray:
-        """Return the part of its VMs that each tenant completed; 1 for one who asked for none."""
+        """Return the part of its VMs that each tenant completed; 1 for one without requests."""
         place = {tenant: index for index, tenant in enumerate(tenants)}
         of_request = np.array([place[tenant] for tenant in self.tenant], dtype=np.int64)
         requested = np.bincount(of_request, self.requested, len(tenants))
@@ -76,9 +76,9 @@ def play(
     ----------
     hosts : ndarray of int64, shape (H, R)
     leaves : mapping of slot to tenant, optional
-        Who gives up there what it still waits for.
-    tell : callable
-        Told which part is done.
+        The tenant that gives up its waiting requests at that slot.
+    report : callable
+        Called with the part that is done.
     """
     engine = Engine(
         Cluster([SimHost(name=f"h{n:05}") for n in range(len(hosts))], hosts.copy()),

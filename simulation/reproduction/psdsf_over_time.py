@@ -117,11 +117,11 @@ def _fig6(setup: Setup) -> ItemOutcome:
 
 def _distributed(away: BoolArray) -> FloatArray:
     """Return the matrix after each second, (S, N, K): every server steps once a second."""
-    everybody = np.ones(_USERS, dtype=np.bool_)
-    without = everybody.copy()
+    all_users = np.ones(_USERS, dtype=np.bool_)
+    without = all_users.copy()
     without[-1] = False
     schedule = [
-        Step(server, without if away[second] else everybody)
+        Step(server, without if away[second] else all_users)
         for second in range(_SECONDS)
         for server in range(len(CLASSES))
     ]

@@ -21,7 +21,7 @@ DOCUMENT: Final = "reproduction.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What came of an item, in JSON values, and how long it took."""
+    """The verdict of an item as JSON values, and the time it took."""
 
     verdict: Mapping[str, Any]
     seconds: float
@@ -33,7 +33,7 @@ class Finished:
 
 
 def found_in(folder: Path, setup: Setup) -> Finished | None:
-    """Return what an item left in its folder when it was run in the same way; None: nothing."""
+    """Return an item's earlier result of the same run options, or None."""
     try:
         verdict = json.loads((folder / VERDICT).read_text("utf-8"))
     except (OSError, ValueError):
@@ -71,11 +71,11 @@ def run_items(
     Parameters
     ----------
     command : sequence of str
-        What somebody typed for this, told in the page.
+        The command that was typed, printed in the page.
     resume : bool
         Take what items that ran in the same way have left.
     begins : callable
-        Told which item begins; what it returns is told which part of it is done.
+        Called with the item that begins; what it returns is called with the part done.
     """
     finished: list[Finished] = []
     for item in items:

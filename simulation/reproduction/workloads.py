@@ -35,7 +35,7 @@ def google_hosts(number: int, seed: int) -> IntArray:
 def google_trace(
     hosts: IntArray, *, days: float, tenants: int, load: float, lives: int, seed: int
 ) -> Listed:
-    """Return requests that ask for so many times the hosts' cores, lives as many times as long."""
+    """Return requests for a multiple of the hosts' cores, with lives scaled likewise."""
     core_seconds = SIZE * lives * _CORE_SECONDS
     number = int(load * int(hosts[:, 0].sum()) * days * DAY_S / core_seconds)
     made = Workload(resources=RESOURCES, requests=number, days=days, tenants=tenants, seed=seed)
@@ -51,5 +51,5 @@ def google_trace(
 
 
 def tenants_of(trace: Listed) -> Sequence[str]:
-    """Return who asks for anything, in order of name."""
+    """Return the tenants with requests, in order of name."""
     return sorted({tenant for chunk in trace.parts for tenant in chunk.tenant})

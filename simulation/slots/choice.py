@@ -1,4 +1,4 @@
-"""How rounds of a simulation decide, and who does on the hosts that are there."""
+"""Decide rounds of a simulation with the policies of the present hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SimulatedPolicy:
     policy: str = "fuga"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     budget_units: int | None = 2_000_000
-    #: who decides on hosts of which zone; elsewhere ``policy`` does
+    #: the policy of each zone's hosts; ``policy`` decides on the others
     zone_policies: Mapping[str, str] = field(default_factory=dict)
     #: of zones whose parameters are not those of ``policy``
     zone_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class SimulatedPolicy:
     def of_policy(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a policy is made with.
 
-        Where moves make room for who is owed, no hosts are held back, unless asked for.
+        Where moves make room for starving requests, no hosts are reserved by default.
         """
         return parameters if self.moving.room is None else {"patience": 0, **parameters}
 
@@ -75,7 +75,7 @@ class SlotDecider:
         return allocation, reasons[0] if reasons else None
 
     def hosts_changed(self) -> None:
-        """Find anew who decides where: zones may have other hosts now."""
+        """Forget the policies of zones: zones may have other hosts now."""
         self.deciding = self.policy = None
 
     def _find_deciding(self) -> Deciding:

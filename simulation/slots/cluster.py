@@ -1,4 +1,4 @@
-"""The hosts of a simulation: what they offer, what is committed, who takes VMs now."""
+"""The hosts of a simulation: capacity, committed amounts, and which take VMs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Cluster:
         self.capacity = capacity
         self.committed = np.zeros_like(capacity)
         self._present = np.array([host.name not in absent for host in hosts], dtype=np.bool_)
-        self.version = 0  #: raised by whatever requests may tell hosts apart by
+        self.version = 0  #: raised by changes of traits by which requests distinguish hosts
         self._read()
 
     @classmethod
@@ -88,7 +88,7 @@ class Cluster:
         self._hosts[host] = replace(self._hosts[host], accepts=accepts)
 
     def kept(self) -> Kept:
-        """Return how the hosts stand, for a checkpoint."""
+        """Return the state of the hosts, for a checkpoint."""
         return {
             "committed": self.committed,
             "present": self._present,
@@ -96,7 +96,7 @@ class Cluster:
         }
 
     def restore(self, kept: Kept) -> None:
-        """Let the hosts stand as they were kept."""
+        """Restore the state of the hosts from a checkpoint."""
         hosts = (len(self._hosts),)
         self.committed = array(kept, "committed", "int", self.capacity.shape)
         self._present = array(kept, "present", "bool", hosts)

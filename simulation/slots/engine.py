@@ -1,4 +1,4 @@
-"""The slots of a simulation: what happens between two starts, and the round at each.
+"""The engine of a simulation: events between slots, and the round of each slot.
 
 A round is the control centre's: the same snapshot, the same decision
 (`placement.decide`), the same check and fallback, and no round where nothing has
@@ -34,7 +34,7 @@ from simulation.traces.chunks import Chunk
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Round:
-    """One decision, with what it was made on."""
+    """One decision with its snapshot."""
 
     snapshot: Snapshot
     allocation: Allocation
@@ -46,7 +46,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Passed:
-    """All that happened up to the start of a slot, and its round."""
+    """The events up to the start of a slot, and its round."""
 
     slot: int
     start_s: float
@@ -157,12 +157,12 @@ class Engine:
 
     @property
     def next_event_s(self) -> float | None:
-        """When something befalls a host next, or other quotas hold; None: nothing more."""
+        """The time of the next host event or change of quotas; None if there is none."""
         hosts = [event.at_s for event in self._events[:1]]
         return min([*hosts, *(at_s for at_s, _ in self._hierarchies[:1])], default=None)
 
     def pass_to(self, slot: int, chunks: Sequence[Chunk]) -> Passed:
-        """Go on to the start of a slot, at which these requests have arrived, and decide."""
+        """Advance to the start of a slot with newly arrived requests, and decide its round."""
         start_s = self._start_s = slot * self.choice.slot_length_s
         if self.movers is not None:
             first_s = self._events[0].at_s if self._events else start_s
@@ -237,8 +237,7 @@ class Engine:
         Where spare is kept, or if ``for_running``, host classes also distinguish hosts by the
         constraints of all running VMs.
 
-        Tenants are those who hold something or ask for something: one who does
-        neither takes part in nothing.
+        Tenants are those with VMs or requests; others take no part in the round.
         """
         waiting, names = self.waiting, self.names
         concerned = names.vms > 0
@@ -279,7 +278,7 @@ class Engine:
         self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
 
     def _befall(self, start_s: float, ended: list[VmRows]) -> list[VmRows]:
-        """Let happen what befalls hosts up to the start of the slot; return the VMs lost.
+        """Apply host events up to the start of the slot; return the VMs lost.
 
         VMs that ended in this slot, but after their host failed, are taken out of
         ``ended``: they were lost.
@@ -310,7 +309,7 @@ class Engine:
         return lost
 
     def _wait_again(self, vms: VmRows, at_s: float) -> None:
-        """Let VMs wait for another host, for what is left of their lives."""
+        """Queue lost VMs again, for the rest of their lives."""
         order = np.argsort(vms.request, kind="stable")
         vms = vms.where(order)
         again = WaitingRows(
@@ -329,11 +328,11 @@ class Engine:
         self.waiting = self.waiting.with_more(again)
 
     def _stand(self, slot: int, chunks: Sequence[Chunk]) -> tuple[VmRows | None, Sequence[Chunk]]:
-        """Take up VMs that run already; return them, and the requests that arrive.
+        """Start VMs that run already at time 0; return them, and the requests that arrive.
 
         They stay where they are, whether there is room for them or not. Those whose
         host is not there arrive like others. What runs already has numbers below zero:
-        no policy placed it, and nothing counts it among what was asked for.
+        no policy placed it, and nothing counts it as requested.
         """
         if not any(chunk.on_host for chunk in chunks):
             return None, chunks

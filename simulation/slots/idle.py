@@ -1,4 +1,4 @@
-"""Rounds that need not be: nothing has changed since one that placed nothing."""
+"""Skip rounds where nothing has changed since one that placed nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.constraints.patience import waiting_levels
 from placement.model.constraints import Constraints
 from simulation.checkpoint import Kept, array
 
-#: What of a snapshot decides, beside ages, trees, constraints and allowances.
+#: Fields of a snapshot that decide, other than ages, trees, constraints and allowances.
 _SEEN: Final = (
     "capacity",
     "free",
@@ -29,14 +29,14 @@ _WIDE: Final = frozenset({"capacity", "free", "demand", "held"})  #: one column 
 
 
 class LastIdle:
-    """What the last round saw, and who waited, if it placed nothing."""
+    """The snapshot and waiting requests of the last round, if it placed nothing."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self.seen: tuple[Snapshot, IntArray] | None = None
 
     def note(self, snapshot: Snapshot, requests: IntArray, allocation: Allocation) -> None:
-        """Take note of a round; one that was cut might place something the next time."""
+        """Record a round; one that was cut might place something the next time."""
         idle = not len(allocation.placed) and not allocation.cut
         self.seen = (snapshot, requests) if idle else None
 

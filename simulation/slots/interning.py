@@ -1,4 +1,4 @@
-"""Names and vectors seen so far, as numbers: what arrays can hold."""
+"""Intern names and vectors as numbers, which arrays can hold."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class InternedNames:
         return self._weights.get(name) or self._hierarchy.weights.get(name, 1.0)
 
     def follow(self, hierarchy: Hierarchy) -> None:
-        """Let other groups, weights and quotas hold from now on."""
+        """Use other groups, weights and quotas from now on."""
         self._hierarchy = hierarchy
         self._weight = np.zeros(0)
 
@@ -138,14 +138,14 @@ class InternedNames:
         Raises
         ------
         InputError
-            For one that is a group of others: only tenants ask.
+            For one that is a group of others: only tenants have requests.
         """
         before = len(self.tenants)
         numbers = self.tenants.numbers(names)
         self._held.grow(len(self.tenants))
         for name in self.tenants.values[before:]:
             if name in self._hierarchy.groups:
-                raise InputError(f"tenant {name!r}", "asks for VMs, but is the parent of others")
+                raise InputError(f"tenant {name!r}", "requests VMs, but is the parent of others")
         return numbers
 
     def tree(self, tenants: IntArray) -> TenantTree | None:
@@ -174,7 +174,7 @@ class InternedNames:
         }
 
     def restore(self, kept: Kept) -> None:
-        """Know what was kept, and nothing else; weights are worked out anew."""
+        """Restore a saved state; weights are computed anew."""
         tenants = texts(kept, "tenants")
         held = array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
         kinds = array(kept, "kinds", "int", (None, len(self.resources)))

@@ -25,7 +25,7 @@ GroupKey = tuple[int, str, bool, bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Open:
-    """What a snapshot says of hosts and who may use them."""
+    """Host classes, eligibility and constraints of a snapshot."""
 
     host_class: IntArray  #: (H,)
     eligible: BoolArray  #: (Q, C)
@@ -34,7 +34,7 @@ class Open:
 
 @dataclass(slots=True)
 class _Places:
-    """Where the VMs are from which others must be kept apart, or with which together."""
+    """Hosts of VMs by group and spread, for affinity and anti-affinity."""
 
     #: in order of creation, as the register center lists groups
     of_group: dict[GroupKey, Counter[int]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class HostRules:
         }
 
     def restore(self, kept: Kept, sizes: Sizes) -> None:
-        """Count what was kept, and nothing else."""
+        """Restore saved counts."""
         self._places, self._known = _Places(), None
         for tenant, name, apart, hard, places in kept["groups"]:
             if not (type(tenant) is int and isinstance(name, str)):

@@ -118,7 +118,7 @@ class RunningBuckets:
         }
 
     def restore(self, kept: Kept, sizes: Sizes) -> None:
-        """Run what was kept, and nothing else."""
+        """Restore saved VMs."""
         lengths = array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
         slots = array(kept, "slots", "int", (None,))
         vms = None if kept["vms"] is None else VmRows.of_kept(kept["vms"], sizes)

@@ -16,7 +16,7 @@ class WaitingRows(Rows):
     """Requests with VMs to place, ``count``; lost VMs of a request are rows of their own."""
 
     min_count: IntArray  #: at least that many at once, while nothing of it was ever placed
-    wanted: IntArray  #: VMs that it asked for
+    wanted: IntArray  #: VMs that it requested
     age: IntArray  #: slots that left some of it out, whether or not they had a round
     since_s: FloatArray  #: when it arrived, or its VMs were lost
     lifetime_s: FloatArray  #: of its VMs, or what is left of it; inf: they never end

@@ -1,1 +1,1 @@
-"""The hosts of a simulation, the trees of its tenants, and what befalls hosts."""
+"""Hosts, tenant trees and host events of a simulation."""

@@ -30,13 +30,13 @@ class SimulatedQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """Who is part of which group, and what tenants and groups may hold at most."""
+    """Groups of tenants with weights, and the quotas of tenants and groups."""
 
     groups: tuple[str, ...] = ()  #: in the order in which they go among equals
     #: of tenants, in which they go among equals; those that it does not name follow
     order: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)  #: of groups and tenants with one
-    weights: Mapping[str, float] = field(default_factory=dict)  #: of those who have another than 1
+    weights: Mapping[str, float] = field(default_factory=dict)  #: other than 1
     quotas: tuple[SimulatedQuota, ...] = ()
 
     def above(self, name: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ class Hierarchy:
     ) -> tuple[QuotaHeadroom, ...]:
         """Return what quotas leave to tenants that hold ``held``, (N, R), in ``vms``, (N,).
 
-        A quota of nobody who is there limits nobody.
+        A quota of an absent tenant or group has no effect.
         """
         if not self.quotas:
             return ()
@@ -107,7 +107,7 @@ Since = tuple[float, Hierarchy]
 def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[Since, ...]:
     """Return what a CSV file of ``name``, ``parent`` and ``weight``, and one of quotas, say.
 
-    Who is ever the parent of others is a group, everybody else a tenant. Where a file
+    A name that is ever a parent is a group, every other a tenant. Where a file
     has a column ``at_s``, a row with a time holds from then on.
 
     Returns
@@ -174,7 +174,7 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
             parents.setdefault(row["parent"], line)
     for parent, line in parents.items():
         if parent not in places:
-            raise InputError(f"{path}:{line}", f"parent: nobody is called {parent!r}")
+            raise InputError(f"{path}:{line}", f"parent: no row is named {parent!r}")
     return places
 
 

@@ -1,4 +1,4 @@
-"""A host of a simulation, and what may befall it."""
+"""Hosts of a simulation and their events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Happening(StrEnum):
-    """What may befall a host at a time."""
+    """A kind of host event."""
 
     JOIN = "join"  #: it is there from now on
     DRAIN = "drain"  #: it takes no more VMs; those that run stay
@@ -18,7 +18,7 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvent:
-    """Something that befalls one host."""
+    """An event of one host."""
 
     at_s: float
     host: str
@@ -27,7 +27,7 @@ class HostEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimHost:
-    """A host as requests tell it from others."""
+    """A host with the traits by which requests distinguish hosts."""
 
     name: str
     labels: tuple[str, ...] = ()

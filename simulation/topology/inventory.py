@@ -1,4 +1,4 @@
-"""Inventories: which hosts there are, and what befalls them when."""
+"""Inventories: hosts and their events."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class HostInventory:
         )
 
     def in_thousandths(self) -> HostInventory:
-        """Return the same hosts with cores counted in thousandths, as some traces ask for them."""
+        """Return the same hosts with cores counted in thousandths, as some traces request them."""
         return HostInventory(
             hosts=tuple(
                 replace(

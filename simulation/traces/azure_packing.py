@@ -1,7 +1,7 @@
 """Azure's trace for packing of 2020: VMs, and what each type takes of a machine.
 
 Published as a file of SQLite with the tables ``vm`` and ``vmType``; the same tables
-as CSV, ``vm.csv`` with ``vmType.csv`` beside it, are read as well. A type may run on
+as CSV, ``vm.csv`` with ``vmType.csv`` next to it, are read as well. A type may run on
 several kinds of machine and takes other parts of each: sizes here are those on
 the kind that most types can run on.
 """

@@ -1,4 +1,4 @@
-"""What a request asks of hosts beyond their size, as the register center has it."""
+"""Placement constraints of a request, in the register center's form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.requests import MembershipRule, Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintTable:
-    """Labels, names and rules; equal ones of many requests are one."""
+    """Labels, host names and rules of a request; equal tables are shared."""
 
     requires: tuple[str, ...] = ()
     hosts: tuple[str, ...] | None = None
@@ -26,7 +26,7 @@ class ConstraintTable:
 
     @property
     def is_ruled(self) -> bool:
-        """Whether where its VMs are must be remembered one by one."""
+        """Whether the hosts of its VMs must be tracked one by one."""
         return bool(self.memberships) or self.rules.spread is not None
 
     def document(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ MOST_SHOWN: Final = 1000
 
 
 class RowError(ValueError):
-    """A row that says something impossible."""
+    """A row with an invalid value."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class BadRows:
             self.shown.append((line, problem))
 
     def lines(self) -> list[str]:
-        """Say each bad row that is kept, as ``file:line: problem``."""
+        """Return each kept bad row as ``file:line: problem``."""
         return [f"{self.file}:{line}: {problem}" for line, problem in self.shown]
 
     def document(self) -> Mapping[str, object]:

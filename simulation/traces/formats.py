@@ -289,5 +289,5 @@ def source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
 def resources_in(
     path: Path, its: TraceFormat, types: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, ...]:
-    """Return the resources that the requests of a file ask for."""
+    """Return the resources that the requests of a file need."""
     return its.resources or resources_of(columns_of(path), types)

@@ -33,7 +33,7 @@ COLUMNS: Final = (
 )
 _SUBMIT, _SCHEDULE = 0, 1
 _ENDS: Final = frozenset({2, 3, 4, 5, 6})  #: evicted, failed, finished, killed, lost
-_UPDATES: Final = frozenset({7, 8})  #: of what a task asks for: the first word counts here
+_UPDATES: Final = frozenset({7, 8})  #: of a task's demand: the first event counts here
 #: Stands for a time after the end of the trace.
 _AFTER: Final = 2**63 - 1
 

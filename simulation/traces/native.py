@@ -1,4 +1,4 @@
-"""The native format of traces: what a row may say, and what becomes of it."""
+"""Read the native format of traces: rows as chunks of requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Keep: TypeAlias = Callable[[str], bool]
 
 
 def resources_of(columns: Iterable[str], types: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
-    """Return the resources that rows of these columns, or their types, may ask for."""
+    """Return the resources that rows of these columns, or their types, may request."""
     named = [name for name in columns if name not in COLUMNS]
     if "vm_type" in columns:
         named += sorted({name for amounts in types.values() for name in amounts} - {*named})
@@ -73,7 +73,7 @@ class NativeTrace:
     source
         Gives the rows from their beginning; called for each reading.
     faults
-        Where bad rows are told; each reading begins it anew.
+        Collects bad rows; each reading begins it anew.
     keep
         Which tenants take part; None: all.
     """

@@ -1,6 +1,6 @@
-"""A workload of the published shape of Google's: no trace is needed, any size can be had.
+"""Generate a workload of any size in the published shape of Google's.
 
-Few tenants ask for most; most requests are of one VM and some of very many; most
+Few tenants request most VMs; most requests are of one VM and some of very many; most
 VMs live minutes and some for days; more arrives by day than by night. Hosts are of
 the classes of the cell that Google published, in its proportions.
 """
@@ -24,7 +24,7 @@ from simulation.traces.native import CHUNK_ROWS
 PREFIX: Final = "google:"
 _FORM: Final = re.compile(r"google:(\d+)(?::(\d+(?:\.\d+)?)d)?(?::(\d+)t)?")
 _DAY_S: Final = 86_400.0
-#: VMs: cores, MiB, and how many of the requests ask for such.
+#: VMs: cores, MiB, and their part of the requests.
 _TYPES: Final = (
     (1, 1024, 0.45),
     (1, 3072, 0.25),

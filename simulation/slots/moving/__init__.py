@@ -1,1 +1,1 @@
-"""Moves in a simulation: what a study asks of them, who decides them, and what they take."""
+"""Moves in a simulation: options, planning, and the time that moves take."""

@@ -1,4 +1,4 @@
-"""What runs where in a simulation, as plans of moves see it."""
+"""The running VMs of a simulation as planners of moves see them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOVING: Final = OBSTACLES.index(RebalanceObstacle.MOVING)
 
 
 class VmKey(NamedTuple):
-    """What tells VMs apart: those of one key are alike, and any of them will do."""
+    """The key of alike VMs, any of which may move."""
 
     request: int
     end_s: float
@@ -77,7 +77,7 @@ def fleet_of(
     waiting: WaitingRows,
     rules: HostRules,
 ) -> MovableVms:
-    """Return the VMs that run, under a snapshot whose host classes tell them apart.
+    """Return the running VMs, under a snapshot whose host classes fit their constraints.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _eligible(snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintT
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Bound:
-    """VMs that groups and spreads speak of."""
+    """VMs that groups and spreads bind."""
 
     vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, constraints
     of_group: dict[GroupKey, list[int]]  #: indices of V

@@ -1,4 +1,4 @@
-"""Who moves VMs in a simulation: plans at the starts of slots, carried out in between."""
+"""Move VMs in a simulation: plan at the starts of slots, carry out in between."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROOM_UNITS: Final = 500_000
 
 
 class MovableSite(Protocol):
-    """What of an engine moves need."""
+    """The part of an engine that moves need."""
 
     cluster: Cluster
     names: InternedNames
@@ -158,7 +158,7 @@ class SlotMover:
     # --- what a round sees ----------------------------------------------------------------
 
     def to_come(self) -> IntArray | None:
-        """Return what moves to come bring to hosts for whom room is made, (H, R)."""
+        """Return what pending moves bring to each host while hosts are freed, (H, R)."""
         if self.freed is None or not self.timetable.coming:
             return None
         brought = np.zeros_like(self._site.cluster.capacity)
@@ -182,7 +182,7 @@ class SlotMover:
     # --- what is planned after a round ----------------------------------------------------
 
     def plan(self, start_s: float) -> None:
-        """Check anew what is left of a plan after a round; without any, make the next."""
+        """Check the rest of the current plan after a round; without a plan, make the next."""
         if self.freed is not None:
             waits = (self._site.waiting.request == self.freed.request).any()
             if not waits or self.freed.until_s <= start_s:
@@ -219,7 +219,7 @@ class SlotMover:
 
     def _plan_room(self, start_s: float) -> None:
         room = self._moving.room
-        assert room is not None  # noqa: S101 - asked by the caller
+        assert room is not None  # noqa: S101 - checked by the caller
         waiting = self._site.waiting
         if not len(waiting):
             return
@@ -250,7 +250,7 @@ class SlotMover:
 
     def _balance(self, start_s: float) -> None:
         rule = self._moving.balance
-        assert rule is not None  # noqa: S101 - asked by the caller
+        assert rule is not None  # noqa: S101 - checked by the caller
         at_s = self._began_at_s + start_s
         interval = math.floor(at_s / rule.every_s)
         if self._balanced is None:
@@ -277,7 +277,7 @@ class SlotMover:
         )
         return over_s
 
-    # --- what others ask ------------------------------------------------------------------
+    # --- state for others -----------------------------------------------------------------
 
     @property
     def is_rolling(self) -> bool:
@@ -310,7 +310,7 @@ class SlotMover:
         }
 
     def restore(self, kept: Kept) -> None:
-        """Stand as was kept."""
+        """Restore a saved state."""
         self.timetable.restore(kept["timetable"], len(self._site.cluster.capacity))
         if self.rolling is not None:
             self.rolling.restore(kept["rolling"])
@@ -325,5 +325,5 @@ class SlotMover:
         self._balanced = None if kept["balanced"] is None else int(kept["balanced"])
 
     def roll_report(self) -> dict[str, Any] | None:
-        """Return how a roll stands, in JSON values; None: there is none."""
+        """Return the progress of a roll as JSON values; None without one."""
         return None if self.rolling is None else self.rolling.report()

@@ -1,4 +1,4 @@
-"""What a study asks of moves: balance, spare, rolls, room, and what a move costs."""
+"""Options of moves in a study: balance, spare capacity, rolls, room and prices."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _words: Final = allowing("words", lambda value: isinstance(value, str) and bool(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePrice:
-    """What a move takes, and how many go on at once."""
+    """The time of a move, and how many moves go on at once."""
 
     gib_per_s: float = 1.0  #: of memory, of one move
-    least_s: float = 5.0  #: of any move, beside what its memory takes
+    least_s: float = 5.0  #: of any move, in addition to its memory's
     rest_s: float = 3600.0  #: a VM that moved is not balanced again before
     per_host: int = 2  #: moves away from one host, and moves to one
     at_once: int = 20  #: in the whole site
@@ -43,7 +43,7 @@ class MovePrice:
         )
 
     def seconds(self, transfer_mib: int) -> float:
-        """Return how long a move takes that carries so much."""
+        """Return how long a move with so much transfer takes."""
         return self.least_s + transfer_mib / 1024 / self.gib_per_s
 
 
@@ -60,7 +60,7 @@ class Balance:
 
     @property
     def objective(self) -> Objective:
-        """What a move must be worth."""
+        """The objective that moves must meet."""
         given = {name: getattr(self, name) for name in _OBJECTIVE_FIELDS}
         return BALANCE_OBJECTIVE.with_given(given)
 
@@ -88,7 +88,7 @@ class RollOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Room is made by moves for requests that starve; no hosts are held back for them."""
+    """Make room for starving requests by moves, instead of reserving hosts."""
 
     patience: int = ROOM_PATIENCE  #: slots that a request waits before
     most_gib: float | None = None  #: of one plan
@@ -99,7 +99,7 @@ _OBJECTIVE_FIELDS: Final = ("price_per_gib", "least_gain", "most_gib", "most_mov
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moving:
-    """All that a run asks of moves."""
+    """All options of moves of a run."""
 
     price: MovePrice = field(default_factory=MovePrice)
     balance: Balance | None = None
@@ -130,7 +130,7 @@ class Moving:
         room: str | None = None,
         price: str | None = None,
     ) -> Moving:
-        """Return what options say, each ``NAME=VALUE`` with commas between.
+        """Read options, each ``NAME=VALUE`` with commas between.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Moving:
         return replace(found, measured=found.is_enabled)
 
     def unchanged(self) -> Moving:
-        """Return what stands beside a run with moves: the same measures, and no move."""
+        """Return the options of the unchanged variant: the same measures, and no moves."""
         return Moving(measured=self.measured, spare_asked=self.spare)
 
     @classmethod

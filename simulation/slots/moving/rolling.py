@@ -1,4 +1,4 @@
-"""A roll through hosts in a simulation: empty some, wait while something is done to them, go on."""
+"""Roll through hosts in a simulation: empty a batch, wait while it is busy, go on."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class _Closed:
 
 
 class RollingRun:
-    """Where a roll is.
+    """The state of a roll.
 
     A batch of hosts takes no VMs while one plan empties all of them; an empty host is busy for
     ``takes_s`` and takes VMs again. VMs without a place are tried again at each slot; a host
-    that is not empty after ``wait_s`` is left out, and told with the reasons.
+    that is not empty after ``wait_s`` is skipped, and reported with the reasons.
     """
 
     def __init__(self, roll: RollOptions, cluster: Cluster) -> None:
@@ -111,7 +111,7 @@ class RollingRun:
                 self._at[key.host].stays.append(f"a VM of request {key.request}: {why}")
 
     def report(self) -> dict[str, Any]:
-        """Return how far it is, in JSON values."""
+        """Return the progress as JSON values."""
         took = None
         if self.over_s is not None and self.began_s is not None:
             took = self.over_s - self.began_s
@@ -147,7 +147,7 @@ class RollingRun:
         }
 
     def restore(self, kept: Kept) -> None:
-        """Be where it was."""
+        """Restore a saved state."""
         hosts = len(self._cluster.capacity)
         self.todo = [int(host) for host in kept["todo"]]
         self._at = {int(host): _Closed(**its) for host, its in kept["at"]}

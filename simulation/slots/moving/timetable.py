@@ -1,4 +1,4 @@
-"""Moves of a plan under way: when each begins and is over, and what holds both hosts meanwhile."""
+"""The timetable of a plan's moves: begin and end of each, and VMs counted on both hosts."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Timetable:
         return {name: [_row(move) for move in getattr(self, name)] for name in _LISTS}
 
     def restore(self, kept: Kept, hosts: int) -> None:
-        """Have the moves that were kept, and no others."""
+        """Restore the saved moves."""
         self.under_way = [_move(row, hosts) for row in kept["under_way"]]
         self.coming = deque(_move(row, hosts) for row in kept["coming"])
 

@@ -255,7 +255,7 @@ def test_who_waits_learns_what_keeps_the_fleet(spec: RunSpec, files: JobFiles) -
     assert study.run(stop_after_both) == []
 
     assert sorted(line.partition(":")[0].partition(";")[0] for line in said) == [
-        "nobody is at any run",
+        "no worker has taken a run",
         "the broker does not answer",
     ]
 

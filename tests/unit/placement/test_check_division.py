@@ -29,7 +29,7 @@ def test_what_fits_passes():
         ([(np.inf, 0), (0, 0), (0, 0)], "not finite"),
         ([(-1, 0), (0, 0), (0, 0)], "below 0"),
         ([(0, 1), (0, 0), (0, 0)], "not eligible"),
-        ([(0, 0), (2, 1.1), (0, 0)], "more tasks than asked for"),
+        ([(0, 0), (2, 1.1), (0, 0)], "more tasks than requested"),
         ([(0, 0), (0, 0), (1, 0)], "demands nothing"),
         ([(4.1, 0), (0, 0), (0, 0)], "more of a resource than is free"),
         ([(0, 0), (0, 2.1), (0, 0)], "more of a resource than is free"),

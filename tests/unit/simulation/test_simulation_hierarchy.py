@@ -46,7 +46,7 @@ def test_who_is_the_parent_of_others_is_a_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tree", "told"),
     [
-        ("name,parent\na,b\n", "2: parent: nobody is called 'b'"),
+        ("name,parent\na,b\n", "2: parent: no row is named 'b'"),
         ("name,parent\na,\na,\n", "3: name: 'a' stands twice"),
         ("name,parent\na,b\nb,c\nc,b\n", "is in a circle"),
         ("name,parent,weight\na,,0\n", "2: weight: found '0'"),
@@ -159,7 +159,7 @@ def test_quotas_on_what_nobody_has_are_refused(tmp_path: Path) -> None:
 def test_a_group_that_asks_is_refused(tmp_path: Path) -> None:
     spec = a_spec(tmp_path, "0,600,left,1,1024,2\n", tree=write(tmp_path, "tree.csv", TREE))
 
-    with pytest.raises(InputError, match="'left': asks for VMs, but is the parent of others"):
+    with pytest.raises(InputError, match="'left': requests VMs, but is the parent of others"):
         simulate(spec, tmp_path / "out")
 
 
