@@ -105,3 +105,9 @@ class WorkerContext:
         if self.stopping.is_set():
             raise StoppingError
         self.registry.assignments.extend(claim, self.lease_s)
+
+    def keep_leftover(self, leftover_id: UUID) -> None:
+        """Extend the claim on a leftover; raises as `keep` does."""
+        if self.stopping.is_set():
+            raise StoppingError
+        self.registry.assignments.extend_leftover(leftover_id, self.owner, self.lease_s)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -18,7 +18,7 @@ from hypervisor import (
 )
 from registry import ClaimLostError
 from registry.hosts import HostAccess
-from registry.tasks import Claim, Leftover, Removal
+from registry.tasks import Leftover, Removal
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
@@ -59,7 +59,12 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
             _end(removal, host, context)
         if removal.neighbours:
             context.keep(removal.claim)
-            _check_neighbours(removal.neighbours, _disks_of(removal), context, removal.claim)
+            _check_neighbours(
+                removal.neighbours,
+                _disks_of(removal),
+                context,
+                keep=lambda: context.keep(removal.claim),
+            )
         with context.hosts.enter(removal.host, pool=True) as host:
             absent = _remove(removal, host, context)
     except (HostBusyError, StoppingError):
@@ -124,28 +129,36 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
     if leftover is None:
         return TaskOutcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
+    try:
+        return _clear_away(leftover, context, bound)
+    except (HostBusyError, StoppingError):
+        return TaskOutcome.HANDED_BACK
+    except ClaimLostError:
+        return TaskOutcome.CLAIM_LOST
+    except (HostUnreachableError, OperationFailedError) as error:
+        bound.warning("leftover_stays", error=str(error))
+        return TaskOutcome.HANDED_BACK
+
+
+def _clear_away(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
     volumes = _going(leftover)
     try:
-        _check_neighbours(leftover.neighbours, volumes, context)
-    except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
+        _check_neighbours(
+            leftover.neighbours, volumes, context, keep=lambda: context.keep_leftover(leftover.id)
+        )
+    except (HostUnreachableError, OperationFailedError) as error:
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
         if leftover.kind == "volume":
             return TaskOutcome.HANDED_BACK
         # Its host waits for the domain to go; the files are leftovers of their own afterwards.
         volumes = []
-    try:
-        with context.hosts.enter(leftover.host, pool=True) as host:
-            _check_it_is_off(leftover, host, context)
-            absent = _clear(leftover, host, volumes)
-    except HostBusyError:
-        return TaskOutcome.HANDED_BACK
-    except (HostUnreachableError, OperationFailedError) as error:
-        bound.warning("leftover_stays", error=str(error))
-        return TaskOutcome.HANDED_BACK
+    with context.hosts.enter(leftover.host, pool=True) as host:
+        _check_it_is_off(leftover, host, context)
+        absent = _clear(leftover, host, volumes)
     if not absent:
         bound.warning("leftover_stays", error="the host still shows it")
         return TaskOutcome.HANDED_BACK
-    context.registry.assignments.finish_leftover(leftover_id)
+    context.registry.assignments.finish_leftover(leftover.id)
     bound.info("leftover_removed", kind=leftover.kind)
     return TaskOutcome.DONE
 
@@ -175,28 +188,34 @@ def _check_neighbours(
     neighbours: Sequence[HostAccess],
     volumes: list[str],
     context: WorkerContext,
-    claim: Claim | None = None,
+    *,
+    keep: Callable[[], None],
 ) -> None:
     """Refuse to delete what a domain of another host that sees the pool may use.
 
-    Each has to answer: what a host does that is cut off is not known. A ``claim`` is extended
-    as often as many hosts need; without one, they have half a lease.
+    Each has to answer: what a host does that is cut off is not known. The claim is kept as often
+    as many hosts need.
     """
     if not volumes:
         return
     until = time.monotonic() + context.lease_s / 2  # else another worker begins it, too
     for number, each in enumerate(neighbours):
         if number and time.monotonic() > until:
-            if claim is None:
-                raise OperationFailedError("remove", f"hosts of pool {each.pool} answer too slowly")
-            context.keep(claim)
+            keep()
             until = time.monotonic() + context.lease_s / 2
-        with context.hosts.enter(each, pool=True) as host:
-            if users := host.users_of(each.pool, volumes, deadline_s=context.lookup_deadline_s):
-                raise OperationFailedError(
-                    "remove",
-                    f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}",
-                )
+        try:
+            with context.hosts.enter(each, pool=True) as host:
+                users = host.users_of(each.pool, volumes, deadline_s=context.lookup_deadline_s)
+        except HostBusyError as error:
+            raise OperationFailedError(
+                "remove",
+                f"host {each.name}, which sees the pool, was not asked: {error.reason}",
+            ) from error
+        if users:
+            raise OperationFailedError(
+                "remove",
+                f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}",
+            )
 
 
 def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:

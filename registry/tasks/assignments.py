@@ -50,6 +50,7 @@ from registry.requests.guest_access import access_of
 from registry.tasks.outbox import (
     claim_leftover,
     due,
+    extend_leftover,
     finish_leftover,
     machine_of_host,
     neighbours_of,
@@ -319,6 +320,12 @@ class Assignments:
         """Claim a leftover to remove it; None if it is gone or claimed."""
         with self._database.write() as connection:
             return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
+
+    @retried
+    def extend_leftover(self, id: UUID, owner: str, lease_s: float) -> None:  # noqa: A002
+        """Extend a claim on a leftover; raise `ClaimLostError` if another has it, or it is gone."""
+        with self._database.write() as connection:
+            extend_leftover(connection, id, owner, lease_s)
 
     @retried
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002

@@ -55,6 +55,7 @@ from registry.db.schema import (
     unreleased,
     vms,
 )
+from registry.errors import ClaimLostError
 from registry.images.holds import is_not_held
 from registry.images.on_hosts import lacks_image
 from registry.ledger.fences import OPEN
@@ -416,6 +417,17 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
     )
     found = connection.execute(others.order_by(hosts.c.id))
     return tuple(to_access(each) for each in found)
+
+
+def extend_leftover(connection: Connection, key: UUID, owner: str, lease_s: float) -> None:
+    """Extend an owner's claim on a leftover, also one that expired and was not taken over."""
+    query = select(leftovers.c.lease_owner).where(leftovers.c.id == key).with_for_update()
+    row = connection.execute(query).one_or_none()
+    if row is None or row.lease_owner != owner:
+        raise ClaimLostError(
+            f"leftover {key}", "it is gone" if row is None else f"{row.lease_owner} has it"
+        )
+    LEFTOVERS.extend(connection, key, lease_s)
 
 
 def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:

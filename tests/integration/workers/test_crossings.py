@@ -34,6 +34,7 @@ from tests.raw_sql import RawSql
 from tests.register import add_host, add_request
 from workers import builds, removals
 from workers.context import TaskOutcome
+from workers.errors import HostBusyError
 from workers.host_limits import HostLimits
 
 #: What a build does on its host, in order.
@@ -595,6 +596,33 @@ class TwoHosts:
         yield self._hosts[host.uri]
 
 
+class BusyHost:
+    """Enters hosts, but for one that gets no further thread."""
+
+    def __init__(self, hosts: HostLimits, uri: str) -> None:
+        self.hosts = hosts
+        self._uri = uri
+
+    @contextmanager
+    def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[Any]:
+        if host.uri == self._uri:
+            raise HostBusyError(host.uri, "8 threads are on it")
+        with self.hosts.enter(host, pool=pool) as found:
+            yield found
+
+
+def a_leftover_disk(world: World, hosts: HostLimits) -> str:
+    """Return the name of a volume of a VM that is gone, which the host shows."""
+    assignment_id = world.request()
+    world.build(assignment_id)
+    world.delete_vm_of(assignment_id)
+    assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
+    disk = volume_name(str(assignment_id))
+    world.host.volumes[disk] = HostVolume(name=disk, capacity_bytes=1 << 30, allocation_bytes=0)
+    world.report()
+    return disk
+
+
 def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     register: Registry,
 ) -> None:
@@ -648,7 +676,46 @@ def test_a_deletion_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     assert world.state(assignment_id) == AssignmentState.RELEASED
 
 
-@pytest.mark.parametrize("problem", ["used", "unreachable"])
+def test_a_leftover_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
+    register: Registry,
+) -> None:
+    world = World(register, labels=["shared_pool=nfs"])
+    neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3, 4)]
+    for number, each in enumerate(neighbours, 2):
+        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
+    hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
+    disk = a_leftover_disk(world, hosts)
+    for each in neighbours:
+        each.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
+    [due] = world.registry.assignments.due(resend_after_s=0)
+
+    outcome = removals.remove_leftover(due.id, world.worker(hosts=hosts, lease_s=SHORT_LEASE_S))
+
+    assert outcome == TaskOutcome.DONE
+    assert disk not in world.host.volumes
+
+
+def test_a_leftover_that_another_worker_took_over_is_left_to_it(register: Registry) -> None:
+    world = World(register, labels=["shared_pool=nfs"])
+    neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3)]
+    for number, each in enumerate(neighbours, 2):
+        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
+    hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
+    disk = a_leftover_disk(world, hosts)
+    [due] = world.registry.assignments.due(resend_after_s=0)
+
+    def take_over() -> None:
+        time.sleep(2 * SHORT_LEASE_S)
+        assert world.registry.assignments.claim_leftover(due.id, "w2", 60) is not None
+
+    neighbours[0].before("users_of", take_over)
+    outcome = removals.remove_leftover(due.id, world.worker(hosts=hosts, lease_s=SHORT_LEASE_S))
+
+    assert outcome == TaskOutcome.CLAIM_LOST
+    assert disk in world.host.volumes
+
+
+@pytest.mark.parametrize("problem", ["used", "unreachable", "busy"])
 def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_unused(
     register: Registry, problem: str
 ) -> None:
@@ -662,8 +729,10 @@ def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_un
     disk = volume_name(str(assignment_id))
     if problem == "used":
         neighbour.users[disk] = "an-operators-own"
-    else:
+    elif problem == "unreachable":
         neighbour.unreachable = True
+    else:
+        hosts = BusyHost(hosts, neighbour.uri)  # type: ignore[assignment]
 
     assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.HANDED_BACK
 
@@ -673,6 +742,10 @@ def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_un
     assert world.state(assignment_id) == AssignmentState.RELEASING
     if problem == "used":
         assert "an-operators-own of h2 uses" in str(world.vm_of(assignment_id).last_error)
+    if problem == "busy":
+        said = "host h2, which sees the pool, was not asked: 8 threads are on it"
+        assert said in str(world.vm_of(assignment_id).last_error)
+        hosts = hosts.hosts  # type: ignore[attr-defined]
 
     neighbour.users.clear()
     neighbour.unreachable = False
