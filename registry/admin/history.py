@@ -23,6 +23,7 @@ from registry.catalogue.resources import demands, resource_names
 from registry.db.bulk import chunks
 from registry.db.engine import Database
 from registry.db.locks import let_go_when_idle
+from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     events,
@@ -161,14 +162,7 @@ class History:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return PastDecision(
-            round=row.number,
-            policy=row.policy,
-            parameters=row.parameters,
-            slot_length_s=row.slot_length_s,
-            budget_units=row.budget_units,
-            inputs=row.inputs,
-        )
+        return record_of(PastDecision, row, round=row.number)
 
 
 def _hosts(

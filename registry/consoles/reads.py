@@ -19,6 +19,7 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.ids import uuid7
 from registry.db.names import check_int
+from registry.db.rows import record_of
 from registry.db.schema import assignments, console_reads, hosts, is_place
 from registry.records.hosts import HostAccess
 
@@ -84,13 +85,7 @@ class ConsoleReads:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return ConsoleQuestion(
-            id=row.id,
-            vm_id=row.vm_id,
-            max_bytes=row.max_bytes,
-            after=row.after,
-            host=to_access(row),
-        )
+        return record_of(ConsoleQuestion, row, host=to_access(row))
 
     @retried
     def answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, case, exists
 
+from registry.db.rows import record_of
 from registry.db.schema import hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostAccess
@@ -43,17 +44,11 @@ HOST_COLUMNS = (
 
 def to_access(row: Row[Any]) -> HostAccess:
     """Return the record for a row with `HOST_COLUMNS`."""
-    return HostAccess(
+    return record_of(
+        HostAccess,
+        row,
         id=row.host_id,
         name=row.host_name,
-        uri=row.uri,
-        domain_type=row.domain_type,
-        pool=row.pool,
-        network=row.network,
-        base_volume=row.base_volume,
-        memory_backing_mib=row.memory_backing_mib,
-        credential=row.credential,
-        ssh_host_keys=tuple(row.ssh_host_keys),
         machine=_machine(row),
         pool_silent=row.pool_silent_since is not None,
     )

@@ -18,6 +18,7 @@ from registry.audit.changes import COPY
 from registry.audit.events import event_row, record
 from registry.db.bulk import chunks, insert_if_absent
 from registry.db.ids import uuid7
+from registry.db.rows import record_of
 from registry.db.schema import hosts, image_copies, images, inventories, request_images
 from registry.images.images import disk_gib_of, to_image
 from registry.lifecycle import CopyEvent, CopyState
@@ -144,12 +145,7 @@ def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> Bu
     ).one_or_none()
     if row is None:
         return None
-    return BuildImage(
-        reference=to_image(row).reference,
-        format=row.format,
-        seed_kind=row.seed_kind,
-        volume=row.volume,
-    )
+    return record_of(BuildImage, row, reference=to_image(row).reference)
 
 
 def count_disk(connection: Connection, host_id: UUID, gib: int) -> None:

@@ -21,6 +21,7 @@ from registry.db.dialect import has_one_writer
 from registry.db.engine import Database, retried
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.row_leases import ASSIGNMENTS, is_claimed
+from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -348,18 +349,13 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
         .join(requests, requests.c.vm_type_id == vm_types.c.id)
         .where(requests.c.id == row.request_id)
     )
-    return Build(
+    return record_of(
+        Build,
+        row,
         claim=claim,
         state=state,
-        vm_id=row.vm_id,
-        request_id=row.request_id,
-        vm_name=row.vm_name,
-        hostname=row.hostname,
-        tenant=row.tenant,
-        generation=row.generation,
         disk_generation=row.disk_generation or row.generation,
         disk_of=disk_name_of(row),
-        round=row.round,
         resources={each.resource: each.amount for each in amounts},
         host=to_access(row),
         access=access_of(connection, row.request_id, row.tenant_id),

@@ -42,6 +42,7 @@ from registry.db.row_leases import (
     RowLease,
     is_claimed,
 )
+from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     host_fences,
@@ -374,13 +375,10 @@ def claim_leftover(
     its = [row.assignment_id] if row.assignment_id is not None else []
     lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
     stays = connection.execute(lives).first() is not None
-    return Leftover(
-        id=row.id,
+    return record_of(
+        Leftover,
+        row,
         host=to_access(row),
-        kind=row.kind,
-        vm_uuid=row.vm_uuid,
-        name=row.name,
-        assignment_id=row.assignment_id,
         asked=row.requested_by is not None,
         disk_stays=stays or bool(in_use(connection, its)),
         seed_stays=stays,

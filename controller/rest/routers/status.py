@@ -56,15 +56,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         last_round=found.last_round,
         last_round_at=found.last_round_at,
         processes=[
-            ProcessStatus(
-                kind=each.kind,
-                name=each.name,
-                started_at=each.started_at,
-                heartbeat_at=each.heartbeat_at,
-                late=is_late(each, found.now),
-                trouble=each.trouble,
-                release=each.release,
-            )
+            ProcessStatus(**dataclasses.asdict(each), late=is_late(each, found.now))
             for each in found.processes
             if exact
         ],

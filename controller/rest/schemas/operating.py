@@ -153,39 +153,7 @@ class RoundPrices(BaseModel):
     error: str | None = Field(description="Why there are none.")
 
 
-class RoundSummary(BaseModel):
-    """A round in a list."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    number: int
-    slot_start_at: datetime
-    slot_length_s: float
-    policy: str
-    decided_by: DecidedBy
-    fallback_reason: str | None
-    placed: int | None = Field(description="VMs of all tenants (operators only).")
-    left_out: int | None = Field(description="VMs of all tenants (operators only).")
-    dropped: int | None = Field(description="VMs of all tenants (operators only).")
-    cut: bool
-    work: int | None = Field(description="Operators only.")
-    shares: list[Mapping[str, Any]]
-    bound: float | None = Field(description="Operators only.")
-    fair_distance: float | None = Field(description="Operators only.")
-    timings: Mapping[str, float] = Field(description="Operators only.")
-    engine_version: str
-    seed: int
-    inputs_digest: str
-    created_at: datetime
-    group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
-    prices: RoundPrices | None = Field(
-        description="Operators only. Null in rounds that were decided before there were prices."
-    )
-
-
-class RoundDetail(BaseModel):
-    """A round with its parameters and outcome; its inputs stay in the register center."""
-
+class _RoundHead(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     number: int
@@ -200,6 +168,28 @@ class RoundDetail(BaseModel):
     cut: bool
     work: int | None = Field(description="Operators only.")
     shares: list[Mapping[str, Any]]
+
+
+class RoundSummary(_RoundHead):
+    """A round in a list."""
+
+    decided_by: DecidedBy
+    bound: float | None = Field(description="Operators only.")
+    fair_distance: float | None = Field(description="Operators only.")
+    timings: Mapping[str, float] = Field(description="Operators only.")
+    engine_version: str
+    seed: int
+    inputs_digest: str
+    created_at: datetime
+    group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
+    prices: RoundPrices | None = Field(
+        description="Operators only. Null in rounds that were decided before there were prices."
+    )
+
+
+class RoundDetail(_RoundHead):
+    """A round with its parameters and outcome; its inputs stay in the register center."""
+
     group_shares: list[Mapping[str, Any]] = Field(description="Operators only.")
     prices: RoundPrices | None = Field(
         description="Operators only. Null in rounds that were decided before there were prices."

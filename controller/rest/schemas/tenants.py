@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
@@ -135,16 +136,4 @@ class TokenCreated(BaseModel):
     @classmethod
     def of(cls, token: Token, secret: str) -> TokenCreated:
         """Join a token and its secret."""
-        return cls(
-            id=token.id,
-            name=token.name,
-            role=token.role,
-            tenant=token.tenant,
-            read_only=token.read_only,
-            created_at=token.created_at,
-            expires_at=token.expires_at,
-            revoked_at=token.revoked_at,
-            last_used_at=token.last_used_at,
-            login=token.login,
-            secret=secret,
-        )
+        return cls(**asdict(token), secret=secret)
