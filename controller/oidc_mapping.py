@@ -63,7 +63,7 @@ def admission_of(
                 tenant=rule.tenant,
                 read_only=rule.read_only,
                 name=name_of(claims, name_claim),
-                told={
+                event_data={
                     "issuer": str(claims["iss"])[:_LONGEST_SHOWN],
                     "subject": str(claims["sub"])[:_LONGEST_SHOWN],
                 },

@@ -202,12 +202,12 @@ class Registry:
         return self._database.is_full
 
     def fleet(self) -> FleetCounts:
-        """Return what metrics tell of everything there is, in one read."""
+        """Return the figures of the metrics, in one read."""
         with self._database.read() as connection:
             return read_fleet(connection)
 
     def connections(self) -> ConnectionsKept | None:
-        """Return what the database server gives, beside what processes keep; None without one."""
+        """Return the server's connection limit and the connections in use; None for SQLite."""
         with self._database.read() as connection:
             return connections_kept(connection)
 

@@ -133,7 +133,7 @@ class PlanStepError(IllegalTransitionError):
 
 
 class PlanMoveOverError(RegistryError):
-    """A plan asks for one of its moves no more: it is over, or asked for that move before."""
+    """A plan may not create one of its moves: it is over, or has created that move already."""
 
     def __init__(self, plan_id: object, position: int) -> None:
         super().__init__(f"plan {plan_id} does not ask for its move {position} any more")

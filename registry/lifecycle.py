@@ -59,9 +59,9 @@ class VmDesiredEvent(StrEnum):
 class PowerState(StrEnum):
     """How far a tenant's wish to stop, start or reboot a VM has come on its host."""
 
-    IDLE = "idle"  #: nothing is asked: no row
+    IDLE = "idle"  #: nothing is pending: no row
     STOPPING = "stopping"
-    SHUTTING_DOWN = "shutting_down"  #: its guest was told to shut down, or is about to be
+    SHUTTING_DOWN = "shutting_down"  #: its guest was signalled to shut down, or is about to be
     STARTING = "starting"
     REBOOTING = "rebooting"
     RESTARTING = "restarting"  #: as shutting down, to be started again
@@ -73,7 +73,7 @@ class PowerEvent(StrEnum):
     STOP = "stop"
     START = "start"
     REBOOT = "reboot"
-    SIGNALLED = "signalled"  #: written before the guest is told: it may have been told
+    SIGNALLED = "signalled"  #: written before the signal is sent: the guest may have got it
     SEEN_OFF = "seen_off"
     SEEN_ON = "seen_on"
     RESET = "reset"
@@ -106,7 +106,7 @@ class VmObservedEvent(StrEnum):
     SEEN_RUNNING = "seen_running"
     SEEN_STOPPED = "seen_stopped"
     SEEN_PAUSED = "seen_paused"
-    MISSING = "missing"  #: its host was asked, and knows no such domain
+    MISSING = "missing"  #: its host answered that it knows no such domain
     PROVEN_ABSENT = "proven_absent"
 
 
@@ -211,7 +211,7 @@ class RollPhase(StrEnum):
     RUNNING = "running"  #: the command runs, or ran when its driver went away
     RETURNING = "returning"  #: the command is over; the host is to be seen up
     DONE = "done"
-    SKIPPED = "skipped"  #: by whoever resumed the roll
+    SKIPPED = "skipped"  #: by the operator who resumed the roll
 
 
 class WhatIfState(StrEnum):
@@ -238,15 +238,15 @@ class WhatIfEvent(StrEnum):
 class SpotState(StrEnum):
     """Whether a spot VM stays."""
 
-    STAYS = "stays"  #: nothing is told: no row
-    ENDING = "ending"  #: its tenant was told when it ends
+    STAYS = "stays"  #: no preemption is announced: no row
+    ENDING = "ending"  #: its end was announced to its tenant
     GONE = "gone"  #: it is deleted: no row any more
 
 
 class SpotEvent(StrEnum):
     """What happens to a spot VM's stay."""
 
-    TOLD = "told"  #: a round needs its room
+    ANNOUNCED = "announced"  #: a round needs its room
     WITHDRAWN = "withdrawn"  #: whom it was to end for waits no more, or it lost its place
     DUE = "due"  #: its time is over
     DELETED = "deleted"  #: by its tenant, or with its request
@@ -312,7 +312,7 @@ class HostHealthEvent(StrEnum):
 class FenceState(StrEnum):
     """How far it has come that a host which is down is proven to be off."""
 
-    IDLE = "idle"  #: nothing is asked: no row
+    IDLE = "idle"  #: nothing is pending: no row
     PENDING = "pending"
     RUNNING = "running"  #: a worker runs the command, or died over it
     FAILED = "failed"  #: tried again later
@@ -367,7 +367,7 @@ class ConsoleEvent(StrEnum):
 class CopyState(StrEnum):
     """What is known of an image's copy on one host. A row that is gone was removed."""
 
-    ABSENT = "absent"  #: wanted, and nobody is at it
+    ABSENT = "absent"  #: wanted, and no worker has claimed it
     UPLOADING = "uploading"
     PRESENT = "present"
     FAILED = "failed"
@@ -383,7 +383,7 @@ class CopyEvent(StrEnum):
     INTERRUPTED = "interrupted"  #: for a passing reason: it is tried again
     REFUSED = "refused"
     WANTED = "wanted"  #: a later round placed VMs here again
-    MISSING = "missing"  #: its host was asked, and has no such volume
+    MISSING = "missing"  #: its host answered that it has no such volume
     IMAGE_REMOVED = "image_removed"
 
 
@@ -437,7 +437,7 @@ VM_DESIRED_TRANSITIONS: Final = _table(
     lambda s, e: {
         (s.RUNNING, s.STOPPED): {e.START: s.RUNNING, e.STOP: s.STOPPED, e.DELETE: s.DELETED},
         s.RUNNING: {e.REBOOT: s.RUNNING},
-        s.DELETED: {e.DELETE: s.DELETED},  # asked twice, deleted once
+        s.DELETED: {e.DELETE: s.DELETED},  # requested twice, deleted once
     },
 )
 
@@ -446,7 +446,7 @@ POWER_TRANSITIONS: Final = _table(
     PowerEvent,
     lambda s, e: {
         s.IDLE: {e.STOP: s.STOPPING, e.START: s.STARTING, e.REBOOT: s.REBOOTING},
-        # Until the guest is told, a start takes a stop back. Afterwards it goes down and is then
+        # Until the guest is signalled, a start cancels a stop. Afterwards it goes down and is then
         # started.
         s.STOPPING: {e.STOP: s.STOPPING, e.START: s.STARTING, e.SIGNALLED: s.SHUTTING_DOWN},
         s.SHUTTING_DOWN: {
@@ -480,7 +480,7 @@ SPOT_TRANSITIONS: Final = _table(
     SpotState,
     SpotEvent,
     lambda s, e: {
-        s.STAYS: {e.TOLD: s.ENDING},
+        s.STAYS: {e.ANNOUNCED: s.ENDING},
         # Its tenant may delete it before the end.
         s.ENDING: {e.WITHDRAWN: s.STAYS, e.DUE: s.GONE, e.DELETED: s.GONE},
     },
@@ -492,7 +492,7 @@ RESERVATION_TRANSITIONS: Final = _table(
     lambda s, e: {
         s.PENDING: {e.ACCEPTED: s.ACCEPTED, e.REFUSED: s.REFUSED, e.CANCELLED: s.CANCELLED},
         s.ACCEPTED: {e.BEGAN: s.IN_FORCE},
-        # It may end without having begun: nobody swept in between.
+        # It may end without having begun: no sweep ran in between.
         (s.ACCEPTED, s.IN_FORCE): {e.ENDED: s.ENDED, e.CANCELLED: s.CANCELLED},
     },
 )
@@ -522,7 +522,7 @@ VM_OBSERVED_TRANSITIONS: Final = _table(
         s.ABSENT: {e.SEEN_PAUSED: s.ABSENT},
         s.RUNNING: {e.SEEN_PAUSED: s.RUNNING},
         s.STOPPED: {e.SEEN_PAUSED: s.STOPPED},
-        # It is back, and somebody has to resume it: as if it had just been started.
+        # It is back, and it has to be resumed: as if it had just been started.
         s.LOST: {e.SEEN_PAUSED: s.ABSENT},
     },
 )
@@ -531,7 +531,7 @@ ASSIGNMENT_TRANSITIONS: Final = _table(
     AssignmentState,
     AssignmentEvent,
     lambda s, e: {
-        # Nobody claimed it: proof enough that there is no domain.
+        # No worker claimed it: proof enough that there is no domain.
         s.RESERVED: {
             e.CLAIMED: s.CREATING,
             e.DELETE_REQUESTED: s.RELEASED,
@@ -552,7 +552,7 @@ ASSIGNMENT_TRANSITIONS: Final = _table(
             e.DELETE_REQUESTED: s.RELEASING,
             e.LEFT: s.LEAVING,  # a move ends for both of its assignments at once
         },
-        # The worker that creates may learn late that the VM was deleted meanwhile.
+        # The worker that creates may learn late that the VM has been deleted.
         s.RELEASING: {
             e.STARTED: s.RELEASING,
             e.FAILED: s.RELEASING,
@@ -564,7 +564,7 @@ ASSIGNMENT_TRANSITIONS: Final = _table(
             e.DELETE_REQUESTED: s.RELEASING,
             e.PROVEN_ABSENT: s.RELEASED,
         },
-        # Of a move that nobody claimed nothing is there. One that is under way is ended by its
+        # An unclaimed move has left nothing anywhere. One that is under way is ended by its
         # worker, which alone knows where the guest is.
         s.ARRIVING: {
             e.ARRIVED: s.ACTIVE,
@@ -639,7 +639,8 @@ HOST_HEALTH_TRANSITIONS: Final = _table(
         (s.UP, s.UNREACHABLE): {e.UNANSWERED: s.UNREACHABLE, e.GIVEN_UP: s.DOWN},
         # It never was there: nothing to mourn.
         s.ENROLLING: {e.UNANSWERED: s.ENROLLING, e.GIVEN_UP: s.ENROLLING},
-        # Once it returns, it may still have what was placed elsewhere meanwhile: that goes first.
+        # Once it returns, it may still run VMs that were replaced elsewhere: they are removed
+        # first.
         s.DOWN: {e.UNANSWERED: s.DOWN, e.GIVEN_UP: s.DOWN, e.RETURNED: s.DOWN},
     },
 )
@@ -662,7 +663,7 @@ IMAGE_TRANSITIONS: Final = _table(
     ImageEvent,
     lambda s, e: {
         s.IMPORTING: {e.IMPORTED: s.READY, e.FAILED: s.FAILED},
-        # Its importer may learn late that nobody wants it any more.
+        # Its importer may learn late that the image is not wanted any more.
         (s.IMPORTING, s.READY, s.FAILED): {e.REMOVED: s.REMOVED},
     },
 )

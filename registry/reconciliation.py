@@ -59,7 +59,7 @@ class Difference(StrEnum):
 class Remedy(StrEnum):
     """What kind of answer a difference has."""
 
-    REPAIR = "repair"  #: done without asking
+    REPAIR = "repair"  #: done without confirmation
     NOTE = "note"  #: an event, and nothing else
     CONFIRM = "confirm"  #: nothing is done without an operator's word
 
@@ -79,7 +79,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         Difference.VM_MISSING: DifferenceDecision(
             remedy=Remedy.CONFIRM,
             action="the VM is lost, its place is kept",
-            why="its disk may still be there, and only its tenant knows what that is worth",
+            why="its disk may still be there, and only its tenant knows whether it is needed",
             on_confirmation="its place is cleared and the next round decides it anew, with an empty"
             " disk",
         ),
@@ -101,24 +101,24 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         Difference.VM_STOPPED: DifferenceDecision(
             remedy=Remedy.NOTE,
             action="it stays stopped and keeps its place until its tenant starts it",
-            why="its guest powered off, or somebody stopped it on its host",
+            why="its guest powered off, or it was stopped by hand on its host",
         ),
         Difference.VM_RUNS: DifferenceDecision(
             remedy=Remedy.REPAIR,
             action="a worker stops it",
-            why="its tenant stopped it, and somebody started it on its host",
+            why="its tenant stopped it, and it was started by hand on its host",
         ),
         Difference.VM_PAUSED: DifferenceDecision(
             remedy=Remedy.NOTE,
             action="it stays paused: when the cause is gone, `virsh resume` it there, or let its"
             " tenant stop and start it",
-            why="its QEMU could not write to its disk, as where the pool is full, or somebody"
+            why="its QEMU could not write to its disk, as where the pool is full, or it was"
             " suspended it on its host",
         ),
         Difference.VM_UNFILTERED: DifferenceDecision(
             remedy=Remedy.NOTE,
             action="it is filtered from its next start: stop and start it",
-            why="it was started by a release without these filters, or by somebody else",
+            why="it was started by a release without these filters, or by hand",
         ),
         Difference.STRANGER: DifferenceDecision(
             remedy=Remedy.NOTE,
@@ -134,8 +134,8 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         Difference.WRONG_HOST: DifferenceDecision(
             remedy=Remedy.CONFIRM,
             action="it is left alone, and what it holds is not offered",
-            why="the ledger has or had this VM on another host: somebody moved or copied it, or its"
-            " host is here under another name",
+            why="the ledger has or had this VM on another host: it was moved or copied by hand, or"
+            " its host is here under another name",
             on_confirmation="a worker removes it here, if the VM runs where the ledger says; a disk"
             " of that VM stays until the VM is gone",
         ),
@@ -147,9 +147,9 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         ),
         Difference.STRAY_FILES: DifferenceDecision(
             remedy=Remedy.NOTE,
-            action="they are left alone; delete or move there what nobody needs",
-            why="neither the ledger nor a domain of the host names them: somebody put them there,"
-            " or a snapshot left them, with what a guest wrote",
+            action="they are left alone; delete or move on the host what is not needed",
+            why="neither the ledger nor a domain of the host names them: they were put there by"
+            " hand, or a snapshot left them, with what a guest wrote",
         ),
         Difference.OLDER_GENERATION: DifferenceDecision(
             remedy=Remedy.REPAIR,
@@ -204,7 +204,7 @@ class LedgerAssignment:
 
     host_id: UUID
     released_at: datetime | None  #: None: it is unreleased, on another host
-    vm_lives: bool  #: nobody deleted its VM
+    vm_lives: bool  #: its VM is not deleted
     placed_anew: bool  #: its VM has a younger assignment that is unreleased
     shared_pool: str | None = None  #: that its host sees, with its volumes in it
     disk_in_use: bool = False  #: a later attempt of its VM uses its disk, or will
@@ -231,7 +231,7 @@ def whose(
     """Name what a domain or volume with this mark is; None: it belongs there, or nothing is sure.
 
     What was released after the look began may be gone by now. What a released assignment of
-    another host left is no leftover while its VM lives: somebody brought it here, and it may be
+    another host left is no leftover while its VM lives: it was brought here by hand, and it may be
     the only copy.
     """
     if assignment_id is None:

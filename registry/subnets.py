@@ -30,7 +30,7 @@ _MOST_BLOCKS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """Addresses that a network's VMs are given, and what they need beside them."""
+    """Addresses that a network's VMs are given, with their gateway and name servers."""
 
     cidr: str
     gateway: str | None = None

@@ -97,7 +97,7 @@ def _pass_on(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> Non
         came = host.exchange_console(typed, wait_s=_WAIT_S, deadline_s=context.lookup_deadline_s)
         typed = typed[came.taken :]
         if came.content:
-            holds.told(work.claim, came.content)
+            holds.store_output(work.claim, came.content)
         if came.ended:
             return
         if time.monotonic() - kept_at >= _LEASE_S / 3:

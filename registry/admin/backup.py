@@ -24,7 +24,7 @@ from registry.db.masking import masked
 from registry.db.private_files import private_folder
 from registry.errors import RegistryError, StrangersInSchemaError
 
-#: The kind of the event that tells of a backup.
+#: The kind of the event of a backup.
 BACKED_UP: Final = "database_backed_up"
 _PART: Final = ".part"
 _PART_NAME: Final = re.compile(r"\.(?P<target>.+)\.(?P<pid>[0-9]+)\.part(-journal|-wal|-shm)?")
@@ -174,7 +174,7 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 
 def _remove_parts(target: Path) -> None:
-    """Remove what backups that were killed left beside this target."""
+    """Remove files that killed backups left next to this target."""
     for part in parts_left(target.parent, target.name):
         part.unlink(missing_ok=True)
 
@@ -198,7 +198,7 @@ def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
     """Copy what is committed while others write, and check that the copy is whole.
 
     SQLite does not say which of two files an error is about: the target is written to and the
-    source read before anything is copied, and of a copy the code of the error tells.
+    source read before anything is copied, and for a copy the error's code decides.
     """
     with _errors_of(source), closing(sqlite3.connect(_read_only(source), uri=True)) as given:
         given.execute("PRAGMA trusted_schema = OFF")

@@ -3,7 +3,7 @@
 Two kinds of times keep things from happening. A time at which something happened is never ahead
 of now. A lease, a pause or a hold of so many seconds ends at most that much later than now. What
 lies further ahead is brought back to that limit, so that nothing waits until the clock has
-caught up. Times that somebody chose (the end of a request, a reservation, a token) stay as they
+caught up. Times that a caller chose (the end of a request, a reservation, a token) stay as they
 are, and so do the events and the audit log: what happened before the step has the times of then.
 """
 
@@ -223,7 +223,7 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
     """List the times that keep anything from happening.
 
     After a step, pauses that grow with each failure begin with the shortest: how long each was is
-    not known. Those that always tell of a step come last: until they are brought back, the step
+    not known. Those that always show a step come last: until they are brought back, the step
     is found again.
     """
     again_s = AGAIN_S if stepped else MAX_AGAIN_S
@@ -299,7 +299,7 @@ def clock_ahead_s(connection: Connection) -> float:
 def last_clock_step(connection: Connection) -> ClockStep | None:
     """Return the last step of the clock, if it was noticed within a day.
 
-    A step ahead that was undone is told as the step back.
+    A step ahead that was undone is reported as the step back.
     """
     now = db_now(connection)
     steps = (_last_step(connection, kind) for kind in (STEPPED_BACK, STEPPED_AHEAD))

@@ -28,9 +28,9 @@ _GIVEN: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionsKept:
-    """What a server gives, beside what is kept of it."""
+    """The connections that a server allows, and those it reserves."""
 
-    given: int  #: to whoever is no superuser
+    given: int  #: to ordinary users
     processes: int  #: that were heard of late: control centres, monitors and workers
 
     @property

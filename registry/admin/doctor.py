@@ -345,7 +345,7 @@ def _groups(connection: Connection) -> Iterator[str]:
 def _spot(connection: Connection) -> Iterator[str]:
     """Ends of spot VMs, and room kept for whom they end: without foreign keys, and for a time.
 
-    Late is what was due well before a slot that was decided: while nobody decides, nobody is
+    Late is what was due well before a slot that was decided: while no slot is decided, none is
     late.
     """
     last = connection.scalar(select(slot_loop.c.last_slot_at))

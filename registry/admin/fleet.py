@@ -47,7 +47,7 @@ from registry.requests.rules import zone_of
 from registry.rounds.cluster import read_accounts
 from registry.rounds.slot_loop import slot_loop_status
 
-#: States that somebody has to work on; when the first two began is on the row itself.
+#: States with work to do; when the first two began is on the row itself.
 _BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 _ENDING: Final = (
     AssignmentState.RELEASING.value,
@@ -94,15 +94,15 @@ class FleetMoves:
     """Moves of VMs between hosts, in numbers."""
 
     going_on: Mapping[str, int]  #: by state
-    oldest_s: float  #: since the first of them was asked; 0: none goes on
-    ended: Mapping[str, int]  #: by state, of those asked in the last day
+    oldest_s: float  #: since the first of them was requested; 0: none is open
+    ended: Mapping[str, int]  #: by state, of those requested in the last day
     standstill_s: float  #: of all guests that moved in the last day
     longest_standstill_s: float  #: of one of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetCounts:
-    """What metrics tell of the register center."""
+    """The figures that metrics publish of the register center."""
 
     now: datetime
     accounts: Accounts
@@ -203,7 +203,7 @@ def _backup_age_s(connection: Connection, now: datetime) -> float | None:
 
 
 def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
-    """Of a token that nobody uses nobody need be told that it ends."""
+    """Return the condition that a token is in use, so that its coming end matters."""
     query = select(func.min(tokens.c.expires_at)).where(
         tokens.c.role == "operator",
         tokens.c.login.is_(None),

@@ -1,4 +1,4 @@
-"""What was asked for and what hosts there were over a time: the register center as a trace.
+"""The requests and hosts of a time, from the register center, as a trace to simulate.
 
 Read only, in one transaction, and streamed: VMs come in order of their creation, a few
 thousand at a time, however many there are.
@@ -76,7 +76,7 @@ class PastVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRequest:
-    """VMs of one request that were asked for at the same moment."""
+    """VMs of one request that were requested at the same moment."""
 
     id: UUID
     tenant: str
@@ -91,7 +91,7 @@ class PastRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A time of the register center. Requests are read as they are asked for, once."""
+    """A time of the register center. Requests are read lazily, and once."""
 
     since: datetime
     until: datetime
@@ -126,7 +126,7 @@ class History:
 
     @contextmanager
     def between(self, since: datetime, until: datetime) -> Iterator[Past]:
-        """Read what was asked for and there in a time; the transaction ends with the context.
+        """Read the requests and hosts of a time; the transaction ends with the context.
 
         The reader of a large site works between two reads, on a busy machine for longer than the
         idle limit of transactions that others may wait for. No other transaction waits for this.
@@ -268,7 +268,7 @@ def _takes_vms(state: Mapping[str, str]) -> bool:
 
 
 def _requests(connection: Connection, since: datetime, until: datetime) -> Iterator[PastRequest]:
-    """Yield what was asked for, of VMs that there were in the time."""
+    """Yield the requests of VMs that existed in the time."""
     of_type = demands(connection)
     query = (
         select(vms.c.id, vms.c.request_id, vms.c.created_at, vms.c.deleted_at)
@@ -278,11 +278,11 @@ def _requests(connection: Connection, since: datetime, until: datetime) -> Itera
         )
         .order_by(vms.c.created_at, vms.c.request_id, vms.c.id)
     )
-    asked_together = itertools.groupby(
+    requested_together = itertools.groupby(
         _streamed(connection, query), key=lambda row: (row.created_at, row.request_id)
     )
     waiting: list[list[Any]] = []
-    for _, rows in asked_together:
+    for _, rows in requested_together:
         waiting.append(list(rows))
         if sum(map(len, waiting)) >= _BATCH:
             yield from _past_requests(connection, waiting, of_type, since, until)

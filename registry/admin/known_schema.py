@@ -36,7 +36,7 @@ class _SchemaObject:
     columns: tuple[str, ...]  #: of a table; generated ones are marked
 
     @property
-    def told(self) -> str:
+    def name_and_kind(self) -> str:
         where = f" on {self.table}" if self.kind in {"trigger", "index"} else ""
         return f"{self.kind} {self.name!r}{where}"
 
@@ -57,7 +57,7 @@ def strangers_in(connection: Connection) -> list[str]:
     found = _made_in(raw)
     revision = _revision(raw, found)
     if revision is None:
-        return [made.told for made in found.values()]
+        return [made.name_and_kind for made in found.values()]
     return list(_strangers(found, _expected(revision))) if revision in known_revisions() else []
 
 
@@ -70,7 +70,7 @@ def differences_in(connection: sqlite3.Connection) -> list[str]:
         return [f"its revision is {revision!r:.40}, which this version of fuga does not know"]
     expected = _expected(revision)
     lacking = [
-        f"no {made.told}"
+        f"no {made.name_and_kind}"
         for key, made in expected.items()
         if key not in found and not made.name.startswith(_INTERNAL)
     ]
@@ -107,9 +107,9 @@ def _strangers(found: _Schema, expected: _Schema) -> Iterator[str]:
         if made.kind in {"table", "index"} and made.name.startswith(_INTERNAL):
             continue
         if key not in expected:
-            yield f"{made.told}, which fuga does not make"
+            yield f"{made.name_and_kind}, which fuga does not make"
         elif not _alike(made, expected[key]):
-            yield f"{made.told}, which fuga makes otherwise"
+            yield f"{made.name_and_kind}, which fuga makes otherwise"
 
 
 def _alike(made: _SchemaObject, ours: _SchemaObject) -> bool:

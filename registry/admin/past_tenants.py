@@ -1,7 +1,7 @@
 """What tenants, groups and quotas were over a time: what they are now, and the events since.
 
 Events are read backwards: each says what was before it. What was changed before events
-were purged, or before the time, is not asked for.
+were purged, or before the time, is left out.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Processes:
         Parameters
         ----------
         stamp_of : Callable[[int], str | None]
-            What tells the process that has an id on this machine from others that had it before
+            What distinguishes a process from earlier ones with the same id on this machine
             or will; None if there is none. One that is frozen has its own.
         release : str, optional
             Version and commit of its code.

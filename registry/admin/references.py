@@ -38,7 +38,7 @@ _KEYS_KEPT: Final = """
 
 
 def keys_are_guarded(connection: Connection) -> Iterator[str]:
-    """Foreign keys that PostgreSQL keeps need no look at the rows, unless somebody took them."""
+    """PostgreSQL enforces its foreign keys: rows need a check only if keys were dropped."""
     if connection.dialect.name == "sqlite":
         return  # it keeps them for who asks it to, and a person with a prompt may not
     kept = set(connection.exec_driver_sql(_KEYS_KEPT).scalars())

@@ -41,10 +41,10 @@ from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, Pla
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 
-#: rows of one transaction; inputs of a round are many rows' worth
+#: rows of one transaction; inputs of a round weigh as much as many rows
 BATCH: Final = 500
 INPUTS_BATCH: Final = 20
-#: How long what logins left is kept: the events and the audit tell of them for longer.
+#: How long ended logins are kept; events and the audit keep their traces longer.
 LOGINS_KEPT: Final = timedelta(days=1)
 
 
@@ -125,7 +125,7 @@ class Retention:
 
         It is due by the database's clock, and by ``by``.
 
-        What is due stays due, so it is looked for before, while nobody waits for the lease.
+        What is due stays due, so it is looked for before the lease is locked.
 
         Raises
         ------

@@ -26,7 +26,9 @@ from registry.errors import SchemaOutdatedError, StrangersInSchemaError
 
 
 def check_schema(connection: Connection) -> bool:
-    """Raise `SchemaOutdatedError` unless this code can use the schema; tell whether it is ours.
+    """Raise `SchemaOutdatedError` unless this code can use the schema.
+
+    Returns whether the schema is current.
 
     Older than it needs is too old. A revision that it does not know is newer: revisions
     only add, as a rule, and those that take something away say in the database which
@@ -58,7 +60,7 @@ def upgrade(database_url: str) -> str:
 
     All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
     leaves the database as it was, but for indexes of large tables, which are built
-    before, beside processes that write. Two at once take turns. A database that is newer
+    before, while processes write. Two at once take turns. A database that is newer
     than this code, and serves it, is left as it is.
 
     Raises

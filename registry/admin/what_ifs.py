@@ -1,8 +1,8 @@
 """What-ifs: simulations of the site that operators ask for, one at a time, the newest kept.
 
-A row is carried by one API process from the moment that it is asked for: the process says so
-again and again, and whoever looks when it has been silent for too long finds the what-if
-interrupted. Nothing but a row is left of a process that was killed.
+One API process runs the simulation from the row's creation on, and renews a time in the row.
+A reader that finds this time too old marks the what-if as interrupted. A process that was
+killed leaves nothing but the row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from registry.errors import ClaimLostError, ConflictError, NotFoundError
 from registry.lifecycle import WhatIfEvent, WhatIfState
 from registry.records.what_ifs import WhatIf, WhatIfDone
 
-#: How long whoever carries a what-if may say nothing.
+#: How long the process that runs a what-if may be silent.
 LEASE_S: Final = 20.0
 #: That wait or run at a time, on the whole site.
 MOST_OPEN: Final = 4

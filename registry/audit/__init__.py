@@ -1,4 +1,4 @@
-"""What happened and who asked: events, the audit, and answers kept for repeated calls."""
+"""Events, the audit log, and the answers stored under idempotency keys."""
 
 from registry.audit.audit import REFUSED
 from registry.db.audit_context import AuditedCall

@@ -43,7 +43,7 @@ class Audit:
 
     @retried
     def gather(self, row: int, refusals: Mapping[str, int], *, last_ago_s: float) -> None:
-        """Have the row of a refused call tell of all that its caller was refused since.
+        """Count a caller's later refusals in the row of the first.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Audit:
 
 
 def _gathered(part: str) -> ColumnElement[bool]:
-    """Select rows that tell of calls beside their own, whose names have this part."""
+    """Select rows that stand for several calls and whose names contain this part."""
     return cast(audit.c.refusals, Text).contains(part, autoescape=True)
 
 

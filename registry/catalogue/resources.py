@@ -23,7 +23,7 @@ from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.records.catalogue import ResourceDef
 
 MAX_RESOURCES = 32
-#: What quotas call the number of VMs, beside the resources.
+#: The name under which quotas limit the number of VMs; it is no resource.
 VMS = "vms"
 #: Every host has an inventory of every resource: one of them is added at a time.
 INVENTORIES = "inventories"

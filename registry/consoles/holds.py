@@ -27,7 +27,7 @@ from registry.errors import ClaimLostError
 from registry.lifecycle import ConsoleEvent, ConsoleState
 from registry.records.hosts import HostAccess
 
-#: Of what a guest wrote and nobody read.
+#: Unread output of a guest that is kept.
 MAX_UNREAD_BYTES: Final = 262_144
 
 
@@ -152,7 +152,7 @@ class ConsoleHolds:
         return b"".join(pieces)
 
     @retried
-    def told(self, claim: ConsoleClaim, content: bytes) -> None:
+    def store_output(self, claim: ConsoleClaim, content: bytes) -> None:
         """Store what the guest wrote; the oldest unread output is dropped."""
         with self._database.write() as connection:
             row = _ours(connection, claim)

@@ -46,7 +46,7 @@ class ConsoleOutput:
     """What a guest wrote since."""
 
     session: ConsoleSession
-    start: int  #: beyond what was asked for: what lies between was dropped
+    start: int  #: beyond the requested start if older output was dropped
     content: bytes
 
     @property
@@ -70,7 +70,7 @@ class ConsoleSessions:
         Raises
         ------
         ConflictError
-            If the VM is on no host, somebody has its console, or those of its tenant
+            If the VM is on no host, another session holds its console, or those of its tenant
             of which ``at_most`` are in use at a time.
         """
         key = uuid7()
@@ -93,7 +93,7 @@ class ConsoleSessions:
             if held is None and at_most is not None:
                 _check_share(connection, vm_id, at_most)
             if held is not None:
-                end(connection, held, "somebody else took the console", actor=actor, now=now)
+                end(connection, held, "another session took the console", actor=actor, now=now)
             connection.execute(
                 insert(console_sessions).values(
                     id=key,

@@ -1,9 +1,9 @@
 """Sessions on serial consoles as rows: what their states are, and how they end.
 
 A session's row is the workers' message, claimed by lease. Its epoch rises with every claim: a
-worker that was too slow finds another one, and neither types nor tells any more. What is typed
-lies here until a worker takes it, which deletes it: a worker that dies then loses it, for nothing
-must be typed twice. What the guest writes lies here until it is read; of what nobody reads the
+worker that was too slow finds another one, and neither types nor reports output any more. What is
+typed lies here until a worker takes it, which deletes it: a worker that dies then loses it, for
+nothing must be typed twice. What the guest writes lies here until it is read; of unread output the
 oldest is dropped (the log on the host has it).
 """
 
@@ -81,7 +81,7 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
             console_sessions.c.state != ConsoleState.ENDED.value,
         )
         if row is not None:
-            reason = f"nobody was heard of for {SILENT_S} s"
+            reason = f"no client or worker was heard from for {SILENT_S} s"
             end(connection, row, reason, actor="sweep", now=now)
     over = and_(
         console_sessions.c.heartbeat_at < now - _KEPT_FOR,

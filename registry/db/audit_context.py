@@ -32,8 +32,8 @@ class AuditedCall:
     address: str
     request_id: str = ""
     token_id: UUID | None = None
-    token: str | None = None  #: None: nobody that is known
-    tenant: str | None = None  #: None: an operator, or nobody
+    token: str | None = None  #: None: an unknown caller
+    tenant: str | None = None  #: None: an operator, or an unknown caller
     route: str | None = None  #: the path's template
     subject: str | None = None  #: id of what it is about
     status: int | None = None  #: of the answer, where one is committed with the row
@@ -139,7 +139,7 @@ def note_committed(intents: Sequence[AuditIntent]) -> None:
 
 
 def note_subject(connection: Connection, subject_id: str) -> None:
-    """Tell what the call is about, if its path does not."""
+    """Set the subject of the call, if its path does not have it."""
     call = call_of(connection)
     if call is not None and call.subject is None:
         call.subject = subject_id

@@ -2,7 +2,7 @@
 
 On PostgreSQL many rows travel as one array for each column: a single statement, for
 which triggers of statements run once, and which neither SQLAlchemy nor the server
-has to read value by value. SQLite, which is in our process, is told row by row.
+has to read value by value. SQLite, which is in our process, gets row by row.
 
 A large commit is as much work here (rows, arrays, JSON) as there, so statements may be made
 ready first and run `behind` the making of the next ones.
@@ -65,7 +65,9 @@ def among(
 
 
 def insert_if_absent(connection: Connection, table: Table, **values: Any) -> bool:
-    """Insert a row unless its key is there, also of a transaction just over; tell whether.
+    """Insert a row unless its key exists; return whether it was inserted.
+
+    The key may also come from a transaction that has just committed.
 
     An insert that fails would end the transaction on PostgreSQL.
     """
@@ -185,8 +187,8 @@ def updating(
 def behind(connection: Connection) -> Iterator[Later]:
     """Give what takes statements; at the end of the block all of them are done.
 
-    One thread hands over the statements of a transaction, in their order and one at a
-    time, while another makes what comes next; nobody else uses the connection meanwhile.
+    One thread executes the statements of a transaction, in their order and one at a
+    time, while another makes what comes next; no other thread may use the connection in the block.
     The first that fails is raised there, and those after it are left out. SQLite works in
     this process, so there is nothing to wait for: what it is given is done at once.
     """
@@ -275,7 +277,7 @@ def _quoted(text: str) -> str:
 def _other(value: Any) -> str:
     if isinstance(value, str):  # a member of an enumeration
         return _quoted(str(value))
-    # What psycopg is told by that a value is JSON, or bytes; to import it here would cost
+    # The types by which psycopg knows JSON and bytes; to import it here would cost
     # every command.
     if isinstance(value.obj, bytes):
         return _quoted(f"\\x{value.obj.hex()}")

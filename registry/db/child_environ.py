@@ -13,7 +13,7 @@ PLAIN: Final = ("PATH", "HOME", "LANG", "TZ")
 def child_environ(names: Iterable[str] = (), prefixes: tuple[str, ...] = ()) -> dict[str, str]:
     """Return what is plain, what is named, and what begins as named; never all there is.
 
-    A secret that somebody puts into our environment tomorrow is thereby not handed on.
+    So a secret that is added to our environment tomorrow is not passed on.
     """
     handed_on = {*PLAIN, *names}
     return {

@@ -1,13 +1,13 @@
-"""Does PostgreSQL answer? Told apart from a statement that takes long.
+"""Distinguishes a PostgreSQL server that hangs from a statement that takes long.
 
 A server that is stopped, or whose machine is cut off, leaves its clients waiting for good: its
 own time-outs stop with it, and where it is stopped its kernel goes on acknowledging what is
-sent, so that neither keepalives nor ``tcp_user_timeout`` end anything. So whoever waits longer
-than a few seconds has somebody else connect anew. If that hangs as well, all who wait are let go,
-and nobody begins to wait, until a connection comes about again. Where nobody can look, for want
-of threads, files or memory, nobody is refused, and the next who waits for long has it tried again.
+sent, so that neither keepalives nor ``tcp_user_timeout`` end anything. So after a few
+seconds of waiting, another thread opens a new connection. If that hangs as well, all waiting calls
+fail, and so do new ones, until a connection succeeds again. If the check itself cannot run, for
+want of threads, files or memory, no call fails, and the next long wait starts a check again.
 
-No statement is cut short that a server works on: of those the server's own time-outs are in charge.
+A statement that the server works on is not cut short: the server's own time-outs apply to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ServerHangsError(RegistryUnavailableError):
     """The database takes connections and does not answer them."""
 
     def __init__(self) -> None:
-        super().__init__("the database hangs: it does not answer, and nobody waits for it")
+        super().__init__("the database hangs: it does not answer, and calls to it fail at once")
 
 
 class DbWatchdog:

@@ -48,7 +48,7 @@ STATEMENT_TIMEOUT_S: Final = 60
 RANDOM_PAGE_COST: Final = 1.1
 #: A client that was stopped inside a transaction must not hold its locks for good.
 IDLE_TIMEOUT_S: Final = 30
-#: Of whoever waits for a statement, which the server ends sooner: unless that process hangs.
+#: The client's wait for a statement. The server ends it sooner, unless its process hangs.
 ANSWER_TIMEOUT_S: Final = STATEMENT_TIMEOUT_S + 10
 #: Where the other machine is gone without a word, in seconds and milliseconds.
 _KEEPALIVES: Final = {
@@ -76,7 +76,7 @@ class ClashError(RegistryUnavailableError):
 
 
 class HeldUpError(RegistryUnavailableError):
-    """Somebody else holds what a transaction wants for longer than it waits."""
+    """Another transaction holds a lock for longer than this one waits."""
 
 
 def database_at(database_url: str) -> URL:
@@ -103,7 +103,7 @@ def make_engine(
 
     SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale
     cannot be upgraded and fails at once, whatever the timeout. WAL lets
-    readers go on meanwhile; it needs one machine and a local file system.
+    readers go on during a write; it needs one machine and a local file system.
 
     PostgreSQL: a writer sees at each statement what is committed, and waits
     for the rows that it locks (`registry.db.locks`); a reader sees one snapshot.
@@ -164,7 +164,7 @@ def _ping_only_when_stale(engine: Engine) -> None:
     """Ask a connection from the pool whether it lives only if the server said or closed something.
 
     A server that ends says so or closes its end: either lies in our socket and is
-    found without a round trip. Of a server that is cut off we learn no sooner by asking.
+    found without a round trip. A query would show no sooner that a server is cut off.
     """
     do_ping = engine.dialect.do_ping
 

@@ -17,7 +17,7 @@ from registry.db.dialect import has_one_writer
 from registry.db.locks import lock_tenants, lock_vms
 from registry.db.schema import hosts, networks, requests, tenants, vms
 
-#: Kinds of things that a condition may be about: the column that tells them apart.
+#: Kinds of things that a condition may be about: the column that identifies them.
 _KEYS: Final[Mapping[str, Column[Any]]] = {
     "host": hosts.c.name,
     "network": networks.c.name,

@@ -19,7 +19,7 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?")
 WORDS: Final = frozenset(
     {"all", "any", "anybody", "everybody", "everyone", "nobody", "none", "null", "now", "never"}
 )
-#: Further ones of callers: the audit and events say `operator` of whoever has no tenant.
+#: Further ones of callers: the audit and events say `operator` for callers without a tenant.
 WORDS_OF_CALLERS: Final = frozenset({"operator", "operators"})
 #: times a ratio it still fits into 64 bits
 MAX_AMOUNT: Final = 1_000_000_000_000

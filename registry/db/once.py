@@ -172,7 +172,7 @@ def claim_keys(
             "started_at": now,
             "first_used_at": now,
         }
-        for _, key in sorted(found.items())  # whoever claims several meets others in one order
+        for _, key in sorted(found.items())  # all calls lock several in one order
     ]
     fresh = insert_returning(connection, keys, rows, ["scope", "key"], unless_there=True)
     return [found[row.scope, row.key] for row in fresh]

@@ -1,7 +1,7 @@
 """Indexes of large tables, built before the revision that wants them, while processes write.
 
 A revision runs in a transaction, and an index that is built in one keeps every writer of its
-table waiting: minutes, after some years. PostgreSQL builds it beside them outside of a
+table waiting: minutes, after some years. PostgreSQL builds it concurrently outside of a
 transaction; the revision then finds it there.
 """
 
@@ -30,7 +30,7 @@ _LARGE: Final[frozenset[str]] = frozenset(
     }
 )
 _TURN: Final = "SELECT pg_try_advisory_lock(hashtext('fuga: indexes beforehand'))"
-#: None: there is no such index; false: whoever built it was stopped in the middle.
+#: None: there is no such index; false: its build was interrupted.
 _IS_VALID: Final = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 _LOOK_AGAIN_S: Final = 0.2
 

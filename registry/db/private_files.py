@@ -10,12 +10,12 @@ from typing import Final
 from registry.errors import RegistryError
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-#: What SQLite keeps beside a database; it makes them with the database's mode.
+#: The files that SQLite keeps next to a database; it makes them with the database's mode.
 _SUFFIXES: Final = ("-wal", "-shm", "-journal")
 
 
 class ForeignOwnerError(RegistryError):
-    """Somebody else owns what would have to be ours alone."""
+    """Another user owns a file or folder that must be private to this process."""
 
     def __init__(self, path: Path, whose: str) -> None:
         super().__init__(f"{path} {whose}")

@@ -1,9 +1,9 @@
-"""Claims: how rows that are messages are sent, and who has one in hand.
+"""Leases on rows that are messages: which worker has a row, and until when.
 
-A row says itself what is to be done. It is sent to a worker, who takes it for a while,
-keeps it before each step, and gives it back. Its token tells him from whoever took it
-over when his time ran out. All tables of such rows have the same columns for that:
-``sent_at``, ``lease_owner`` and ``lease_until``, most of them ``lease_token``.
+A row describes its work. Its message is sent to a worker, which leases the row for a while,
+renews the lease before each step, and returns it. The lease's token distinguishes the worker
+from one that took over after the lease expired. All tables of such rows have the same columns for
+that: ``sent_at``, ``lease_owner`` and ``lease_until``, most of them ``lease_token``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RowLease:
         self.table = table
         self.subject = subject
         (self.key,) = table.primary_key.columns
-        #: What a row says that nobody has.
+        #: The values of a row without a lease.
         self.none: Mapping[str, None] = MappingProxyType(
             {name: None for name in _COLUMNS if name in table.c}
         )
@@ -110,7 +110,7 @@ class RowLease:
         if row is None:
             raise ClaimLostError(subject, "it does not exist")
         if row.lease_token != token:
-            owner = row.lease_owner or "nobody"
+            owner = row.lease_owner or "no worker"
             raise ClaimLostError(subject, f"{owner} has it, and it is {row.state}")
         return row
 

@@ -146,9 +146,9 @@ hosts = Table(
     Column("found_machine_uuid", String(36)),
     # The host that its machine is already: this one gets no VMs, and none of it counts.
     Column("same_machine_as", Uuid),
-    # Its storage was asked in vain since then; its guests are well.
+    # Its storage has not answered since then; its guests run.
     Column("pool_silent_since", UtcDateTime),
-    # What confines guests, and whether processors are shared out; none: nobody told yet.
+    # What confines guests, and whether processors are shared out; none: not reported yet.
     Column("security_model", String(32)),
     Column("shares_kept", Boolean(create_constraint=False)),
     Column("can_filter", Boolean(create_constraint=False)),
@@ -233,7 +233,7 @@ host_fences = Table(
     Column("state", State, nullable=False),
     Column("requested_by", Text, nullable=False),
     Column("requested_at", UtcDateTime, nullable=False),
-    Column("epoch", BigInteger),  # of the control centre that asked; none: an operator did
+    Column("epoch", BigInteger),  # of the control centre that requested it; none: an operator did
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
     Column("retry_at", UtcDateTime),
@@ -316,7 +316,7 @@ quotas = Table(
     Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
     Column("resource", Name, primary_key=True),
     Column("amount", BigInteger, nullable=False),
-    # Given when the tenant was made, as the setting then said; whoever sets it takes that away.
+    # Given when the tenant was made, as the setting then said; setting it removes that mark.
     Column("by_default", Boolean(create_constraint=False), nullable=False, server_default=false()),
     CheckConstraint("amount >= 0", name="amount_not_negative"),
 )
@@ -426,18 +426,18 @@ vms = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("deleted_at", UtcDateTime),
     Column("switched_at", UtcDateTime),
-    # Nobody asked for it: told as long as `observed` is running, and its host says so.
+    # The guest paused by itself: set while `observed` is running and its host says so.
     Column("paused_since", UtcDateTime),
     Column("hostname", String(253)),
     Column("labels", Json, nullable=False, server_default="{}"),
-    # As its request: whoever asks for spot VMs that are there finds them by an index.
+    # As its request has it, so that an index finds the spot VMs that exist.
     Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
     _one_of("desired", VmDesired),
     _one_of("observed", VmObserved),
     Index(None, "request_id", "id"),
     Index(None, "tenant_id", "id"),
     Index(None, "name"),
-    # What is gone stays for good: whoever asks for what is there, or lacks a place, finds
+    # Deleted rows stay for good: queries for those that exist, or lack a place, find
     # it in these, at the same cost after years.
     Index("ix_vms_request_id_unplaced", "request_id", "id", **_UNPLACED),
     Index("ix_vms_id_live", "id", **_THERE),
@@ -455,8 +455,9 @@ vms = Table(
     postgresql_with={"fillfactor": 50},
 )
 
-# Spot VMs whose tenants were told that they end, and for whom. Without foreign keys, as the
-# next: a round would lock VMs for them, besides those that it places and in no order with these.
+# Spot VMs whose end was announced to their tenants, and the request that needs the room. Without
+# foreign keys, as the next: a round would lock VMs for them, besides those that it places and in no
+# order with these.
 spot_preemptions = Table(
     "spot_preemptions",
     metadata,
@@ -526,7 +527,7 @@ reservation_holds = Table(
     CheckConstraint("count >= 1", name="count_positive"),
 )
 
-# What is asked of a VM's power and not done yet: the row is the workers' message.
+# A pending power change of a VM: the row is the workers' message.
 power_actions = Table(
     "power_actions",
     metadata,
@@ -678,7 +679,7 @@ console_inputs = Table(
     Column("content", LargeBinary, nullable=False),
 )
 
-# What the guest wrote and nobody read yet: deleted as it is read, the oldest first.
+# Unread output of the guest: deleted as it is read, the oldest first.
 console_outputs = Table(
     "console_outputs",
     metadata,
@@ -730,7 +731,7 @@ round_inputs = Table(
     CheckConstraint("(outcome IS NULL) <> (packed_outcome IS NULL)", name="outcome_once"),
 )
 
-# What rounds told, settled; no key refers to rounds, which may go before or after.
+# What rounds disclosed, as digests; no key refers to rounds, which may go before or after.
 round_hash_chain = Table(
     "round_hash_chain",
     metadata,
@@ -738,7 +739,7 @@ round_hash_chain = Table(
     Column("previous", String(64), nullable=False),
     Column("content", String(64), nullable=False),
     Column("link", String(64), nullable=False),
-    Column("record", String(64), nullable=False),  # the leaf of what no tenant is told
+    Column("record", String(64), nullable=False),  # the leaf of what no tenant sees
     Column("salt", LargeBinary, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )
@@ -942,7 +943,7 @@ moves = Table(
     Column("began_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
     Column("downtime_ms", BigInteger),
-    # What is known of one that goes on, as its worker told last.
+    # The progress of a running one, as its worker last reported it.
     Column("total_bytes", BigInteger),
     Column("remaining_bytes", BigInteger),
     Column("rate_bytes_s", BigInteger),
@@ -961,7 +962,7 @@ moves = Table(
     Index(None, "to_host_id", "id"),
 )
 
-# Moves in waves, decided together. One that is asked, or approved, is the control centre's work.
+# Moves in waves, decided together. A pending or approved one is the control centre's work.
 plans = Table(
     "plans",
     metadata,
@@ -1023,7 +1024,7 @@ rolls = Table(
     Column("ended_at", UtcDateTime),
     Column("cancelled_by", Text),
     Column("last_error", Text),
-    # The fuga that runs the command, until when nobody else may, and what it is known by.
+    # The client that runs the command, its lease, and the lease's token.
     Column("driver", Text, nullable=False),
     Column("driver_token", Uuid, nullable=False),
     Column("driver_lease_until", UtcDateTime, nullable=False),
@@ -1240,13 +1241,13 @@ slot_loop = Table(
     Column("changed_at", UtcDateTime),
     Column("last_slot_at", UtcDateTime),  # that was decided, if only that there was nothing to do
     Column("slot_length_s", Float),  # of that slot
-    # Slots since the last round that left none; whoever waited in that round waited in these.
+    # Slots since the last round that left none; requests that waited in that round waited in these.
     Column("without_round", Integer, nullable=False, server_default="0"),
     _one_of("state", SlotLoopState),
     CheckConstraint("id = 1", name="one_row"),
 )
 
-# Made once, never told, and kept in backups: what is made of it stays what it is.
+# Made once, never shown, and kept in backups, so that derived secrets stay the same.
 installation_secrets = Table(
     "installation_secrets",
     metadata,

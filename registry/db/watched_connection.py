@@ -20,7 +20,7 @@ _INTERVAL_S: Final = 0.1  #: psycopg's own
 class WatchedConnection(psycopg.Connection[Any]):
     """A connection that is closed when its server hangs, or takes longer than it may itself.
 
-    psycopg looks up from its waiting ten times a second: that is when the pulse is asked.
+    psycopg looks up from its waiting ten times a second: that is when the watchdog is asked.
     """
 
     pulse: DbWatchdog | None = None
@@ -67,7 +67,7 @@ def pulse_of(url: URL) -> DbWatchdog:
             psycopg.connect(*given, **{**named, "connect_timeout": PATIENCE_S}).close()
         except psycopg.errors.ConnectionTimeout:
             return False
-        except psycopg.Error:  # it says no, or nobody is there: whoever connects is told at once
+        except psycopg.Error:  # refused or unreachable: the caller gets that error when it connects
             return True
         return True
 

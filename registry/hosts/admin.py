@@ -37,7 +37,7 @@ def change_admin(
     if step.moved:
         if step.after == HostAdmin.RETIRED:
             _check_empty(connection, key, row.name)
-            # Nobody looks there any more, so none of them would ever be seen to go.
+            # The host is not polled any more, so no poll would ever show that they are gone.
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
         now, data = db_now(connection), {"name": row.name}

@@ -1,4 +1,4 @@
-"""What keeps the guests of a host from the host and from one another, as its libvirt tells it."""
+"""What confines the guests of a host, as its libvirt reports it."""
 
 from __future__ import annotations
 

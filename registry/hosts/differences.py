@@ -130,7 +130,7 @@ class Differences:
                     raise ConflictError(
                         f"VM {row.vm_name} is not cleared from host {host}: host {there} shows its"
                         " domain, which may be the only one there is. Move it back, or remove it"
-                        " there if its disk is worth nothing"
+                        " there if its disk is not needed"
                     )
                 clear_missing(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
@@ -143,7 +143,7 @@ class Differences:
                 }
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
             else:
-                # First: nobody is advised to switch off what may be the VM itself.
+                # First, so that the advice never is to switch off what may be the VM itself.
                 if difference == Difference.WRONG_HOST:
                     _check_it_runs_elsewhere(connection, at, found)
                 _check_it_is_off(connection, at, found)

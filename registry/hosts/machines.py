@@ -169,12 +169,12 @@ def is_same_machine(
     now: datetime,
     actor: str,
 ) -> bool:
-    """Return whether to believe a look; what answers is the host if it has something of the host's.
+    """Return whether a report is from the host: the machine has something that belongs to the host.
 
     Some machines have no number of their own, and libvirt makes up another at each start.
     So another number alone proves nothing; but with nothing of ours on it, the host may
-    have been built anew, or its VMs may run on, elsewhere, where nobody looks. Volumes of a
-    pool that other machines may see, too, prove nothing either.
+    have been built anew, or its VMs may run on, elsewhere, on a machine that is not polled. Volumes
+    of a pool that other machines may see, too, prove nothing either.
     """
     found = report.machine_uuid
     if found is None:

@@ -28,8 +28,8 @@ def record_misses(
     """Write that polls of hosts, which are locked, failed.
 
     After so many in a row a host is unreachable, then down. Several monitors look at the
-    same host. Of looks that began within ``policy.apart_s`` of each other one is counted,
-    whoever took them; one that began before the host last answered another monitor is not.
+    same host. Of polls that began within ``policy.apart_s`` of each other one counts, by
+    any monitor; a poll that began before the host last answered another monitor does not.
 
     What follows is done for all hosts together, so that rows are locked in their order.
     """

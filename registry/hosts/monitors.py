@@ -1,7 +1,7 @@
 """The monitors there are: each holds a lease of its own, judged by the database's clock.
 
 Which monitor looks at which host is not written anywhere: every monitor works it out from
-those whose leases are live. Two that disagree for a moment both look, which harms nobody.
+those whose leases are live. Two that disagree for a moment both poll the host, which does no harm.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from registry.db.engine import Database, retried
 from registry.db.schema import monitors
 from registry.records.hosts import MonitorRecord
 
-#: For so long it is told of a monitor that ended without a word.
+#: How long a monitor that ended without deregistering is listed.
 _REMEMBERED: Final = timedelta(hours=1)
 
 
 class Monitors:
-    """Hears monitors, and tells who was heard when."""
+    """Stores the heartbeats of monitors, and lists them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -48,7 +48,7 @@ from registry.lifecycle import (
 from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, fate_of
 from registry.records.hosts import DomainReport, Host, HostReport
 
-#: A label of hosts: VMs that go missing there are built anew without asking.
+#: A label of hosts: VMs that go missing there are rebuilt without confirmation.
 REBUILD_LABEL: Final = "on_missing=rebuild"
 #: A worker switches the VM to what its tenant wants.
 _SWITCHED: Final = (Difference.VM_LOST_POWER, Difference.VM_CRASHED, Difference.VM_RUNS)
@@ -132,7 +132,7 @@ def _counts(
     if is_being_fenced(fence, now):
         _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
         return False
-    # What was released since it was fenced would be taken for nobody's leftover.
+    # What was released since its fencing would be taken for a leftover of no VM.
     return fence is None or fence.fenced_at is None or report.started_at > fence.fenced_at
 
 
@@ -197,7 +197,7 @@ def _compare(
     detected = _part_of(host, report, pools)
     if look.double_of is not None:
         foreign = _all_of(host, detected)
-        unaccounted = replace(unaccounted, strangers=())  # the other host tells of them
+        unaccounted = replace(unaccounted, strangers=())  # the other host reports them
     _write_inventories(connection, host, detected, foreign)
     note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
     note_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
@@ -219,7 +219,7 @@ def _take_back(
 ) -> None:
     """Let a host that answers be up; one that was down only when it is clear of leftovers.
 
-    What was placed elsewhere meanwhile is gone from it before it may take VMs.
+    VMs that were replaced elsewhere are removed from it before it accepts VMs.
     """
     returns = host.health == HostHealth.DOWN and bool(unaccounted.domains or unaccounted.volumes)
     if fence is not None and not (returns and fence.state == FenceState.FENCED.value):
@@ -303,7 +303,7 @@ def settled_before(row: Row[Any], report: HostReport) -> bool:
 
 
 def is_rebuilt(host: Host, row: Row[Any]) -> bool:
-    """Return whether a missing VM is built anew without asking."""
+    """Return whether a missing VM is rebuilt without confirmation."""
     return REBUILD_LABEL in host.labels and row.desired == VmDesired.RUNNING.value
 
 
@@ -339,7 +339,7 @@ def _observe_vms(
     to_switch: dict[VmDesired, list[UUID]] = {VmDesired.RUNNING: [], VmDesired.STOPPED: []}
     to_clear = []
     for row in live.values():
-        # One that moves may be at either end: the worker at it tells where.
+        # One that moves may be at either end: its worker reports where.
         if row.state != AssignmentState.ACTIVE.value or row.moves or row.is_moving:
             continue
         domain = seen.get(row.id)

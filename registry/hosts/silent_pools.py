@@ -21,7 +21,7 @@ from registry.records.hosts import Host, HostReport
 
 #: Some pools take a while to look through.
 _SILENT_AFTER: Final = timedelta(seconds=10)
-#: It answered not longer ago than this before it was asked in vain.
+#: It answered at most this long before it fell silent.
 _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 
 
@@ -61,12 +61,12 @@ def note_pools(
 
 def silent_since(host: Host, report: HostReport) -> datetime | None:
     """Return since when a host's pool counts as silent after this look; None: it does not."""
-    asked_at = report.pool_silent_since
-    if asked_at is None:
+    silent_since = report.pool_silent_since
+    if silent_since is None:
         return None
     if host.pool_silent_since is not None:
         return host.pool_silent_since
-    return asked_at if report.polled_at - asked_at >= _SILENT_AFTER else None
+    return silent_since if report.polled_at - silent_since >= _SILENT_AFTER else None
 
 
 def trouble(host: Host, report: HostReport) -> str | None:

@@ -64,17 +64,17 @@ def find_unaccounted(
     shared_pool: str | None = None,
     speaks: bool = True,
 ) -> Unaccounted:
-    """Tell strangers from leftovers; ``live`` are the host's unreleased assignments.
+    """Separate unknown domains from leftovers; ``live`` are the host's unreleased assignments.
 
     ``known`` is what `known_assignments` says of the marks of others.
 
     Only what carries the mark of an assignment that this register center has
     released is a leftover, to be removed. A mark that it does not know (another
     fuga's, or of a time after the backup that was restored), or of an assignment
-    of another host whose VM lives (an operator moved it), is a stranger's: nothing
+    of another host whose VM lives (an operator moved it), is a stranger: nothing
     that we are not sure of is destroyed. What was released after the look began
-    is neither: it may be gone by now. Of a ``shared_pool`` one host ``speaks``: what is nobody's
-    there is told once.
+    is neither: it may be gone by now. Of a ``shared_pool`` one host ``speaks``, so that
+    volumes of no VM there are reported once.
     """
     seen = report.volumes if speaks else ()
     volumes = {name: key for name in seen if (key := assignment_of_volume(name))}
@@ -171,7 +171,7 @@ def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUI
 def running_elsewhere(connection: Connection, host_id: UUID) -> str:
     """Name VMs of a host that another host, which is up, reports as running; empty: none.
 
-    The machine may run under another name, or somebody started a copy there.
+    The machine may run under another name, or a copy was started there by hand.
     """
     query = (
         select(hosts.c.id, hosts.c.name, vms.c.id.label("vm_id"), vms.c.name.label("vm"))

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from registry.errors import UriRefusedError
 
-#: what libvirt hands to ssh or to a resolver: names and addresses, nothing that
+#: what libvirt passes to ssh or to a resolver: names and addresses, nothing that
 #: an option or a shell could be made of
 _HOST: Final = re.compile(
     r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
@@ -45,7 +45,9 @@ class UriPolicy:
 
 
 #: of a libvirtd that listens on TCP without TLS
-OPEN_DANGER: Final = "whoever reaches the port is root on the host, and all can be read on the way"
+OPEN_DANGER: Final = (
+    "anyone who reaches the port is root on the host, and all traffic can be read on the way"
+)
 
 DEFAULT_URI_POLICY: Final = UriPolicy(
     schemes=frozenset({"qemu+tls", "qemu+ssh", "qemu+libssh", "qemu+libssh2"}),
@@ -82,7 +84,7 @@ def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
         allowed = ", ".join(sorted(policy.schemes)) or "none"
         why = f"scheme {scheme!r} is not allowed; allowed: {allowed}"
         if is_open(uri):
-            why += f". Nobody is asked who they are there: {OPEN_DANGER}"
+            why += f". Clients are not authenticated there: {OPEN_DANGER}"
         raise UriRefusedError(uri, why)
     if "#" in uri:
         raise UriRefusedError(uri, "it has a fragment")

@@ -26,7 +26,7 @@ class FileFinding:
     """One file, or one image, that is not as it should be."""
 
     message: str
-    stray: Path | None = None  #: a file of no image, which nobody is adding
+    stray: Path | None = None  #: a file that belongs to no image and is not being added
 
 
 def check_image_files(
@@ -43,7 +43,7 @@ def check_image_files(
 
 
 def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
-    """Delete the files of no image, and return them. Safe beside those who add images."""
+    """Delete the files that belong to no image, and return them. Images may be added meanwhile."""
     return [_removed(path, why) for path, why, _ in _strays(images, store)]
 
 
@@ -63,7 +63,7 @@ def _removed(path: Path, why: str) -> FileFinding:
 def _strays(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool]]:
     """Yield files of no image, why, and whether the register center knows of them.
 
-    Each is held until the next is asked for. Who adds an image lets go of its file after
+    Each is locked until the next is requested. Who adds an image lets go of its file after
     its row is written, so what is read while the file is held is the last word.
     """
     for path in store.files():
@@ -76,7 +76,7 @@ def _why_stray(images: Images, path: Path) -> tuple[str, bool] | None:
     key = image_of(path)
     assert key is not None  # noqa: S101 - the store lists files of images alone
     if path.suffix == PART:
-        return "it was received in part, and nobody goes on", True
+        return "it was received in part, and its upload has ended", True
     image = _find(images, key)
     if image is None:
         return "no image has this file", False

@@ -1,6 +1,6 @@
 """What an image's file says of itself, and which files must never become images.
 
-A qcow2 file may name another file of the host as the rest of its content, and whoever
+A qcow2 file may name another file of the host as the rest of its content, and a user who
 opens it reads that one too: an image that names ``/etc/shadow`` would show it to its
 guests. So an image is whole in itself or it is refused, and it is what it is said to be
 and nothing else: what libvirt or QEMU would take it for is looked up in `image_probes`.
@@ -8,7 +8,7 @@ and nothing else: what libvirt or QEMU would take it for is looked up in `image_
 How files begin that some program would read as more than the bytes of a disk.
 
 libvirtd, as root, looks at how each file of a pool begins and follows the names that it
-finds there; so do QEMU, where nobody names a format, and tools of operators. What counts
+finds there; so do QEMU, where no format is named, and tools of operators. What counts
 is the loosest of them: libvirt takes three bytes for a qcow2 image where QEMU wants four.
 """
 

@@ -91,7 +91,7 @@ def note_hosts_lost(
 ) -> None:
     """Note with which images hosts, which are locked, or their pools stopped answering.
 
-    Those that are to blame are held. What came after a host answered last, as is told of
+    Those that are to blame are held. What came after a host answered last, as reported of
     each, counts. Images are locked in the order of their keys, whatever hosts have them.
     """
     hosts_with: defaultdict[UUID, list[UUID]] = defaultdict(list)

@@ -64,7 +64,7 @@ class Images:
         at it first, like at one that it fetches.
 
         Where the newest revision of that name is the very same, that one is
-        returned and nothing is made: whoever lost the answer may ask again.
+        returned and nothing is created: a caller that lost the answer may repeat the call.
         """
         check_int("size_bytes", size_bytes, 1, 2**62)
         check_int("virtual_size_bytes", virtual_size_bytes, 1, 2**62)

@@ -36,7 +36,7 @@ def without_room(
 ) -> set[tuple[UUID, UUID]]:
     """Return which (image, host) pairs a round may not bring about: their host's disk is too full.
 
-    A copy takes disk beside the VMs that rest on it. Policies do not count it,
+    A copy takes disk in addition to the VMs based on it. Policies do not count it,
     since most hosts have it already; so it is checked here, with the hosts locked.
     """
     missing = _not_counted(connection, _pairs(chosen))

@@ -55,7 +55,7 @@ def check_opens(file: BinaryIO) -> bool:
     path = program()
     if path is None:
         return False
-    # By its descriptor: these very bytes, whatever becomes of the name meanwhile.
+    # By its descriptor: these very bytes, even if the name is given to another file.
     opened = {
         "driver": "qcow2",
         "file": {"driver": "file", "filename": "/proc/self/fd/0", "locking": "off"},

@@ -18,7 +18,7 @@ from registry.errors import ImageRefusedError, SettingsError
 
 #: Of a signature, or of a file with a key; real ones have a few hundred.
 MAX_SIGNATURE_BYTES: Final = 4096
-#: Where a signature lies beside the image that is fetched, in the order of asking.
+#: Suffixes of signatures next to a fetched image, in the order in which they are tried.
 SIGNATURE_SUFFIXES: Final = (".minisig", ".sig")
 _PEM: Final = b"-----BEGIN"
 _KEY_ID_BYTES: Final = 8

@@ -25,7 +25,7 @@ from registry.images.signatures import ImageKey
 from registry.records.images import ImageFormat
 
 PART: Final = ".part"
-#: A file that nobody wrote to for so long is nobody's.
+#: A file without writes for so long belongs to no upload.
 _STALE_S: Final = 3600.0
 
 
@@ -60,14 +60,14 @@ class ImageStore:
         """Hand out a file to write to; unless `Incoming.keep` is called nothing stays of it.
 
         Others take it for one that is being added until the block ends: the register
-        center is told inside.
+        center is informed inside.
 
         Raises
         ------
         ImageStoreError
             If the folder cannot be written to.
         ImageRefusedError
-            If a signature is missing, or there is one that nobody can judge.
+            If a signature is missing, or no key is there to verify it.
         """
         self._expect_signature(signature)
         path = self.path(image_id, image_format)
@@ -146,7 +146,7 @@ class ImageStore:
             )
         if signature is not None and not self.keys:
             raise ImageRefusedError(
-                "it has a signature, and no key is trusted here that could tell whether it is"
+                "it has a signature, and no trusted key is configured to verify whether it is"
                 " good: FUGA_IMAGE_KEYS is empty"
             )
 
@@ -177,7 +177,7 @@ class ImageStore:
         """Lock a file; return False if another process may be adding it, or it is gone."""
         with ExitStack() as stack:
             try:
-                # To write: over a shared file system nobody else may hold it alone.
+                # To write: over a shared file system no other process may lock it exclusively.
                 file = stack.enter_context(path.open("r+b"))
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 mine = path.suffix != PART or _is_stale(path)
@@ -188,8 +188,8 @@ class ImageStore:
     def _clear_stale(self) -> None:
         for part in self.folder.glob(f"*{PART}"):
             # By its time alone a file that gets nothing but zeros is stale: they become holes.
-            with self.held(part) as nobody_writes, suppress(OSError):
-                if nobody_writes:
+            with self.held(part) as no_writer, suppress(OSError):
+                if no_writer:
                     part.unlink()
 
 

@@ -16,7 +16,7 @@ from registry.errors import ImageUrlRefusedError
 
 _PORTS: Final = {"http": 80, "https": 443}
 _PLAIN: Final = re.compile(r"[!-~]{1,500}")
-#: Ways to say `/`, `.`, `?`, `#` and `%` that servers undo and comparisons do not see: encoded,
+#: Encodings of `/`, `.`, `?`, `#` and `%` that servers undo and comparisons do not see: encoded,
 #: twice or in an overlong form, control characters, parameters (`..;`), half an encoding.
 _HIDDEN: Final = re.compile(
     r"%(?:2[35ef]|3[bf]|5c|[01][0-9a-f]|7f|c[01]|e0%80)|%(?![0-9a-f]{2})|[;\\]", re.IGNORECASE

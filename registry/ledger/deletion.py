@@ -36,7 +36,7 @@ def delete_vms(
 ) -> int:
     """Mark VMs as deleted and send their assignments the event; return how many were marked.
 
-    A reserved assignment is released at once: nobody claimed it, so there is
+    A reserved assignment is released at once: no worker claimed it, so there is
     no domain. All others keep their capacity until their domain is proven
     absent. VMs that were deleted before are left alone. ``request_event`` ends
     their requests, whatever their VMs say.

@@ -22,7 +22,7 @@ OPEN: Final = (FenceState.PENDING.value, FenceState.RUNNING.value)
 
 
 def fence_row(connection: Connection, host_id: UUID) -> Row[Any] | None:
-    """Return the fencing of a host, whose row the caller has locked; None: nothing is asked."""
+    """Return the fencing of a host, whose row is locked, or None if none is pending."""
     query = select(host_fences).where(host_fences.c.host_id == host_id)
     return connection.execute(query.with_for_update()).one_or_none()
 

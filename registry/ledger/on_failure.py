@@ -25,7 +25,7 @@ def wanted_of(labels: Iterable[str], *, by_default: OnFailure = OnFailure.WAIT) 
     }
     if not said:
         return by_default
-    # Who says two things, or what nobody knows, wants to wait: nothing is lost by that.
+    # Contradictory or unknown labels mean `wait`, which loses nothing.
     known = said & set(OnFailure)
     return OnFailure(known.pop()) if len(said) == len(known) == 1 else OnFailure.WAIT
 

@@ -76,7 +76,7 @@ def oldest_waiting(connection: Connection, wanted: Mapping[UUID, int]) -> list[U
 
 
 def count_waiting(connection: Connection, at_most: Mapping[UUID, int]) -> Mapping[UUID, int]:
-    """Return how many VMs of each request wait; none is counted further than told."""
+    """Return how many VMs of each request wait; counting stops at the given limit."""
     rows = _oldest(connection, at_most, and_(_WITHOUT_PLACE, _RUNNING))
     return Counter(row.request_id for row in rows)
 
@@ -105,7 +105,7 @@ def _oldest(
         return
     demanded = func.unnest(
         bindparam("keys", type_=ARRAY(Uuid)), bindparam("numbers", type_=ARRAY(Integer))
-    ).table_valued(column("request_id", Uuid), column("number", Integer), name="asked")
+    ).table_valued(column("request_id", Uuid), column("number", Integer), name="limits")
     demanded = demanded.render_derived()
     first = (
         which.where(vms.c.request_id == demanded.c.request_id).limit(demanded.c.number).lateral()

@@ -31,7 +31,7 @@ from registry.lifecycle import (
     VmObserved,
 )
 
-#: How long a guest that was told to shut down is given.
+#: How long a guest is given to shut down.
 SHUTDOWN_TIMEOUT_S: Final = 60
 MAX_TIMEOUT_S: Final = 3600
 
@@ -48,7 +48,7 @@ _BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.val
 
 
 def power_rows(which: ColumnElement[bool]) -> Any:
-    """Return a query: VMs, what is asked of their power, and their unreleased assignment."""
+    """Return a query: VMs, their pending power change, and their unreleased assignment."""
     return (
         select(
             vms.c.id,
@@ -104,7 +104,7 @@ def request_all(
     now: datetime,
     actor: str,
 ) -> None:
-    """Ask it of every VM of a request of which it can be asked."""
+    """Request a power change of every VM of a request whose state allows it."""
     which = and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
     lock_vms(connection, which)
     rows = connection.execute(power_rows(which)).all()
@@ -219,7 +219,7 @@ def switch_again(
 def drop_power(
     connection: Connection, keys: Collection[UUID], *, now: datetime, actor: str
 ) -> None:
-    """Forget what is asked of VMs that are deleted, or have no place any more."""
+    """Delete the pending power changes of VMs that are deleted or have lost their place."""
     history: list[dict[str, Any]] = []
     for some in chunks(sorted(keys)):
         which = and_(vms.c.id.in_(some), power_actions.c.vm_id.is_not(None))

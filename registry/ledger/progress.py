@@ -45,7 +45,7 @@ from registry.lifecycle import (
 )
 
 _WANTED = vms.c.desired != VmDesired.DELETED.value
-_OTHER_ASSIGNMENTS = assignments.alias("beside")
+_OTHER_ASSIGNMENTS = assignments.alias("other_assignments")
 _OTHERS = select(_OTHER_ASSIGNMENTS.c.id).where(_OTHER_ASSIGNMENTS.c.vm_id == vms.c.id)
 _ARRIVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'arriving'")).exists()
 _LEAVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'leaving'")).exists()
@@ -169,8 +169,8 @@ def recompute_placed(
                 _RequestTally(
                     request=request,
                     happened=RequestEvent.PART_PLACED if partly else RequestEvent.ALL_PLACED,
-                    wanted=request.asked,
-                    placed=before if partly else request.asked,
+                    wanted=request.wanted,
+                    placed=before if partly else request.wanted,
                     waits=key in waiting,
                 )
             )
@@ -184,7 +184,7 @@ class _RequestTally:
     request: Row[Any]
     happened: RequestEvent | None
     wanted: int
-    placed: int | None  #: None: nobody counted, as its state does not change
+    placed: int | None  #: None: not counted, as its state does not change
     waits: bool
 
 
@@ -195,7 +195,7 @@ def _locked(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[An
             requests.c.id,
             requests.c.state,
             requests.c.waiting,
-            requests.c.count.label("asked"),
+            requests.c.count.label("wanted"),
             tenants.c.name,
         )
         .select_from(requests)

@@ -1,6 +1,6 @@
 """How assignments end: whatever the cause, the locks, the rows and the events are these.
 
-Whoever ends some locks their VMs and then the assignments (`lock_held`); the release of
+A caller that ends some locks their VMs first and then the assignments (`lock_held`); the release of
 capacity locks inventories, by the ledger's triggers, and what follows for requests locks these.
 That is the order of `registry.db.locks`, so all of one transaction end in one call.
 """
@@ -140,7 +140,7 @@ def lock_held(connection: Connection, which: ColumnElement[bool]) -> Sequence[Ro
     keys = lock_vms(connection, vms.c.id.in_(there))
     if keys is None:
         return held_by(connection, which)
-    # Of these VMs alone: another's assignment may have come to this meanwhile.
+    # Of these VMs alone: an assignment of another VM may have reached this state since the read.
     return [
         row
         for some in chunks(sorted(keys))
@@ -230,7 +230,7 @@ def write_endings(
 def withdraw_reserved(
     connection: Connection, why: Mapping[UUID, str], *, now: datetime, actor: str
 ) -> None:
-    """Release what nobody claimed on hosts that cannot build it; their rows are locked."""
+    """Release unclaimed assignments on hosts that cannot build them; their rows are locked."""
     rows = [
         row
         for some in chunks(sorted(why))
@@ -244,7 +244,7 @@ def withdraw_reserved(
     end(
         connection,
         [
-            AssignmentRelease(row, event, f"{why[row.host_id]} and nobody had claimed it")
+            AssignmentRelease(row, event, f"{why[row.host_id]} and no worker had claimed it")
             for row in rows
         ],
         now=now,
@@ -264,7 +264,7 @@ def give_up_builds(
 ) -> None:
     """End the builds on a host, which is locked, that wait for an image.
 
-    What nobody ever claimed has no domain and is released. What somebody claimed
+    An assignment that was never claimed has no domain and is released. A claimed one
     before the image went missing may have one: it is quarantined like any build
     that failed. What is claimed now ends by itself.
     """

@@ -3,7 +3,7 @@
 A volume is named after the assignment that made it. In a pool that several hosts see it outlives
 that assignment: a VM that moves, or starts elsewhere after its host was fenced, goes on with it.
 `assignments.disk_of` says whose name the disk of an assignment carries, and a row of
-`preserved_disks` which disk a VM without a host has. What neither names is nobody's.
+`preserved_disks` which disk a VM without a host has. Other volumes belong to no VM.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def disk_name_of(row: Row[Any]) -> UUID:
 def in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
     """Return which of these assignments made disks that later attempts use, or that are kept.
 
-    That an assignment uses its own disk is not told.
+    An assignment's use of its own disk is not listed.
     """
     found: set[UUID] = set()
     for some in chunks(sorted(names)):
@@ -124,7 +124,7 @@ class Sharing:
     """The hosts that see one pool."""
 
     hosts: int  #: that are not retired: each offers an even part of its disk
-    speaker: UUID | None  #: tells what is nobody's there: the first that is up; none: nobody does
+    speaker: UUID | None  #: reports volumes of no VM: the first host that is up, if any
 
 
 def sharing(connection: Connection, pools: Collection[str]) -> dict[str, Sharing]:

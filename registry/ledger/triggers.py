@@ -183,7 +183,7 @@ SQLITE: Final[Mapping[str, str]] = {
 
 #: By name, what each function does; all return a trigger.
 POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
-    # Raises what it is told, as an integrity constraint does.
+    # Raises the given message as an integrity error.
     "ledger_refuse": """
         BEGIN
             RAISE EXCEPTION 'ledger: %', TG_ARGV[0]

@@ -21,13 +21,13 @@ from registry.rounds.leases import check_epoch
 
 
 class AutoPlans:
-    """Plans of standing rules. When the last was asked for says when the next is due."""
+    """Plans of standing rules. The next is due an interval after the last was created."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def last(self) -> tuple[datetime, datetime | None]:
-        """Return the time, and when the rule last asked for a plan."""
+        """Return the time now and the time at which the rule last created a plan."""
         with self._database.read() as connection:
             return db_now(connection), _last(connection)
 

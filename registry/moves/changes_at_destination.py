@@ -1,7 +1,7 @@
-"""What changed at the destination of a move between its asking and its beginning.
+"""Checks whether the destination of a move changed between its request and its beginning.
 
-It was asked for when that host took VMs, had room, and was allowed. Whether it still is, the
-same rules say that are asked of a new move, and of what a round places.
+When the move was requested, the host accepted VMs, had room and was allowed. The rules of new
+moves and of rounds are applied again before it begins.
 """
 
 from __future__ import annotations

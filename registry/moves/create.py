@@ -1,6 +1,6 @@
 """A VM is to move: what speaks against it, and the hold on the host where it arrives.
 
-The arriving assignment holds capacity from the moment that the move is asked, under the
+The arriving assignment holds capacity from the moment that the move is requested, under the
 ledger's triggers, as an assignment of a round does.
 """
 
@@ -55,7 +55,7 @@ Against: TypeAlias = tuple[MoveObstacle, str]
 MOVES_LABEL: Final = "moves"
 #: The one hypervisor that copies no disk, and whose guests do nothing.
 CANNOT_COPY: Final = "test"
-#: A VM and its place, as it is asked whether it may move.
+#: A VM and its place, as the check of whether it may move reads them.
 HERE: Final[Select[Any]] = (
     select(
         vms.c.id,

@@ -31,7 +31,7 @@ def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> Clus
     """Return the cluster with one request: for one VM, which avoids the host that it leaves.
 
     No quota stands in its way, since a move asks for no more than the tenant holds. Room that
-    is made or kept for requests that wait is told, spot VMs are not.
+    is freed or kept for waiting requests is listed, spot VMs are not.
 
     Raises
     ------

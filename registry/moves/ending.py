@@ -63,7 +63,7 @@ def lock_move(
 def arrived(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
     """Make the arriving assignment the place of the VM, and have the old one cleared."""
     ends = {row.id: row for row in held_by(connection, _either(move))}
-    if move.from_id in ends:  # else its host was fenced meanwhile, and what it had is released
+    if move.from_id in ends:  # else its host has been fenced and its assignments are released
         left = AssignmentRelease(
             ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}"
         )
@@ -79,7 +79,7 @@ def not_arrived(
 ) -> None:
     """Have what there may be of a VM where it did not arrive cleared, and free the room then.
 
-    Of a move that nobody ever claimed there is nothing. A VM whose old place is gone, too,
+    A move that was never claimed has left nothing anywhere. A VM whose old place is gone, too,
     waits for another.
     """
     rows = held_by(connection, assignments.c.id == move.to_id)

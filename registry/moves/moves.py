@@ -1,4 +1,4 @@
-"""Moves: asked for, cancelled and listed."""
+"""Moves of VMs: requested, cancelled and listed."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Moves:
         of_plan: tuple[UUID, int] | None = None,
         actor: str,
     ) -> Move:
-        """Hold room for a VM on a host and have a worker move it there; see `asking.ask`.
+        """Hold room for a VM on a host and have a worker move it there; see `create`.
 
         ``of_plan`` is the plan, and the position in it, that the move carries out;
-        `PlanMoveOverError` if that plan was ended meanwhile, or has asked for the move before.
+        `PlanMoveOverError` if that plan is over or has created the move already.
         """
         if not 1 <= len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")

@@ -19,9 +19,9 @@ _NOT_MOVED = (MoveState.FAILED.value, MoveState.CANCELLED.value)
 
 
 def activated(connection: Connection, plan: Plan) -> Mapping[str, str]:
-    """Return the hosts of a plan that take VMs again since it was asked for, each with who said so.
+    """Return the hosts of a plan that were reopened since its creation, each with the actor.
 
-    A plan may empty hosts that nobody took out: of those nothing changed.
+    Hosts that were never closed do not count.
     """
     if plan.kind is not PlanKind.EVACUATE:
         return {}

@@ -1,4 +1,4 @@
-"""Plans of moves: asked for, decided by the control centre, approved, carried out in waves."""
+"""Plans of moves: created, decided by the control centre, approved, carried out in waves."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class Plans:
 
     @retried
     def refuse(self, id: UUID, position: int, reason: str) -> None:  # noqa: A002
-        """Write that a move of a plan was refused when it was asked for."""
+        """Record that a move of a plan was refused at its creation."""
         with self._database.write() as connection:
             connection.execute(
                 update(plan_moves)
@@ -287,7 +287,7 @@ class Plans:
     def keep_vms_of_activated(self, plan: Plan, *, actor: str) -> str | None:
         """Move no more VMs from hosts that take VMs again; return why the plan has no host left.
 
-        What was asked for when a host was taken out must not empty it once it is back.
+        A plan made when a host was closed must not empty it once it is open again.
         """
         with self._database.read() as connection:
             back = activated(connection, plan)

@@ -129,9 +129,9 @@ def to_roll_host(row: Row[Any]) -> RollHost:
 def _note(
     connection: Connection, turn: Sequence[Row[Any]], report: StepReport, now: datetime
 ) -> None:
-    """Write what the driver did. What it tells twice is written once.
+    """Record the driver's steps. A step that is reported twice is recorded once.
 
-    A host may have got VMs since the driver heard that it is empty: somebody let it take them,
+    A host may have got VMs since the driver heard that it is empty: it was opened in between,
     and the API may not have answered for hours. Then it is emptied anew before the command runs.
     """
     ended = {each.host: each for each in report.ended}
@@ -293,7 +293,7 @@ def _return(
     report = latest_report(connection, row.host_id)
     seen = report is not None and report.started_at > row.since
     if seen and row.health == HostHealth.UP.value:
-        if row.admin == HostAdmin.MAINTENANCE.value:  # else somebody wants something else by now
+        if row.admin == HostAdmin.MAINTENANCE.value:  # else an operator has changed it since
             event, reason = _BACK[HostAdmin(row.admin_before)], f"roll {row.roll_id}"
             change_admin(connection, row.host_id, event, actor=actor, reason=reason)
         write_host(connection, row, phase=RollPhase.DONE.value, since=now)

@@ -1,8 +1,8 @@
-"""Rolls: an operator's command goes over hosts, some at once, their VMs elsewhere meanwhile.
+"""Rolls: an operator's command runs on hosts, some at a time, after their VMs have moved away.
 
 A roll is a row, and one for each host with the phase where it is. The command runs where its
 driver runs, a `fuga roll`; everything else is written here, so that any other can see it, and
-resume it when the driver is gone. The driver tells with each step what it did and is told what
+resume it when the driver is gone. The driver reports each step that it did and is given what
 there is to do (`registry.moves.roll_steps`); its token is taken from it when another resumes.
 """
 
@@ -55,7 +55,7 @@ from registry.records.rolls import (
 
 #: How long a driver may say nothing before another may take the roll over.
 LEASE_S: Final = 60.0
-#: Every host that is not retired; and how a label is told from a name.
+#: Every host that is not retired; and what distinguishes a label from a name.
 ALL: Final = "all"
 LABEL: Final = "label="
 _OVER: Final = (RollPhase.DONE.value, RollPhase.SKIPPED.value)
@@ -213,7 +213,7 @@ class Rolls:
         Raises
         ------
         ConflictError
-            If somebody else drives the roll by now, or it is over.
+            If another process drives the roll by now, or it is over.
         """
         with self._database.write() as connection:
             row, now = _locked(connection, id), db_now(connection)
@@ -250,7 +250,7 @@ class Rolls:
             return made(connection, _get(connection, id))
 
     def whose_turn_comes(self, plan_id: UUID) -> Sequence[str]:
-        """Return the hosts that the roll which asked for a plan empties later, by name."""
+        """Return the hosts that the roll that created a plan empties later, by name."""
         of_plan = select(roll_hosts.c.roll_id).where(roll_hosts.c.plan_id == plan_id)
         query = (
             select(hosts.c.name)

@@ -33,7 +33,7 @@ class RoomPlans:
         self._database = database
 
     def going_on(self) -> int:
-        """Return how many plans that make room are asked for or carried out."""
+        """Return how many plans that make room are pending or carried out."""
         with self._database.read() as connection:
             return connection.execute(
                 select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, GOES_ON)
@@ -94,7 +94,7 @@ def waiting_of(connection: Connection, request: UUID) -> int:
 def check_waits(connection: Connection, request: UUID) -> None:
     """Refuse a plan for a request of which nothing waits, or for which another makes room.
 
-    Until the end of the transaction nobody else is told that none does.
+    The lock lasts until the transaction ends, so two callers cannot both see that there is none.
 
     Raises
     ------

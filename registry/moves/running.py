@@ -35,7 +35,7 @@ from registry.rounds.cluster import running_requests, view_cluster
 REST_S: Final = 3600.0
 #: A plan that is carried out for longer has its refusals forgotten.
 _LONGEST: Final = timedelta(days=1)
-#: Asked of each VM: looking these up every time would take a tenth of it all.
+#: Used for each VM: looking these up every time would take a tenth of the whole read.
 _RUNNING: Final = VmObserved.RUNNING.value
 _SETTLED: Final = (_RUNNING, VmObserved.STOPPED.value)
 #: What a host or the register center refused would be refused again.

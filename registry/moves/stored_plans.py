@@ -27,7 +27,7 @@ _HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
     [MoveState.FAILED.value, MoveState.CANCELLED.value]
 )
 
-#: What it left goes as soon as its host can be asked: nobody waits for one that cannot.
+#: What it left is removed as soon as its host answers; the plan does not wait for that.
 _LEAVES: Final = and_(
     func.coalesce(assignments.c.state, "") == AssignmentState.LEAVING.value,
     _FROM.c.health.not_in(OUT_OF_REACH),

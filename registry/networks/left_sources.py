@@ -31,7 +31,7 @@ def keep_left_source(
 ) -> None:
     """Count a source on while VMs of the network that have a place on the host now keep it.
 
-    The caller has locked the host: nothing is placed there meanwhile.
+    The caller has locked the host: so nothing can be placed there.
     """
     newest = connection.scalar(
         select(func.max(assignments.c.created_at))

@@ -82,7 +82,7 @@ class Networks:
         tenant : str, optional
             The tenant or group whose it is, and that alone sees and uses it.
         offered_to : sequence of str, optional
-            Tenants and groups that may use it where it is nobody's; None: all.
+            Tenants and groups that may use it if it has no owner; None: all.
         isolated : bool, optional
             Whether its VMs are kept from each other; by default where tenants share it.
         """
@@ -254,7 +254,7 @@ def put_on_network(connection: Connection, request_id: UUID, name: str, owner: U
     """
     key = network_id(connection, name)
     take_turns(connection, f"network {key}")
-    # Still there, now that nobody can remove it.
+    # It is locked now: check that it still exists.
     there = networks.c.name == name, may_use(connection, owner)
     found: UUID | None = connection.scalar(select(networks.c.id).where(*there))
     if found is None:
@@ -270,7 +270,7 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
     Raises
     ------
     ConflictError
-        If it was offered to others meanwhile, or its tenant moved.
+        If it is offered to others by now, or its tenant moved.
     """
     requested = select(networks.c.id, networks.c.name).join(
         request_networks, request_networks.c.network_id == networks.c.id
@@ -288,7 +288,7 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
 
 
 def networks_of(connection: Connection, request_ids: Iterable[UUID]) -> dict[UUID, str]:
-    """Return the names of the networks that requests asked for."""
+    """Return the names of the networks of requests."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(request_ids)):
         query = (

@@ -82,7 +82,7 @@ def _tenant_ids(connection: Connection, field: str, names: Sequence[str]) -> lis
         select(tenants.c.id, tenants.c.name)
         .where(tenants.c.name.in_(wanted), tenants.c.removed_at.is_(None))
         .order_by(tenants.c.id)
-        # Nobody removes a tenant while a network is given to it.
+        # The lock keeps the tenant from removal while a network is given to it.
         .with_for_update(key_share=True)
     )
     found = {row.name: row.id for row in connection.execute(query)}

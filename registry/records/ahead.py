@@ -35,7 +35,7 @@ class PastLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRequest:
-    """VMs that were asked for together, lately."""
+    """VMs that were requested together, lately."""
 
     kind: int  #: an index of `AheadView.kinds`
     requested_at: datetime

@@ -51,7 +51,7 @@ class FenceOrder:
 
     host_id: UUID
     host: str
-    target: str  #: what the operator's command is told
+    target: str  #: the argument of the operator's fencing command
     token: UUID
 
 
@@ -82,11 +82,11 @@ class Host:
     created_at: Observed[datetime]
     warnings: Observed[tuple[str, ...]] = ()  #: what of its settings is doubtful
     failed_builds: Observed[int] = 0  #: in a row; one that succeeds clears it
-    fence_target: Settable[str | None] = None  #: what the fencing command is told
-    fence: Observed[Fence | None] = None  #: while it is down, and asked to be proven off
+    fence_target: Settable[str | None] = None  #: the argument of the fencing command
+    fence: Observed[Fence | None] = None  #: while it is down and its fencing is requested
     #: it answers, and is not yet clear of leftovers
     returning_since: Observed[datetime | None] = None
-    machine_uuid: Observed[str | None] = None  #: of the machine, as its libvirt tells it
+    machine_uuid: Observed[str | None] = None  #: of the machine, as its libvirt reports it
     found_machine_uuid: Observed[str | None] = None  #: of another one that answers in its place
     machine_name: Observed[str | None] = None  #: what the machine calls itself, without a domain
     found_machine_name: Observed[str | None] = None  #: what the one that answers calls itself
@@ -97,7 +97,7 @@ class Host:
     #: what confines its guests: apparmor, selinux or none
     security_model: Observed[str | None] = None
     shares_kept: Observed[bool | None] = None  #: whether busy processors are shared out by vCPUs
-    #: what guests send; None: not told, or nothing to filter
+    #: what guests send; None: not reported, or nothing to filter
     can_filter: Observed[bool | None] = None
     shared_pool: Observed[str | None] = None  #: that other hosts see, too, as its label says
 
@@ -165,12 +165,12 @@ class DomainReport:
     cpu_time_ns: int | None = None
     memory_used_mib: int | None = None
     off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
-    filtered: bool | None = None  #: its cards have a filter of ours; None: not told
+    filtered: bool | None = None  #: its interfaces have a filter of fuga; None: not reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """One look at a host. Consumption is None where the driver does not tell."""
+    """One poll of a host. Consumption is None where the driver does not report it."""
 
     hostname: str
     detected: Mapping[str, int]
@@ -183,11 +183,11 @@ class HostReport:
     polled_at: datetime
     took_ms: int
     machine_uuid: str | None = None
-    pool_silent_since: datetime | None = None  #: asked in vain: its volumes are not known
+    pool_silent_since: datetime | None = None  #: it does not answer: its volumes are not known
     security_model: str | None = None
     shares_kept: bool | None = None
-    can_filter: bool | None = None  #: what guests send; None: not told
-    largest_console_bytes: int = 0  #: of the logs of consoles that somebody read
+    can_filter: bool | None = None  #: what guests send; None: not reported
+    largest_console_bytes: int = 0  #: of the logs of consoles that were read
     #: MAC address by name of its network interfaces; none where its libvirt lists no devices
     interfaces: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[str, ...] = ()  #: IP addresses that the name in its URI has

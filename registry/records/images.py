@@ -38,11 +38,11 @@ class Image:
     state: ImageState
     sha256: str
     format: ImageFormat
-    seed_kind: SeedKind  #: how a guest of it is told its name, keys and address
+    seed_kind: SeedKind  #: how its guests get their name, keys and address
     min_memory_mib: int  #: that a VM of it needs; 0: not known
     size_bytes: int | None  #: of the file; None until it is here
     virtual_size_bytes: int | None  #: of the disk in it
-    source: str | None  #: the file's name or the URL that it came from; told to operators
+    source: str | None  #: the file's name or the URL that it came from; shown to operators
     received_bytes: int  #: of an import under way
     last_error: str | None
     created_at: datetime
@@ -53,7 +53,7 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """``NAME:REVISION``: what is asked for to get this one and no later one."""
+        """``NAME:REVISION``: the reference to this revision and no later one."""
         return f"{self.name}:{self.revision}"
 
 

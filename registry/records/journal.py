@@ -1,4 +1,4 @@
-"""What happened, who asked, and what was answered: frozen values."""
+"""Events, audit entries and stored answers: frozen values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AuditEntry:
     """A call that could change something, and how it ended.
 
     Of calls that were refused, and changed nothing, the first of a caller in a minute has an
-    entry, which tells of the others of that minute as well.
+    entry, which counts the others of that minute.
     """
 
     id: int
@@ -42,13 +42,13 @@ class AuditEntry:
     request_id: str  #: as in the log and in `X-Request-Id`
     token_id: UUID | None
     token: str | None  #: its name; None: there was no good one
-    tenant: str | None  #: None: an operator, or nobody
+    tenant: str | None  #: None: an operator, or an unknown caller
     address: str  #: where it came from
     method: str
     path: str
     route: str | None  #: None: refused before it was looked for
     subject: str | None  #: id of what it was about
-    status: int | None  #: None: whoever served it died before it could answer
+    status: int | None  #: None: the process that served it died before it could answer
     suppressed: int  #: other calls of its caller that were refused in that minute
     #: how many were refused, this one too, by ``STATUS METHOD ROUTE``; None: this one alone
     refusals: Mapping[str, int] | None

@@ -14,7 +14,7 @@ from registry.records.hosts import HostAccess
 from registry.records.rounds import ClusterView, RequestView, VmGroupView
 from registry.records.work import Build
 
-#: Who asks for plans that nobody asked for, and approves them.
+#: The actor that creates and approves automatic plans.
 STANDING_RULE: Final = "standing rule"
 
 
@@ -123,7 +123,7 @@ class PlanMove:
     to_host: str
     why: str
     transfer_mib: int
-    move_id: UUID | None  #: None: nobody asked for it yet, or it was refused
+    move_id: UUID | None  #: None: it is not created yet, or it was refused
     state: MoveState | None
     refused: str | None
     leaves: bool  #: it has arrived, and what it left behind still holds its room

@@ -1,4 +1,4 @@
-"""Requests, their VMs, and what is asked of both: frozen values."""
+"""Requests, their VMs, and their pending changes: frozen values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class MembershipRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Where VMs of a request may be, beside the labels and hosts that it requires."""
+    """Where VMs of a request may be, in addition to the labels and hosts that it requires."""
 
     forbids: tuple[str, ...] = ()  #: labels that a host must not carry
     prefers: tuple[str, ...] = ()  #: hosts with all of these labels are taken first
@@ -69,7 +69,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A tenant asking for ``count`` VMs of one type."""
+    """A tenant's request of ``count`` VMs of one type."""
 
     id: Observed[UUID]
     name: Settable[str]
@@ -95,20 +95,20 @@ class Request:
     hostname: Settable[str | None] = None  #: of its only VM, or numbered; None: its VMs' names
     rules: Settable[Rules] = Rules()
     priority: Settable[int] = 0  #: among the requests of its tenant: the highest goes first
-    #: its VMs are placed on what nobody else wants, and end when needed
+    #: its VMs are placed on what is left over, and end when the room is needed
     spot: Settable[bool] = False
     reservation: Settable[UUID | None] = None  #: on whose room it draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """What is asked of a VM's power and not done yet."""
+    """A power change of a VM that is pending."""
 
     state: PowerState
     requested_by: str
     requested_at: datetime
-    timeout_s: int  #: given to a guest that is told to shut down; 0: it is not told
-    force_at: datetime | None  #: when it is forced; None: it was not told yet
+    timeout_s: int  #: given to a guest to shut down; 0: it is not signalled
+    force_at: datetime | None  #: when it is forced; None: it was not signalled yet
     waits_for: str | None  #: what keeps workers from it
     last_error: str | None
 
@@ -168,7 +168,7 @@ class Vm:
     round: Observed[int | None]
     generation: Observed[int]  #: of the latest assignment; 0: never placed
     last_error: Observed[str | None]
-    power: Observed[Power | None] = None  #: None: nothing is asked
+    power: Observed[Power | None] = None  #: None: no change is pending
     labels: Settable[Mapping[str, str]] = field(default_factory=dict)  #: the tenant's own words
     created_at: Observed[datetime]
     deleted_at: Observed[datetime | None]  #: deleted and gone

@@ -15,7 +15,7 @@ class RollLimits:
     """How long a host of a roll may take, each in seconds."""
 
     empty_within_s: int = 14_400  #: until its VMs are elsewhere
-    run_within_s: int = 3600  #: until the command is over; whoever runs it keeps to it
+    run_within_s: int = 3600  #: until the command is over; the driver enforces it
     up_within_s: int = 900  #: until it is seen up again
 
 
@@ -59,7 +59,7 @@ class Roll:
     cancelled_by: str | None
     last_error: str | None
     driver: str
-    driver_lease_until: datetime | None  #: nobody else may drive it before; None: anybody may
+    driver_lease_until: datetime | None  #: no other process may drive it before; None: any may
     hosts: int
     done: int
     skipped: int
@@ -104,7 +104,7 @@ class CommandEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """What the driver of a roll tells with each step."""
+    """What the driver of a roll reports with each step."""
 
     begun: tuple[str, ...] = ()  #: hosts for which it begins the command right after
     ended: tuple[CommandEnd, ...] = ()

@@ -153,7 +153,7 @@ class FreedView:
     plan_id: UUID
     request_id: UUID
     hosts: tuple[UUID, ...]  #: where its VMs are let in
-    #: hosts, and what VMs will hold there whose moves nobody asked for yet
+    #: hosts, and what VMs will hold there whose moves are not created yet
     coming: tuple[tuple[UUID, tuple[int, ...]], ...]
 
 
@@ -266,7 +266,7 @@ class ClusterView:
     quotas: tuple[QuotaView, ...] = ()
     last: LatestRound | None = None  #: None: this is the first
     freed: tuple[FreedView, ...] = ()  #: by approval of the plans
-    spot: SpotView | None = None  #: None: no spot VM is there or asked for, and no room kept
+    spot: SpotView | None = None  #: None: no spot VM exists or is requested, and no room is kept
     #: None: no room is kept for any; what is kept is committed on its hosts
     reserved: ReservedView | None = None
 
@@ -280,7 +280,7 @@ class CapacityView:
     hosts: tuple[HostView, ...]  #: by name; all that are not retired
     apart_from: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps apart
     together_with: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps together
-    cluster: ClusterView | None = None  #: of the same read, as a round would see it, if asked for
+    cluster: ClusterView | None = None  #: of the same read, as a round would see it, if requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +389,7 @@ class ProofHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRow:
-    """What a round told one tenant of itself."""
+    """What a round discloses to one tenant about itself."""
 
     tenant: str
     weight: float
@@ -414,7 +414,7 @@ class RoundProof:
     salt: str | None = None  #: of the row's leaf
     path: tuple[
         tuple[Literal["left", "right"], str], ...
-    ] = ()  #: from leaf to root: what is beside
+    ] = ()  #: from leaf to root: the sibling digests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 from registry.records.fields import Observed, Settable
 
 Role = Literal["operator", "tenant"]
-#: How a token was got that nobody made by hand: by a one-time link, or from a provider.
+#: How a login's token was obtained: by a one-time link, or from a provider.
 Login = Literal["link", "oidc"]
 
 
@@ -59,7 +59,7 @@ class QuotaUse:
     limit: Settable[int]
     requested: Observed[int]  #: by all VMs that are wanted
     held: Observed[int]  #: by all assignments that are not released
-    by_default: Observed[bool] = False  #: given to new tenants; nobody has set it since
+    by_default: Observed[bool] = False  #: given to new tenants and not set since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from registry.lifecycle import WhatIfState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """A simulation of the site with something changed, beside the site as it is."""
+    """A simulation of the site with something changed, compared with the site as it is."""
 
     id: UUID
     state: WhatIfState

@@ -84,7 +84,7 @@ class Import:
     claim: ImportClaim
     image: Image  #: whose size is known: its content was sent, and is to be checked
     url: str
-    signature: str | None  #: None: it lies beside the image, if there is one
+    signature: str | None  #: None: it is next to the image, if there is one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class CopyRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerClaim:
-    """A lease on what is asked of a VM's power."""
+    """A lease on the pending power change of a VM."""
 
     vm_id: UUID
     token: UUID
@@ -126,15 +126,15 @@ class PowerClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerStep:
-    """The next step towards what is asked of a VM's power."""
+    """The next step of the pending power change of a VM."""
 
     claim: PowerClaim
     state: PowerState
     assignment_id: UUID
     generation: int
     host: HostAccess
-    overdue: bool  #: the guest is not asked any more
-    to_signal: bool  #: it is to be told, for the first time or again
+    overdue: bool  #: the guest is not signalled any more
+    to_signal: bool  #: the guest is to be signalled, for the first time or again
     card: CardRules  #: of the VM, when it is started
 
 

@@ -43,7 +43,7 @@ _ALIKE: Final = (
     .group_by(vms.c.request_id, vms.c.observed, _PLACED)
 )
 _UNKNOWN: Final = func.coalesce(IS_UNKNOWN, False).label("unknown")
-#: Where hosts do not answer, their VMs are told apart.
+#: Where hosts do not answer, their VMs are counted separately.
 _ALIKE_AND_HEARD: Final = (
     _ALIKE.add_columns(_UNKNOWN)
     .outerjoin(hosts, hosts.c.id == assignments.c.host_id)

@@ -41,7 +41,7 @@ def extend(
     """Let a request end so long from now, or never; its end must not have begun before.
 
     The end of a large one takes a while: to keep what is left of it would be to give its
-    tenant fewer VMs than were asked for, without a word.
+    tenant fewer VMs than requested, without notice.
     """
     ends = expires_at(ttl_s, now)
     # Ending a request locks its VMs too, so its end has either begun by now or sees the new time.

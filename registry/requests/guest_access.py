@@ -21,9 +21,9 @@ from registry.tenancy.public_keys import check_public_keys, fingerprint
 
 MAX_USER_DATA_BYTES: Final = 65536
 
-#: What is told of a request: fingerprints, and of its user-data size and hash.
-Told = tuple[tuple[str, ...], UserData | None]
-NOTHING: Final[Told] = ((), None)
+#: What is shown of a request: fingerprints, and of its user-data size and hash.
+AccessSummary = tuple[tuple[str, ...], UserData | None]
+NOTHING: Final[AccessSummary] = ((), None)
 NO_ACCESS: Final = GuestAccess(ssh_keys=(), user_data=None)
 
 
@@ -50,7 +50,7 @@ def access_row(request_id: UUID, access: GuestAccess) -> dict[str, Any]:
     }
 
 
-def access_summary(access: GuestAccess) -> Told:
+def access_summary(access: GuestAccess) -> AccessSummary:
     """Return the visible part of a request's SSH keys and user data."""
     keys = tuple(fingerprint(key) for key in access.ssh_keys)
     if access.user_data is None:
@@ -59,10 +59,12 @@ def access_summary(access: GuestAccess) -> Told:
     return keys, UserData(bytes=len(access.user_data), sha256=sha256)
 
 
-def read_access(connection: Connection, request_ids: Iterable[UUID]) -> Mapping[UUID, Told]:
+def read_access(
+    connection: Connection, request_ids: Iterable[UUID]
+) -> Mapping[UUID, AccessSummary]:
     """Return the visible part, for those requests that have keys or user data."""
     columns = [column for column in request_access.c if column.key != "user_data"]
-    found: dict[UUID, Told] = {}
+    found: dict[UUID, AccessSummary] = {}
     for some in chunks(sorted(request_ids)):
         query = select(*columns).where(request_access.c.request_id.in_(some))
         for row in connection.execute(query):

@@ -159,7 +159,7 @@ def _group(
     )
     if in_use:
         raise ConflictError(
-            f"group {rule.group} is one of {_said(found.apart, found.hard)}, asked for is "
+            f"group {rule.group} is one of {_said(found.apart, found.hard)}, requested is "
             f"{_said(apart, not rule.soft)}: use that, or another name"
         )
     connection.execute(

@@ -1,4 +1,4 @@
-"""Spot VMs that were told that they end: what becomes of them, by the database's clock."""
+"""Announced ends of spot VMs: carried out or withdrawn, by the database's clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def settle(
 ) -> tuple[UUID, ...]:
     """End these spot VMs, if their end is due and still needed; return which ended.
 
-    An end is withdrawn once the request for which it was told has no VMs that wait for room on
+    An end is withdrawn once the request for which it was announced has no VMs that wait for room on
     that host, once the host takes none, or once the VM is not there any more. Where the VM stays
     no room is kept any more.
     """
@@ -112,7 +112,7 @@ def any_room_is_over(connection: Connection, now: datetime) -> bool:
 def _events(
     connection: Connection, rows: Sequence[Any], now: datetime
 ) -> list[tuple[Any, SpotEvent]]:
-    """Return to which ends that were told something happens now, and what."""
+    """Return the announced ends that are due or withdrawn now, each with its event."""
     needed = _needed(connection, {row.request_id for row in rows})
     found = []
     for row in rows:

@@ -33,7 +33,7 @@ def free_numbers(
 
 
 class VmNames:
-    """The names that tenants, who are locked, have given to what lives, as far as asked for."""
+    """Finds names that living VMs of tenants have taken; the tenants' rows are locked."""
 
     def __init__(
         self, connection: Connection, owners: Collection[UUID], names: Sequence[str]

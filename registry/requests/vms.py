@@ -261,7 +261,7 @@ class Vms:
     ) -> Vm:
         """Stop, start or reboot one VM, as soon as a worker comes to it.
 
-        Its guest is told to shut down and given ``timeout_s``, then it is forced;
+        Its guest is signalled to shut down and given ``timeout_s``, then it is forced;
         with 0 at once. `ConflictError` where it makes no sense.
         """
         with self._database.write() as connection:

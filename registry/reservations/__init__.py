@@ -1,4 +1,4 @@
-"""Reservations: asked for, decided by the control centre, in force for a time, drawn on."""
+"""Reservations: requested, decided by the control centre, in force for a time, drawn on."""
 
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
 from registry.records.reservations import RefusedFor, Reservation, ReservationDecision

@@ -128,9 +128,10 @@ class Reservations:
     # ---- the control centre --------------------------------------------------------
 
     def to_decide(self, most: int = 8) -> Sequence[Reservation]:
-        """Return some that are asked for: the oldest of each tenant, then the next of each.
+        """Return some pending ones: the oldest of each tenant, then the next of each.
 
-        Each takes seconds on a large cluster, so who asks for many holds up nobody else for long.
+        Each takes seconds on a large cluster, so one tenant's many reservations do not delay others
+        for long.
         """
         is_pending = reservations.c.state == ReservationState.PENDING.value
         turn = func.row_number().over(
@@ -162,7 +163,7 @@ class Reservations:
     ) -> Reservation:
         """Write what was decided; check quotas here, under their locks.
 
-        Nothing is written of one that was cancelled meanwhile, or decided.
+        Nothing is written of one that is cancelled or decided by now.
         """
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch)

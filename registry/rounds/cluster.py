@@ -378,7 +378,7 @@ def _views(
     ).all()
     rows = [row for row in rows if counts.get(row.id)]
     begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
-    # What no request has is not asked for.
+    # Networks of no request are not read.
     networked = [row.id for row in rows if row.network_id is not None]
     on_networks = limits(connection, networked, everywhere, waits=which) if networked else {}
     grouped = [row.id for row in rows if row.in_group]

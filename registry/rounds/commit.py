@@ -1,9 +1,9 @@
 """The commit of a round: one transaction for the decision and its record.
 
-A round took its time since it read. What moved meanwhile is dropped here and
+A round took its time since it read. Parts on hosts that changed since are dropped here and
 decided again: parts on hosts whose version rose, parts whose VMs were deleted,
 parts that no longer keep the rules of their groups and zones, VMs beyond a quota
-that was lowered or used meanwhile, and what is left of a gang that is not whole
+that was lowered or used since, and what is left of a gang that is not whole
 without them.
 """
 
@@ -144,7 +144,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
 def _note_slot(connection: Connection, commit: RoundCommit) -> None:
     """Note that the slot was decided, unless nothing is to be decided now.
 
-    The row is locked, so nobody pauses before this transaction is over.
+    The row is locked, so the slot loop cannot be paused before this transaction is over.
     """
     noted = update(slot_loop).values(
         last_slot_at=commit.slot_start_at, slot_length_s=commit.slot_length_s
@@ -161,7 +161,7 @@ class _Binding:
     askers: frozenset[UUID]  #: the tenants for whom it places VMs
     groups: bool  #: one of the requests has VM groups
     spreads: bool  #: one of them is spread over zones
-    quotas: bool  #: somebody has a limit
+    quotas: bool  #: some tenant or group has a limit
 
 
 def _binding(connection: Connection, commit: RoundCommit) -> _Binding:
@@ -353,23 +353,23 @@ def _insert_round(
 ) -> int:
     """Insert the record, with the VMs ``placed``, and its link in the chain of rounds.
 
-    Shares tell of those that are in shares, so of no spot VMs.
+    Shares count all VMs but spot VMs.
     """
     if not -_LARGEST_SEED <= commit.seed < _LARGEST_SEED:
         raise InvalidError("seed", commit.seed, "a whole number of 64 bits")
     given = Counter(vm.tenant for vm in placed if not vm.spot)
     shares = [{**share, "given": given.get(share["tenant"], 0)} for share in commit.shares]
-    told = {name: getattr(commit, name) for name in _RECORDED} | {
+    values = {name: getattr(commit, name) for name in _RECORDED} | {
         "shares": shares,
         "placed": len(placed),
         "left_out": sum(waiting.count for waiting in commit.waiting.values()),
         "dropped": dropped,
         "created_at": now,
     }
-    result = connection.execute(insert(rounds).values(**told))
+    result = connection.execute(insert(rounds).values(**values))
     assert result.inserted_primary_key is not None  # noqa: S101 - an insert of one row has one
     number: int = result.inserted_primary_key[0]
-    add_link(connection, number, commit, told, now)
+    add_link(connection, number, commit, values, now)
     return number
 
 

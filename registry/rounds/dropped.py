@@ -32,7 +32,7 @@ HOST_MOVED: Final = "host_moved"
 QUOTA: Final = "quota"
 NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
 GROUP_MOVED: Final = "group_moved"
-#: Of several reasons why parts of a request were dropped the last of these is told.
+#: Of several reasons why parts of a request were dropped the last of these is stored.
 _LAST_REASONS: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
 
 
@@ -117,7 +117,7 @@ def write_waiting(
 
     What waits is what the round left out, and dropped parts: for the reason under which they
     are ``refused``, else since their host moved. Of VMs that were deleted since the read no
-    more are told than are asked for. To count them would cost each commit what the whole
+    more are listed than are waiting. To count them would cost each commit what the whole
     backlog amounts to.
     """
     reasons = {
@@ -134,7 +134,7 @@ def write_waiting(
         query = (
             select(
                 requests.c.id,
-                requests.c.count.label("asked"),
+                requests.c.count.label("wanted"),
                 requests.c.waiting,
                 SLOTS_WAITED.label("slots"),
             )
@@ -147,7 +147,7 @@ def write_waiting(
             before = from_json(row.waiting)
             reason = reasons.get(row.id, HOST_MOVED)
             waiting = commit.waiting.get(row.id) or WaitingStatus(count=0, reason=reason)
-            count = min(waiting.count + moved[row.id], row.asked)
+            count = min(waiting.count + moved[row.id], row.wanted)
             detail = dict(waiting.detail)
             if moved[row.id]:
                 detail["dropped"] = moved[row.id]

@@ -2,7 +2,7 @@
 
 However long the history is, the same number of rows is read: the newest VMs, and of earlier times
 some that were made then, from times twice as long ago each. VMs are read by when they were made,
-whether they live or not, so that long lives are told apart from many.
+whether they live or not, so that long lives do not look like many.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def _came(
 
 
 def _arrivals_of(which: ColumnElement[bool]) -> Any:
-    """Return the query for what requests asked of hosts; tenants that are gone ask no more."""
+    """Return the query for the requirements of requests; removed tenants are left out."""
     return (
         select(
             requests.c.id,

@@ -1,7 +1,7 @@
-"""Rounds as a chain of digests: what each tells its tenants is settled when it is committed.
+"""Rounds as a chain of digests, which fixes what a round disclosed to tenants at its commit.
 
 Each round has a tree of digests. Its leaves are the row of each tenant and one record of what
-tenants are not told, each with a salt of its own, so that no leaf can be guessed from a digest.
+tenants do not see, each with a salt of its own, so that no leaf can be guessed from a digest.
 The link of a round is the digest of the link before and of the round: its public fields and the
 root of its tree. `controller/session/proofs.py` checks it all, and shares no code with this.
 """
@@ -29,7 +29,7 @@ BEGINNING: Final = "0" * 64
 _SALT_BYTES: Final = 32
 #: Made once: a round writes a text for each tenant.
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-#: Rounds of a page, whatever is asked for: the tree of each is made anew.
+#: The most rounds of a page: the tree of each is computed anew.
 _MOST: Final = 50
 #: Of a round, what its link covers.
 _HEADER_COLUMNS: Final = tuple(
@@ -83,7 +83,7 @@ def add_link(
 
 
 class RoundProofs:
-    """Tells a tenant what of the chain is its own."""
+    """Reads the proofs of a tenant's own rows."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -119,7 +119,7 @@ class RoundProofs:
 
 
 def _proof(row: Row[Any], tenant: str) -> RoundProof:
-    """Tell of one round what is the tenant's, and how it hangs on the chain.
+    """Return the proof of a tenant's row in one round, and the round's place in the chain.
 
     Nothing is checked here: who asks finds out.
     """
@@ -229,7 +229,7 @@ def _path(levels: list[list[bytes]], leaf: bytes) -> tuple[tuple[str, str], ...]
 
 
 def _salt_of(salt: bytes, tenant: str) -> bytes:
-    """The salt of one leaf; it tells nothing of that of another. "" is no tenant's name."""
+    """The salt of one leaf; it reveals nothing of the others. "" is no tenant's name."""
     return hmac.digest(salt, tenant.encode(), "sha256")
 
 

@@ -1,6 +1,6 @@
 """What a control centre knows of hosts, and of what tenants hold there, from its last read.
 
-On PostgreSQL every row tells which transaction wrote it (``xmin``). Whatever was
+On PostgreSQL every row records which transaction wrote it (``xmin``). Whatever was
 written by one that was over before the oldest that ran during the last read, the
 last read saw; all else is read again, also what it had seen. So a round reads the
 rows that changed, and never misses one. Numbers of transactions in rows are the
@@ -12,7 +12,7 @@ Rows of inventories and hosts are never deleted; retired hosts are left out.
 
 Whatever takes or gives back capacity writes the inventory of its host, by triggers, so what
 tenants hold is summed up anew on the hosts whose inventories were written. What arrives or
-leaves is held as well, but is nobody's place: few VMs move, and these are looked up each time.
+leaves is held as well, but is no VM's place: few VMs move, and these are looked up each time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SNAPSHOT: Final = """
            pg_postmaster_start_time()::text AS started,
            (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 """
-#: A host of which its version tells all that is read here, besides its inventory.
+#: A host whose version covers all that is read here, besides its inventory.
 _QUIET: Final = and_(
     hosts.c.admin == HostAdmin.ACTIVE.value,
     hosts.c.health == HostHealth.UP.value,
@@ -116,7 +116,7 @@ class KnownHosts:
         self._place: dict[UUID, int] = {}  #: of each host in `_by_name`
         #: time alone changes whether hosts of failed builds are held back
         self._timed: set[UUID] = set()
-        #: of hosts of which there is nothing else to tell, as `_QUIET` has it: id and version
+        #: of hosts that have nothing else to report, as `_QUIET` has it: id and version
         self._quiet: dict[UUID, str] = {}
         self._held_on: dict[UUID, list[tuple[UUID, tuple[int, ...]]]] = {}
         self._held: dict[UUID, tuple[int, ...]] = {}
@@ -244,7 +244,7 @@ class KnownHosts:
 
         Polls write every host a few times a minute, and most of them nothing else. Whatever else
         is written raises the version, or is no longer quiet; so of quiet hosts the versions
-        alone are asked for, as one value: a row for each would take the most time of a read.
+        alone are requested, as one value: a row for each would take the most time of a read.
         """
         query = select(
             hosts.c.id,
@@ -267,7 +267,7 @@ class KnownHosts:
         unknown = {*filter(None, versions)}.difference(self._quiet.values())
         others = [UUID(each.partition(" ")[0]) for each in sorted(unknown)]
         rows = list(connection.execute(query.where(written, ~_QUIET)))
-        if len(others) > PARAMETERS:  # of so many all are asked for, in one statement
+        if len(others) > PARAMETERS:  # of so many all are read, in one statement
             rows += connection.execute(query.where(written, _QUIET))
         elif others:
             rows += connection.execute(query.where(among(connection, hosts.c.id, others)))

@@ -18,7 +18,7 @@ from registry.records.rounds import Lease
 
 #: the control centre's: its epoch is named by every commit of a round
 CONTROL_LEASE = "control"
-#: How long at most a lease's row stays locked by a process that was stopped meanwhile,
+#: How long at most a lease's row stays locked by a process that is stopped in between,
 #: beyond the lease itself. Many times what one that runs takes between two statements.
 IDLE_S: Final = 10.0
 
@@ -48,7 +48,7 @@ class Leases:
             row = connection.execute(
                 select(leases).where(leases.c.name == name).with_for_update()
             ).one()
-            # Looked at only now: somebody may have had the row until just before.
+            # Read again under the lock: another process may have changed the row just before.
             now = db_now(connection)
             until = now + timedelta(seconds=length_s)
             live = row.expires_at > now
@@ -122,7 +122,7 @@ def check_epoch(
 ) -> None:
     """Raise `StaleEpochError` unless that holder has the lease now, in that epoch.
 
-    With ``until_commit`` the row is locked, so nobody takes the lease over
+    With ``until_commit`` the row is locked, so no process takes the lease over
     before this transaction is over; which it is, taken back, soon after the lease
     is, should this process be stopped in the middle of it.
     """
@@ -131,7 +131,7 @@ def check_epoch(
         query = query.with_for_update(read=True)
     row = connection.execute(query).one_or_none()
     if row is None:
-        raise StaleEpochError(holder, epoch, "nobody ever held it")
+        raise StaleEpochError(holder, epoch, "it was never held")
     if row.holder != holder or row.epoch != epoch:
         raise StaleEpochError(holder, epoch, f"epoch {row.epoch} is {row.holder}'s")
     left_s = (row.expires_at - db_now(connection)).total_seconds()

@@ -96,7 +96,7 @@ def reserved_view(
 
 
 def _request_of(row: Any, amounts: tuple[int, ...]) -> RequestView:
-    """Return a reservation as if it asked for its VMs now."""
+    """Return a reservation as a request for its VMs now."""
     return RequestView(
         id=row.id,
         name=row.name,
@@ -140,7 +140,7 @@ def note_reserved(
     now: datetime,
     actor: str,
 ) -> None:
-    """Write where room is kept now, if not where it was, and tell of whom there is too little.
+    """Write where room is kept, if that changed, and record events of reservations without room.
 
     On hosts that have ``moved`` no more room is kept than before: whether there is more is not
     known any more. Of a reservation that is over by now nothing is written.

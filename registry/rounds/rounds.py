@@ -56,14 +56,14 @@ class Rounds:
         """Write a decision and its record in one transaction.
 
         Parts on hosts whose version is not what the round saw are dropped, parts
-        whose VMs were deleted meanwhile, and gangs that are not whole without them.
+        whose VMs were deleted since the read, and gangs that are not whole without them.
 
         Raises
         ------
         StaleEpochError
             If the holder's lease is over, or of another epoch.
         SlotLoopPausedError
-            If an operator paused meanwhile.
+            If an operator has paused the slot loop.
         CapacityExceededError
             If the ledger refuses; nothing is written.
         """

@@ -43,10 +43,10 @@ class NewShadowRound:
     seconds: float | None = None  #: inside the policy
     cut: bool = False
     decided: MeasuredDecision | None = None  #: by the second policy; None: it failed
-    first: MeasuredDecision | None = None  #: by the first, before what moved meanwhile was dropped
+    first: MeasuredDecision | None = None  #: by the first, before drops at commit
     agreed: int | None = None  #: VMs that both placed on the same host
     #: of each tenant: name, dominant share before, after the first and after the second;
-    #: VMs asked for, placed by the first and by the second, and by both on the same host
+    #: VMs requested, placed by the first and by the second, and by both on the same host
     shares: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     skipped: int = 0  #: rounds before it that were passed over
 
@@ -81,7 +81,7 @@ class Shadows:
         self._database = database
 
     def due(self, most: int) -> DueRound | None:
-        """Return the oldest of the newest ``most`` rounds that is still to be decided beside."""
+        """Return the oldest of the newest ``most`` rounds that has no shadow decision yet."""
         with self._database.read() as connection:
             last = connection.scalar(select(func.max(shadow_rounds.c.round)))
             query = (

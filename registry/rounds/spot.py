@@ -104,7 +104,7 @@ def note_endings(
     now: datetime,
     actor: str,
 ) -> None:
-    """Tell spot VMs that they end, and keep their room for whom they do.
+    """Announce the end of spot VMs, and keep their room for the requests that need it.
 
     Hosts that have ``moved`` since the round saw them are left out, with all that was
     decided there: whether who is let in would fit is not known any more.
@@ -150,10 +150,10 @@ def note_endings(
                     "ends_at": ends_at,
                 }
             )
-            # A tenant reads its events: of others' requests it is told nothing.
+            # A tenant reads its events, so they do not name other tenants' requests.
             own = {"for": whom.name} if whom.tenant == row.tenant else {}
             detail = {"ends_at": ends_at.isoformat(), "round": number, **own}
-            step = SPOT.step(SpotState.STAYS.value, SpotEvent.TOLD)
+            step = SPOT.step(SpotState.STAYS.value, SpotEvent.ANNOUNCED)
             history.append(step.row(now, actor, row.id, tenant=row.tenant, data=detail))
     insert_rows(connection, spot_preemptions, rows)
     record(connection, history)

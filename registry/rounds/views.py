@@ -55,7 +55,7 @@ class Views:
     ) -> CapacityView:
         """Return the hosts as they are, and where VMs of the groups in the rules of a tenant are.
 
-        If asked for, with all that waits for a place.
+        If requested, with all that waits for a place.
 
         Raises
         ------

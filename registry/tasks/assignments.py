@@ -116,7 +116,7 @@ class Assignments:
     def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
         """Claim an assignment to build its VM, or to finish what another left.
 
-        None: not ours to do. Somebody's lease on it is live, it is finished,
+        None: not to be done by this worker. Another's lease is live, it is finished,
         being removed or gone, its host is out of reach, waits for the image or for
         its storage, or as many builds as the host allows are claimed there.
         """
@@ -161,7 +161,7 @@ class Assignments:
         Raises
         ------
         ClaimLostError
-            If another claimed it, or the VM was deleted meanwhile. The caller
+            If another worker claimed it, or the VM has been deleted. The caller
             destroys what it made.
         """
         with self._database.write() as connection:
@@ -201,8 +201,8 @@ class Assignments:
         """Write that a build failed, and give the claim back.
 
         A transient failure is tried again, up to five times. Any other leaves
-        the assignment quarantined: is its domain absent? Nobody knows, so it
-        keeps its capacity until somebody proved it. The request avoids the host
+        the assignment quarantined: its domain may exist, so it
+        keeps its capacity until the domain is proven absent. The request avoids the host
         for a while, and the host gets no VMs for 30 s, doubling with each
         failed build in a row.
         """
@@ -210,7 +210,7 @@ class Assignments:
             row = _ours(connection, claim, on_host=True)
             failed = AssignmentRelease(row, AssignmentEvent.FAILED, error)
             again = transient and row.attempts + 1 < MAX_ATTEMPTS
-            # A VM that was seen running meanwhile is no failed build, whatever this worker saw.
+            # A VM that a poll saw running is no failed build, whatever this worker saw.
             settled = row.state == AssignmentState.ACTIVE.value and row.observed in _BOOTED
             if again or settled or not failed.step.moved:  # a removal goes on, later
                 connection.execute(

@@ -50,7 +50,7 @@ _RUNS_ELSEWHERE: Final = (
     "{found}. It may be the same machine: if so, retire the other host and give this one its new"
     " address (`fuga host set NAME --uri URI`); if not, shut these VMs down there"
 )
-#: a maintained host is down because somebody works on it
+#: a maintained host is down because of work on it
 _ATTENDED: Final = (HostAdmin.MAINTENANCE.value, HostAdmin.RETIRED.value)
 _WAITS: Final = "host_vms_wait"
 _ONLY_THERE: Final = (
@@ -73,9 +73,9 @@ class Fencing:
     ) -> tuple[str, ...]:
         """Ask for every host that is down, holds VMs, and whose VMs are to be placed elsewhere.
 
-        Of a host whose VMs would be, but for their disks, which it alone has, an event tells
-        that they wait. Nothing is asked while more than half of the hosts do not answer: then it is
-        rather the monitor that is cut off. Hosts in maintenance are left alone.
+        Of a host whose VMs would be, but for their disks, which it alone has, an event says
+        that they wait. No fencing is requested while more than half of the hosts do not answer:
+        then it is rather the monitor that is cut off. Hosts in maintenance are left alone.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Fencing:
             if not found or _most_are_silent(connection):
                 return ()
             lock_hosts(connection, *(row.id for row in found))
-            # Looked at again: somebody may have had the rows until just before.
+            # Read again under the lock: the rows may have changed just before.
             still = {row.id for row in _failed(connection, now)}
             still_failed = [row for row in found if row.id in still]
             for row in still_failed:
@@ -108,7 +108,7 @@ class Fencing:
 
     @retried
     def request(self, name: str, *, actor: str) -> None:
-        """Ask for one host, whatever its labels say; nothing if it is asked or done already.
+        """Request the fencing of one host, whatever its labels say, unless it is pending or done.
 
         Raises
         ------

@@ -70,8 +70,8 @@ class MoveSteps:
     ) -> MoveStep | None:
         """Claim a move to begin it, or to find out what became of it.
 
-        None: not ours to do. It is over, somebody is at it, its time has not come, or what
-        nobody had begun ended here, since the VM, its place or where it was to arrive are not
+        None: not to be done by this worker. It is over, another has it, it is not due, or what
+        was not begun ended here, since the VM, its place or where it was to arrive are not
         what they were.
         """
         with self._database.write() as connection:
@@ -136,7 +136,7 @@ class MoveSteps:
 
     @retried
     def note_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
-        """Write how long the guest stood still, where another found it arrived meanwhile.
+        """Write how long the guest stood still, if another worker found that it had arrived.
 
         Who takes a move over sees where the guest is, and not what the move was like.
         """
@@ -156,7 +156,7 @@ class MoveSteps:
         """Write that the VM is where it was to go: the one place that says so.
 
         ``observed`` is how it was seen there, running or stopped. False: the VM was deleted
-        meanwhile, and what is there goes.
+        by then, and what is there is removed.
 
         Raises
         ------
@@ -270,7 +270,7 @@ def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
         return MoveEvent.FAILED, f"it is {vm.observed}"
     runs = vm.observed == VmObserved.RUNNING.value
     if vm.labels.get(MOVES_LABEL) == "never" or (vm.labels.get(MOVES_LABEL) == "cold" and runs):
-        return MoveEvent.FAILED, "its tenant forbade it meanwhile"
+        return MoveEvent.FAILED, "its tenant has forbidden it"
     return None
 
 

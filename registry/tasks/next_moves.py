@@ -30,7 +30,7 @@ _MOST_LOOKED_AT: Final = 64
 def waiting_moves() -> Select[Any]:
     """Return moves that may begin, and those that a worker has to end, wherever their hosts are.
 
-    One begins when both hosts are within reach, its image is there, and nothing is asked of
+    One begins when both hosts are within reach, its image is there, and nothing is pending of
     the VM's power; none while the slot loop is paused. One that has no sense any more awaits none
     of this: its worker died, its plan was cancelled, its VM was deleted, one of its hosts was
     fenced, or the one where it was to arrive takes no VMs any more.

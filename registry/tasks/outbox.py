@@ -165,7 +165,7 @@ def _fences(look: _OutboxRead) -> Select[Any]:
 
 
 def _power(look: _OutboxRead) -> Select[Any]:
-    # Looked up for each that is asked: a join may begin with the places of all.
+    # Looked up for each pending one: a join may begin with the places of all.
     held = assignments.alias()
     its_place = (
         select(held.c.id)
@@ -318,7 +318,7 @@ def due(
     that, and what those before it left. What was sent less than ``resend_after_s``
     ago is given time; what was never sent goes first, then what was sent longest ago.
     Nothing on hosts out of reach or retired, but what goes on hosts that were down and
-    answer again. With ``host_id``, of that host alone; else consoles that nobody uses any
+    answer again. With ``host_id``, of that host alone; else consoles that are not used any
     more end, too.
     """
     look = _OutboxRead(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
@@ -342,7 +342,7 @@ def _room(connection: Connection, kinds: Sequence[_Kind], waiting: int, now: dat
     """Return how many messages more a queue takes in which so many wait.
 
     At most as many wait as workers have in hand, so that nothing waits there for much longer
-    than work lasts: it would be sent again meanwhile. It is filled when it is half empty.
+    than work lasts: it would be sent again while it runs. It is filled when it is half empty.
     """
     most = max(_ALWAYS, sum(kind.in_hand(connection, now) for kind in kinds))
     return 0 if waiting > most // 2 else most - waiting

@@ -36,7 +36,7 @@ def overdue_builds(
 
 
 def is_overdue(row: Row[Any], build_timeout_s: float, now: datetime) -> bool:
-    """Judge a locked row again: its worker may have finished meanwhile."""
+    """Judge a locked row again: its worker may have finished since the read."""
     return (
         row.state == AssignmentState.CREATING.value
         and row.build_began_at is not None

@@ -1,6 +1,6 @@
 """The workers' side of power actions, a step at a time.
 
-No step waits for a guest. A guest that was told to shut down is looked at again after a
+No step waits for a guest. A guest that was signalled to shut down is polled again after a
 while, by whichever worker is sent; past its time it is forced. So a thousand guests that
 do not listen hold no thread.
 """
@@ -123,7 +123,7 @@ class PowerSteps:
         Raises
         ------
         ClaimLostError
-            If another has it, the VM lost its place, or something else is asked by now.
+            If another has it, the VM lost its place, or another change is requested by now.
         """
         with self._database.write() as connection:
             row = _ours(connection, claim)
@@ -209,7 +209,7 @@ def _advance(
     reason: str | None,
 ) -> PowerState:
     if (row.state, event) not in POWER_TRANSITIONS:
-        # Something else was asked while this step was under way: it is looked at anew.
+        # Another change was requested during this step: begin with it.
         raise ClaimLostError(f"the power of VM {row.id}", f"it is {row.state} by now")
     step, by = POWER_OF_VM.step(row.state, event), row.lease_owner
     after = step.after

@@ -1,7 +1,7 @@
 """Logging in: codes that are good once and for minutes, and the tokens of limited life they give.
 
 A code is random and stored as its hash, as tokens are. What it gives ends with the token that
-made it, by time or when that is revoked: nobody outlives his own token by logging in.
+made it, by time or when that is revoked: no login outlives the token that it was made with.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from registry.tenancy.tree import asker_id
 
 #: How long a link may wait for the browser that opens it.
 LINK_TTL_S: Final = 600
-#: More at a time nobody opens; each is a row.
+#: Open logins at a time; each is a row.
 MOST_LINKS: Final = 20
 #: That came of one token, or of its logins, are in force or wait: they all end when it does.
 MOST_LOGINS: Final = 200
-#: Of the name of whoever logs in: what is behind it tells his logins apart.
+#: The length of a user's name in a token's name; a suffix distinguishes the user's logins.
 _STEM: Final = 40
 
 
@@ -52,7 +52,7 @@ class Admission:
     tenant: str | None
     read_only: bool
     name: str  #: what is readable of his name
-    told: Mapping[str, str]  #: of the event: who vouched for whom
+    event_data: Mapping[str, str]  #: the provider and the user
 
 
 class Logins:
@@ -78,7 +78,7 @@ class Logins:
         ------
         ConflictError
             If too many of this token wait to be used, too many logins came of it or of the token
-            that it came of, or it has ended meanwhile.
+            that it came of, or it has ended.
         """
         key = uuid7()
         if derivation is None:
@@ -99,7 +99,7 @@ class Logins:
             if _came_of_one(connection, token_id, now) >= MOST_LOGINS:
                 raise ConflictError(
                     f"{MOST_LOGINS} logins and links came of one token, this one or the one that"
-                    " it came of, and are in force; log out where nobody needs them"
+                    " it came of, and are in force; log out where they are not needed"
                 )
             ends = _first(now + timedelta(seconds=LINK_TTL_S), token.expires_at)
             only = read_only or token.read_only
@@ -175,7 +175,7 @@ class Logins:
                 read_only=admission.read_only,
                 ends=now + timedelta(seconds=life_s),
                 parent_id=None,
-                detail=admission.told,
+                detail=admission.event_data,
             )
 
     @retried
@@ -193,7 +193,7 @@ class Logins:
                 raise NotFoundError("token", token_id)
             if token.login is None:
                 raise ConflictError(
-                    f"token {token.name} is not of a login: whoever made it revokes it"
+                    f"token {token.name} is not of a login: its creator revokes it"
                     " (`fuga token revoke`)"
                 )
             return end_token(connection, token, db_now(connection), actor=actor)
@@ -266,6 +266,6 @@ def _log_in(
     data = {"name": name, "login": login, "read_only": read_only, **detail}
     note(connection, now, actor, "logged_in", "token", token.id, tenant=tenant, data=data)
     call = call_of(connection)
-    if call is not None:  # nobody was known before
+    if call is not None:  # the caller was not known before
         call.token_id, call.token, call.tenant = token.id, name, tenant
     return token, secret

@@ -1,7 +1,7 @@
 """What tenants and groups may have at most, and how much of it they have.
 
-Asked is what every wanted VM amounts to by its type and overhead: that is compared with a
-quota when somebody asks for more (`RemainingQuota`). Held is what unreleased assignments hold: a
+Requested is what every wanted VM amounts to by its type and overhead: that is compared with a
+quota when a call requests more (`RemainingQuota`). Held is what unreleased assignments hold: a
 round compares that before it places more (`within_quotas`).
 """
 
@@ -69,7 +69,7 @@ def given_by_default(connection: Connection, keys: Iterable[UUID]) -> set[tuple[
 def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID, Sequence[UUID]]:
     """Lock those with limits among some tenants and the groups above them.
 
-    Until this transaction is over, nobody else is given more within these
+    Until this transaction is over, no other call is given more within these
     limits. Returns for each tenant those on its path that have limits. Tenants
     first, however deep they are, as who asks holds their locks already; then
     groups, the deepest first: so all who lock several meet in one order.
@@ -86,7 +86,7 @@ def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID
         groups = missing.difference(wanted)
         for level in sorted({depth[key] for key in groups}, reverse=True):
             lock_tenants(connection, *(key for key in groups if depth[key] == level))
-        locked |= missing  # and look again: somebody may have been moved meanwhile
+        locked |= missing  # and read again: a tenant may have moved in the tree
 
 
 def limited_among(connection: Connection, askers: Iterable[UUID]) -> set[UUID]:
@@ -227,7 +227,7 @@ def reserved(connection: Connection, key: UUID, which: ColumnElement[bool]) -> A
 def over_quotas(
     connection: Connection, owner: UUID, vm_type: UUID, count: int, which: ColumnElement[bool]
 ) -> tuple[Sequence[QuotaExcess], int]:
-    """Return which quotas so many VMs would exceed beside all that is asked for and reserved.
+    """Return the quotas that so many more VMs would exceed, on top of requests and reservations.
 
     ``which`` are the reservations that count besides. Also how many VMs would exceed none.
     """
@@ -257,7 +257,7 @@ class RemainingQuota:
     """What quotas leave to some tenants, while one after another takes of it.
 
     To be made by every transaction that lets tenants want more VMs, before it writes them,
-    with the tenants' rows locked (`asker_id`). Until it is over nobody else asks within the
+    with the tenants' rows locked (`asker_id`). Until it is over no other call requests within the
     same limits.
     """
 
@@ -267,7 +267,7 @@ class RemainingQuota:
         self._limits = limits_of(
             connection, {key for path in self._limited.values() for key in path}
         )
-        self._asked: dict[UUID, Amounts] = {}  #: as it is written
+        self._requested: dict[UUID, Amounts] = {}  #: as it is written
         self._taken: defaultdict[UUID, Counter[str]] = defaultdict(Counter)  #: and is not, yet
         self._amounts: dict[UUID, Amounts] = {}
         self._waits: dict[tuple[UUID, OverQuota], bool] = {}
@@ -330,11 +330,11 @@ class RemainingQuota:
         return {resource: amount * more for resource, amount in self._amounts[vm_type].items()}
 
     def _used(self, key: UUID) -> Counter[str]:
-        if key not in self._asked:
+        if key not in self._requested:
             used = Counter(requested_amounts(self._connection, key))
             used.update(reserved(self._connection, key, in_force(db_now(self._connection))))
-            self._asked[key] = used
-        return Counter(self._asked[key]) + self._taken[key]
+            self._requested[key] = used
+        return Counter(self._requested[key]) + self._taken[key]
 
     def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:
         if (owner, otherwise) not in self._waits:
@@ -356,7 +356,7 @@ def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
     """Return what so many VMs of each type amount to, with what each takes beyond its type.
 
     The same that their assignments will hold: what is within a quota when it is
-    asked for is within it when it is placed.
+    requested is within it when it is placed.
     """
     total: Counter[str] = Counter({VMS: sum(numbers.values())})
     for vm_type_id, amounts in demands(connection, numbers).items():

@@ -107,7 +107,7 @@ class Quotas:
 def give_default(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
-    """Give a new tenant its limits; return what its history tells of it, None: there are none.
+    """Give a new tenant its limits; return them for its event; None: there are none.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Draws:
     def check(self, key: UUID, owner: UUID, vm_type: str, more: int) -> None:
         """Raise unless so many more VMs of a type may draw on a reservation; count them.
 
-        The tenant's row is locked, so nobody else draws on it meanwhile.
+        The tenant's row is locked, so no other call draws on it.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Draws:
         ReservationError
             If it is not in force, of another type, or has not so much left.
         """
-        # One statement sees one moment: a round that places what waits makes it used meanwhile.
+        # One statement sees one moment: a round may place waiting VMs at any time.
         row = self._connection.execute(
             select(reservations, vm_types.c.name.label("vm_type"), _WAITING.label("waiting"))
             .join(vm_types, vm_types.c.id == reservations.c.vm_type_id)
@@ -116,11 +116,11 @@ class Draws:
             ended = f"it ended at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC"
             raise ReservationError(row.name, "not_in_force", ended)
         if row.vm_type != vm_type:
-            message = f"it is of VM type {row.vm_type}, {vm_type} was asked for"
+            message = f"it is of VM type {row.vm_type}, {vm_type} was requested"
             raise ReservationError(row.name, "another_type", message)
         left = max(0, row._mapping["count"] - row.used - row.waiting - self._taken[key])
         if more > left:
             of_it = "1 VM is" if left == 1 else f"{left} VMs are"
-            message = f"{of_it} left of it, {more} asked for"
+            message = f"{of_it} left of it, {more} requested"
             raise ReservationError(row.name, "not_enough_left", message)
         self._taken[key] += more

@@ -232,7 +232,7 @@ def update_tenant(
 
 
 def _lock(connection: Connection, name: str) -> None:
-    """Keep others from a tenant's row, and from asking in its name."""
+    """Lock a tenant's row, so that no other call changes it or creates requests for it."""
     connection.execute(
         select(tenants.c.id)
         .where(tenants.c.name == look_up("tenant", name))
@@ -294,7 +294,7 @@ def _detach(connection: Connection, key: UUID, now: datetime) -> None:
     """Delete the row if nothing refers to it, else mark it as removed."""
     for table in (quotas, network_offers):
         connection.execute(delete(table).where(table.c.tenant_id == key))
-    # Removed members, whose rows stay, are nobody's any more.
+    # Removed members, whose rows stay, belong to no group any more.
     connection.execute(update(tenants).where(tenants.c.parent_id == key).values(parent_id=None))
     try:
         with connection.begin_nested():

@@ -33,10 +33,10 @@ from registry.records.tenancy import Role, SaltedToken, Token
 from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
 from registry.tenancy.tree import asker_id
 
-#: How exactly it is known when a token was last used: each use that is told is a write.
+#: The accuracy of a token's last use: each recorded use is a write.
 USE_NOTED_EVERY: Final = timedelta(hours=1)
 
-#: More operators nobody has; what is told of them is told to a person.
+#: The most operators' tokens listed; the list is for a person.
 _MOST_LIVING: Final = 1000
 
 _SELECT = select(tokens, tenants.c.name.label("tenant")).outerjoin(
@@ -50,7 +50,7 @@ _ONE_LIVE = _LIVE.where(tokens.c.digest == bindparam("digest"))
 _ALL_LIVE = _LIVE.where(tokens.c.digest.in_(bindparam("digests", expanding=True)))
 
 
-#: Tokens whose last use a process remembers to have told.
+#: Tokens whose last recorded use a process remembers.
 _MOST_REMEMBERED: Final = 10_000
 
 
@@ -69,7 +69,7 @@ class Tokens:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._use_told: dict[UUID, float] = {}  #: by this process, on its monotonic clock
+        self._use_noted: dict[UUID, float] = {}  #: by this process, on its monotonic clock
 
     @retried
     def create(
@@ -142,7 +142,7 @@ class Tokens:
             row = connection.execute(_ONE_LIVE, {"digest": digest_of(secret)}).one_or_none()
         if row is None:
             return None
-        self._tell_use(row.id)
+        self._note_use(row.id)
         return _to_token(row)
 
     def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
@@ -151,21 +151,21 @@ class Tokens:
         with self._database.look() as connection:
             rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
         for row in rows:
-            self._tell_use(row.id)
+            self._note_use(row.id)
         found = {row.digest: _to_token(row) for row in rows}
         return [found.get(digest) for digest in digests]
 
-    def _tell_use(self, id: UUID) -> None:  # noqa: A002
+    def _note_use(self, id: UUID) -> None:  # noqa: A002
         """Note that a token is used, rarely: reading must not cost a write."""
         now = time.monotonic()
-        last_noted = self._use_told.get(id)
+        last_noted = self._use_noted.get(id)
         if last_noted is not None and now - last_noted < USE_NOTED_EVERY.total_seconds():
             return
-        self._use_told[id] = now
-        if len(self._use_told) > _MOST_REMEMBERED:
+        self._use_noted[id] = now
+        if len(self._use_noted) > _MOST_REMEMBERED:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread may be here too
-                del self._use_told[next(iter(self._use_told))]
-        with suppress(RegistryUnavailableError):  # nobody is kept out for the sake of a note
+                del self._use_noted[next(iter(self._use_noted))]
+        with suppress(RegistryUnavailableError):  # a failed note keeps no caller out
             self._note_use(id)
 
     @retried

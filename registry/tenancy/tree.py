@@ -20,7 +20,7 @@ from registry.errors import ConflictError, InvalidError, NotFoundError
 
 #: Levels of groups and tenants together; so that walks along a path end.
 MAX_DEPTH: Final = 16
-#: What `take_turns` is told by whoever changes the tree.
+#: The key under which `take_turns` serializes changes of the tree.
 _TREE: Final = "tenants"
 _NAMED: Final = select(tenants.c.id, tenants.c.is_group).where(
     tenants.c.name == bindparam("named"), tenants.c.removed_at.is_(None)
@@ -46,7 +46,7 @@ def tenant_id(connection: Connection, name: str) -> UUID:
 def asker_id(connection: Connection, name: str) -> UUID:
     """Return the id of a tenant that may ask for VMs, and keep others from removing it.
 
-    Until this transaction is over, nobody else asks in its name.
+    Until this transaction is over, no other call creates requests for it.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
 def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tuple[UUID, ...]]:
     """Return for tenants and groups each and all groups above it, the nearest first.
 
-    All parents are asked for together, level by level.
+    All parents are read together, level by level.
     """
     parents: dict[UUID, UUID | None] = {}
     level: Collection[UUID] = set(keys)

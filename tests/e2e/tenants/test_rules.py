@@ -95,7 +95,7 @@ def test_rules_that_cannot_be_kept_are_refused(api: Api):
     )
 
     problem = the_problem(other, 409, "conflict")
-    assert "asked for is anti-affinity" in problem["detail"]
+    assert "requested is anti-affinity" in problem["detail"]
     assert places(the_problem(unknown, 422, "invalid")) == ["#/rules/near"]
     assert places(the_problem(spread, 422, "invalid")) == ["#/rules/spread"]
 

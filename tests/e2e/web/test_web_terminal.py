@@ -147,7 +147,7 @@ def test_a_console_that_is_taken_says_so_and_can_be_taken_back(tab: Tab, guest: 
     sessions.open(guest.vm_id, actor="test", force=True)
 
     told = tab.page.get_by_role("status")
-    told.get_by_text("The console is closed: somebody else took the console").wait_for()
+    told.get_by_text("The console is closed: another session took the console").wait_for()
     tab.page.get_by_role("button", name="Open it again").click()
     tab.page.get_by_role("alert").get_by_text("can be taken by force").wait_for()
     tab.page.get_by_role("button", name="Take it from its user").click()

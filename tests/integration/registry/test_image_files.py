@@ -69,7 +69,7 @@ def test_files_of_no_image_are_found_and_deleted(register: Registry, store: Imag
         [
             f"{removed}: its image old:1 is removed",
             f"{stray}: no image has this file",
-            f"{part}: it was received in part, and nobody goes on",
+            f"{part}: it was received in part, and its upload has ended",
         ]
     )
     assert sorted(at_a_start) == sorted([removed, part])

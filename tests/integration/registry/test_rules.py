@@ -63,7 +63,7 @@ def test_a_group_means_one_thing_while_somebody_is_in_it(register: Registry) -> 
     a_cluster(register)
     first = add_request(register, rules=APART)
 
-    with pytest.raises(ConflictError, match="one of anti-affinity, asked for is soft affinity"):
+    with pytest.raises(ConflictError, match="one of anti-affinity, requested is soft affinity"):
         add_request(register, rules=Rules(affinity=MembershipRule(group="web", soft=True)))
     add_request(register, rules=Rules(affinity=MembershipRule(group="web")), tenant="b")
 

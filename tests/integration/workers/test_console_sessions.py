@@ -139,7 +139,7 @@ def test_one_types_at_a_time_unless_by_force(world: World, vm_id: UUID) -> None:
     second = open_one(world, vm_id, force=True)
 
     over = look(world, vm_id, first).session
-    assert (over.state, over.reason) == (ConsoleState.ENDED, "somebody else took the console")
+    assert (over.state, over.reason) == (ConsoleState.ENDED, "another session took the console")
     with pytest.raises(ConflictError, match="somebody else took"):
         world.registry.console_sessions.type(vm_id, first, 1, b"x")
     assert look(world, vm_id, second).session.state is ConsoleState.WAITING
@@ -154,7 +154,7 @@ def test_who_is_not_heard_of_any_more_loses_the_console(
 
     world.registry.assignments.due()
 
-    assert look(world, vm_id, first).session.reason == "nobody was heard of for 60 s"
+    assert look(world, vm_id, first).session.reason == "no client or worker was heard from for 60 s"
     assert raw.value("SELECT count(*) FROM console_inputs") == 0
     open_one(world, vm_id)
     raw.run(f"UPDATE console_sessions SET heartbeat_at = {past(raw, 660)} WHERE state = 'ended'")
@@ -254,7 +254,7 @@ def test_of_what_nobody_reads_the_oldest_is_dropped(world: World, vm_id: UUID) -
     holds.attached(work.claim)
 
     for number in range(6):
-        holds.told(work.claim, bytes([48 + number]) * 65_536)
+        holds.store_output(work.claim, bytes([48 + number]) * 65_536)
 
     output = look(world, vm_id, key)
     assert (output.start, output.end) == (2 * 65_536, 6 * 65_536)

@@ -131,7 +131,7 @@ GRIDS = {
     paused   -       running
     """,
     "SPOT": """
-            told    withdrawn  due    deleted
+         announced  withdrawn  due    deleted
     stays   ending  -          -      -
     ending  -       stays      gone   gone
     gone    -       -          -      -
