@@ -1,4 +1,4 @@
-"""A child process that calls libvirt for us: how it is started, asked and ended.
+"""A child process that calls libvirt for us: its start, its requests and its end.
 
 It is started by `subprocess`, not `multiprocessing`, whose children the daemonic processes
 of a worker pool may not have.
@@ -28,7 +28,7 @@ _NAMES: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
     # libvirt's client: an agent's keys, tickets of SASL
     | {"SSH_AUTH_SOCK", "KRB5CCNAME", "KRB5_CONFIG"}
-    | {"FUGA_STATE_DIR"}  # no secret: it tells whose child it is
+    | {"FUGA_STATE_DIR"}  # no secret: it identifies the owner of the child
 )
 _PREFIXES: Final = ("LC_", "PYTHON", "XDG_", "LIBVIRT_")
 
@@ -46,7 +46,7 @@ def child_environ() -> dict[str, str]:
 MOST_ANSWER_BYTES: Final = 64 << 20
 _STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
 _BURIAL_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
-_GOODBYE_S: Final = 0.5  #: for a child that is asked to end by itself
+_GOODBYE_S: Final = 0.5  #: for a child to end by itself
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -70,7 +70,7 @@ class ChildProcess:
         credential: Credential | None = None,
         surroundings: Mapping[str, str] = _NOTHING,
     ) -> None:
-        # A file, not a pipe: nobody has to read it, and it cannot fill up and block.
+        # A file, not a pipe: it needs no reader, so it cannot fill up and block.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         # Its own session: a Ctrl-C meant for us must not end a call halfway, and all that
         # libvirt starts (ssh) can be killed as one group.
@@ -96,7 +96,7 @@ class ChildProcess:
     def ask(self, line: bytes, deadline: float) -> bytes:
         """Return the child's line. Raises `SilentError` when it is too late or has ended."""
         started = time.monotonic()
-        self.tell(line)
+        self.send(line)
         parts: list[bytes] = []
         size = 0
         while not (parts and parts[-1].endswith(b"\n")):
@@ -110,7 +110,7 @@ class ChildProcess:
                 raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
         return b"".join(parts)
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Write a line. Its reader always reads, so this does not block for long."""
         try:
             unsent = memoryview(line)

@@ -1,4 +1,4 @@
-"""The parent's side of a host: one child process, asked one thing at a time.
+"""The parent's side of a host: one child process that handles one request at a time.
 
 Every libvirt call can block for ever and none can be cancelled, so the calls happen in
 a process that can be killed.
@@ -340,7 +340,7 @@ class HostConnection:
     def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
         """Hold the serial console of a guest that runs, one at a time on a connection.
 
-        Refused while somebody else holds it, unless ``force``: then it is taken from them.
+        Refused while another client holds it, unless ``force``: then it is taken from them.
         """
         self._call("console_open", {"vm_id": vm_id, "force": force}, deadline_s)
 

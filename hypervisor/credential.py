@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 _SSH: Final = frozenset({"ssh", "libssh", "libssh2"})
 SSH_PORT: Final = 22
-CREDENTIAL_VARIABLE: Final = "HYPERVISOR_CREDENTIAL"  #: by which a child is told it
+CREDENTIAL_VARIABLE: Final = "HYPERVISOR_CREDENTIAL"  #: which passes it to a child
 DESTINATION_VARIABLE: Final = "HYPERVISOR_CREDENTIAL_OF_DESTINATION"  #: the same, of a move
-#: Where no file is: what is told to use it can prove nothing to a host.
+#: A folder without files: a connection that uses it cannot authenticate.
 NO_FILE: Final = "/dev/null/none"
 
 
@@ -19,8 +19,8 @@ NO_FILE: Final = "/dev/null/none"
 class Credential:
     """Files that open hosts, in a folder of this machine.
 
-    For TLS ``cacert.pem``, ``clientcert.pem`` and ``clientkey.pem``, for SSH ``id``. Whoever
-    makes one has looked at them; here they are only named to libvirt.
+    For TLS ``cacert.pem``, ``clientcert.pem`` and ``clientkey.pem``, for SSH ``id``. The
+    caller that makes one has checked them; here they are only named to libvirt.
     """
 
     name: str

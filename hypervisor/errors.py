@@ -56,7 +56,7 @@ class MoveHangsError(OperationFailedError):
 
 
 class MigrationRefusedError(HypervisorError):
-    """A move cannot be as it was asked, and was not begun."""
+    """A move is impossible as requested, and was not begun."""
 
     def __init__(self, obstacle: MigrationObstacle, detail: str) -> None:
         super().__init__(f"the VM cannot be moved ({obstacle}): {detail}")

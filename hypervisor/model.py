@@ -62,8 +62,8 @@ class HostDomain:
     memory_mib: int  #: what it is defined with
     mark: Mark | None
     cpu_time_ns: int | None = None
-    memory_used_mib: int | None = None  #: resident memory, where the driver tells
-    disk_gib: int = 0  #: virtual size of its disks, rounded up, where the driver tells
+    memory_used_mib: int | None = None  #: resident memory, where the driver reports it
+    disk_gib: int = 0  #: virtual size of its disks, rounded up, where the driver reports it
     run: int | None = None  #: another number after each start; None: it is off
     off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
     filtered: bool | None = None  #: a filter of ours is on its cards; None: there is no network
@@ -94,8 +94,8 @@ class HostPoll:
     disk_used_gib: int | None
     domains: tuple[HostDomain, ...]
     volumes: tuple[HostVolume, ...]
-    machine_uuid: str | None = None  #: as the host's libvirt tells it
-    #: for how long the pool was asked in vain: then nothing is known of it and its volumes
+    machine_uuid: str | None = None  #: as the host's libvirt reports it
+    #: how long the pool has not answered: then nothing is known of it and its volumes
     pool_silent_s: float | None = None
     security_model: str | None = None  #: what confines guests: apparmor, selinux or none
     shares_kept: bool | None = None  #: of processors; None: no guest runs to ask about
@@ -132,7 +132,7 @@ class PoolInspection:
     starts_by_itself: bool
     capacity_bytes: int
     free_bytes: int
-    clock_ahead_s: float | None  #: of this machine's clock; None: the pool does not tell
+    clock_ahead_s: float | None  #: of this machine's clock; None: the pool does not show it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class ConsoleExchange:
 
     taken: int  #: bytes of what was typed that are on their way to the guest
     content: bytes  #: what the guest wrote since the exchange before
-    ended: bool  #: the guest is off, or somebody else took its console
+    ended: bool  #: the guest is off, or another client took its console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

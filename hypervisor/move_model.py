@@ -1,4 +1,4 @@
-"""Plain values about moves: what is asked of one, how far it is, and why it cannot be."""
+"""Plain values about moves: their specification, progress, result and refusals."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class MoveSpec:
     network: str
     network_kind: Literal["network", "bridge"] = "network"
     guard: Guard | None = None  #: None: the card's protection stays what it is
-    #: False: both hosts see the volume, on a shared pool. Then it is one volume, of which whoever
-    #: removes either assignment takes care not to delete it.
+    #: False: both hosts see the volume, on a shared pool. It is one volume, which the
+    #: removal of either assignment must not delete.
     copy_disk: bool = True
     bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: what the network gives
     downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
@@ -69,7 +69,7 @@ class MoveDone:
 
 
 class MigrationObstacle(StrEnum):
-    """Why a VM cannot be moved as it was asked. Nothing was begun."""
+    """Why a VM cannot be moved as requested. Nothing was begun."""
 
     ABSENT = "absent"  #: no domain of the VM at the source, or not in the state that it takes
     CPU_MODEL = "cpu_model"  #: the guest uses what the destination's processors lack
@@ -80,6 +80,6 @@ class MigrationObstacle(StrEnum):
     BASE_VOLUME = "base_volume"  #: what the disk rests on is missing at the destination
     SNAPSHOTS = "snapshots"  #: files of snapshots rest on its disk, and would stay behind
     HOST_DEVICE = "host_device"  #: the guest uses a device of its host, or files fuga did not make
-    ADDRESS = "address"  #: the destination does not say where it receives, or not as asked
+    ADDRESS = "address"  #: the destination does not say where it receives, or not as requested
     NAME_TAKEN = "name_taken"  #: the destination has a domain of that name or UUID
     SAME_HOST = "same_host"  #: both ends are one host

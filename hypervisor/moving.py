@@ -89,7 +89,7 @@ class HostPairMigrator:
         """Return if nothing is known that would prevent a move.
 
         Its volumes at the destination are made before; of one that is off, the disk need not be
-        there. What the hosts' QEMUs can tell each other, only a move finds out.
+        there. Whether the hosts' QEMUs reach each other, only a move finds out.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class HostPairMigrator:
                 late = time.monotonic() >= until
                 if error.begun or not runs_here or late or attempts == _ATTEMPTS:
                     raise
-                # Told, so that who leads the move keeps it.
+                # Reported, so that the worker renews its lease.
                 tell(_NOTHING_SENT)
                 attempts += 1
                 spec = replace(spec, address=spec.address or self._known_address())
@@ -148,13 +148,13 @@ class HostPairMigrator:
     ) -> MoveDone:
         """Copy the disk of a VM that is off, and define its domain at the destination, off.
 
-        The source stays as it is: whoever starts one of the two removes the other before. It may
-        be repeated, after an error, too, until the destination has the domain.
+        The source stays as it is: the caller removes one of the two before it starts the other. It
+        may be repeated, after an error, too, until the destination has the domain.
 
         Parameters
         ----------
         deadline_s, tell
-            As of `live`. Of a disk that is copied, its file's bytes are told.
+            As of `live`. Of a disk that is copied, its file's bytes are reported.
 
         Raises
         ------
@@ -229,12 +229,12 @@ class HostPairMigrator:
         started = time.monotonic()
         try:
             child = self._opened()
-            child.tell(wire.encode({"op": op, "args": args}))
+            child.send(wire.encode({"op": op, "args": args}))
             while True:
                 now = time.monotonic()
                 if called_off_at is None and now >= until():
                     called_off_at = now
-                    child.tell(wire.encode({"op": "abort"}))
+                    child.send(wire.encode({"op": "abort"}))
                 if called_off_at is not None and now >= called_off_at + grace_s:
                     raise SilentError(f"no answer within {now - started:.1f} s")  # noqa: TRY301
                 line = self._line(child)

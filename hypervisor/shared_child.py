@@ -21,7 +21,7 @@ _SURROUNDINGS: Final = {"MALLOC_ARENA_MAX": "2"}
 #: It beats each second, and takes a while to start on a busy machine.
 _STALLED_AFTER_S: Final = 5.0
 _STARTED_WITHIN_S: Final = 30.0
-_GOODBYE_S: Final = 1.0  #: for a process that is asked to end by itself
+_GOODBYE_S: Final = 1.0  #: for a process to end by itself
 
 
 class TooLateError(Exception):
@@ -48,7 +48,7 @@ class SharedChild:
     def __init__(
         self, command: tuple[str, ...] = COMMAND, *, closes_at: float | None = None
     ) -> None:
-        self.hosts: set[int] = set()  #: which are looked at by it; kept by whoever assigns them
+        self.hosts: set[int] = set()  #: which it polls; kept by the code that assigns them
         self._process = ChildProcess(command, surroundings=_SURROUNDINGS)
         self._closes_at = closes_at
         self._changing = threading.Lock()
@@ -58,7 +58,7 @@ class SharedChild:
         self._given_up: set[int] = set()
         self._retired = False
         self._lost: str | None = None
-        # It alone closes what it reads from: who closed that beside it might have it read
+        # It alone closes what it reads from: another thread's close might have it read
         # from another process's pipe.
         self._hearing = threading.Thread(target=self._hear, name="shared-child", daemon=True)
         self._hearing.start()
@@ -88,7 +88,7 @@ class SharedChild:
             number = next(self._numbers)
             self._under_way[number] = answer
         try:
-            self._tell({"id": number, **request})
+            self._send({"id": number, **request})
             return answer.result(max(0.0, deadline - time.monotonic()))
         except NotYetError:
             with self._changing:
@@ -103,7 +103,7 @@ class SharedChild:
     def forget(self, key: int) -> None:
         """Have it drop what it opened to a host."""
         try:
-            self._tell({"forget": key})
+            self._send({"forget": key})
         except ChildLostError:
             return
 
@@ -122,10 +122,10 @@ class SharedChild:
             self._process.strike()
             self._hearing.join(_GOODBYE_S)
 
-    def _tell(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         try:
             with self._telling:
-                self._process.tell(wire.encode(message))
+                self._process.send(wire.encode(message))
         except (SilentError, OSError, ValueError) as error:
             self._lose(str(error))
             raise ChildLostError(str(error)) from None

@@ -1,7 +1,7 @@
 """Polls many hosts by few processes, and no host waits for another.
 
 Hosts that answer share processes, many to each. One that does not answer in time leaves a
-thread behind in such a process, and harms nobody; from then on it is looked at apart, in a
+thread behind in such a process, and delays no other; from then on it is polled apart, in a
 process for hosts of its kind, which is killed once they had their time. It comes back with
 its first answer. A process that dies or stands still is no host's time that ran out: of the
 hosts that were being looked at each is looked at once more, at once and alone, and stays

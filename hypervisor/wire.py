@@ -3,8 +3,8 @@
 Request:  ``{"op": "define", "args": {...}}``
 Answer:   ``{"ok": ...}`` or ``{"error": "unreachable" | "failed", "reason": ..., "code": ...}``
 
-The child of a move answers with any number of lines ``{"progress": ...}`` first, and may be told
-``{"op": "abort"}`` meanwhile.
+The child of a move answers with any number of lines ``{"progress": ...}`` first, and accepts
+``{"op": "abort"}`` during the move.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
 
 
 def move_from(fields: Mapping[str, Any]) -> MoveSpec:
-    """Read what is asked of a move back."""
+    """Decode the specification of a move."""
     made = {
         "mark": Mark(**fields["mark"]),
         "guard": guard_from(fields["guard"]),

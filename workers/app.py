@@ -259,4 +259,4 @@ def _send(app: Celery, due: Due) -> None:
 
 
 def _keep_our_logging(**_: Any) -> None:
-    """Tell Celery not to configure logging."""
+    """Keep Celery from configuring logging."""

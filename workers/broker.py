@@ -31,7 +31,7 @@ from service.broker.messages import MAX_BYTES
 #: Kombu's default of a second would be most of what a person waits for a VM.
 _POLLING_INTERVAL_S: Final = 0.1
 
-#: How long the worker's loop may not see that it was told to end.
+#: How long the worker's loop may take to notice a request to end.
 _LOOP_S: Final = 0.3
 
 #: What `broker_transport` of a worker is set to when its broker is the filesystem.
@@ -62,7 +62,7 @@ class FilesystemChannel(JudgedChannel, filesystem.Channel):
     def _waiting(self, queue: str) -> list[str]:
         try:
             names = [file.name for file in Path(self.data_folder_in).iterdir()]
-        except OSError:  # it is gone; the next sender is told
+        except OSError:  # it is gone; the next send raises the error
             return []
         # Names are <milliseconds>_<uuid>.<queue>.msg, and queues may hold dots.
         return sorted(name for name in names if name.partition(".")[2] == f"{queue}.msg")

@@ -1,16 +1,16 @@
 """Create a VM so that it runs at most once and leaves nothing behind, whatever fails.
 
 What may cross: this worker is killed, or stopped past its lease and continued;
-the message arrives twice; the VM is deleted meanwhile; the host falls silent.
+the message arrives twice; the VM is deleted during the build; the host falls silent.
 
 1. The claim is a lease on the assignment's row. It is extended before each step,
    so a worker that lost it learns so before it does more.
-2. Look before acting: a domain of this assignment is taken over, whoever made it.
+2. Look before acting: a domain of this assignment is taken over, even if another worker made it.
 3. The domain starts paused. `activate` is a compare-and-set on our claim; only
    its winner resumes. A `resume` that comes late meets the same domain, or none,
    or that of a later attempt of the VM, which is then the only one there is.
-4. Who lost the claim reads the assignment again (`_clean_up_after_lost_claim`): while somebody
-   builds it or it is active, the domain is theirs, the very same one. Otherwise
+4. Who lost the claim reads the assignment again (`_clean_up_after_lost_claim`): while another
+   worker builds it or it is active, the domain belongs to that attempt. Otherwise
    nothing of it may stay, and we remove what carries its mark, because the
    deleter may have looked before our last step.
 """
@@ -47,7 +47,7 @@ from workers.seed import seed_of, takes_seed
 
 log: Final = structlog.get_logger(__name__)
 
-#: Somebody else's while in one of these: they build, or built, the very domain we worked on.
+#: In these states another worker builds, or built, the very domain we worked on.
 _HELD_BY_OTHERS: Final = frozenset({AssignmentState.CREATING, AssignmentState.ACTIVE})
 
 
@@ -96,7 +96,7 @@ def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
     except HostUnreachableError as error:
         _log_failure(build, error)
         if active:
-            # It may run already: asked again until the host answers, never given up.
+            # It may run already: repeated until the host answers, never given up.
             assignments.yield_claim(build.claim, str(error))
         else:
             assignments.fail(build.claim, str(error), transient=True)
@@ -197,7 +197,7 @@ def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is None or not _is_of(build, seen.mark):
-        # Somebody else undefined it before anybody saw it run.
+        # It was undefined by hand before a poll saw it run.
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.keep(build.claim)
@@ -212,7 +212,8 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
     if state in _HELD_BY_OTHERS:
         return TaskOutcome.CLAIM_LOST
     with suppress(ClaimLostError):
-        # A deletion took the assignment from us but not our lease: nobody need wait for its end.
+        # A deletion took the assignment from us but not our lease: return it, so that no worker
+        # waits for its end.
         context.registry.assignments.yield_claim(build.claim, None)
     if removals.delete(assignment_id, context) is TaskOutcome.DONE:
         return TaskOutcome.CLAIM_LOST

@@ -3,7 +3,7 @@
 Hold a guest's serial console for a session, and pass data in both directions.
 
 A session lasts for as long as a person looks at it, so it has a thread and a connection of its
-own, beside those that build and remove.
+own, apart from those that build and remove.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver, HostDrivers
 from workers.errors import HostBusyError, StoppingError
 
-#: Until somebody else may take a session up whose worker was killed.
+#: Until another worker may take up a session whose worker was killed.
 _LEASE_S: Final = 10.0
 _NO_THREAD: Final = (
     "the worker has no free thread for this console: its tenant, or all tenants together, use"

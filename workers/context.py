@@ -100,7 +100,7 @@ class WorkerContext:
         StoppingError
             When this process is to end: hand the work back instead.
         ClaimLostError
-            When somebody else took over.
+            When another worker took over.
         """
         if self.stopping.is_set():
             raise StoppingError

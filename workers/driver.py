@@ -139,7 +139,7 @@ class Migrator(Protocol):
     def live(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
-        """Move a guest that runs; what ``tell`` raises aborts it, and is raised on."""
+        """Move a guest that runs; an error of ``tell`` aborts it, and is raised again."""
 
     def cold(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]

@@ -1,4 +1,4 @@
-"""Errors with which a worker hands work back."""
+"""Errors that return work to the outbox."""
 
 from __future__ import annotations
 

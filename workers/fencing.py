@@ -1,7 +1,7 @@
 """Run the operator's fencing command, the only proof that a silent host is off.
 
 The command is a program with arguments and never a shell. Exit status 0 says that the host
-is off and stays off until somebody switches it on; anything else, and a program that had to
+is off and stays off until it is switched on by hand; anything else, and a program that had to
 be killed, proves nothing. A worker may die in the middle: the next one runs it again.
 """
 

@@ -5,7 +5,7 @@ new bytes. It passes on bytes as received, in small pieces: a compressed body co
 a million times its length.
 
 The list of addresses is looked at again for every address that is opened: a redirect leads
-on only within it. No proxy of the environment is asked, no credentials are sent.
+on only within it. No proxy of the environment is used, no credentials are sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class DownloadTimeouts:
     piece_s: float  #: for each MiB, and for the beginning
     whole_s: float
     announce: Callable[[int], None]  #: raises if a file of so many bytes must not come
-    look: Callable[[int], None]  #: told how many bytes came, often; raises what ends the download
+    look: Callable[
+        [int], None
+    ]  #: gets the number of bytes received; an error that it raises ends the download
 
 
 def download(

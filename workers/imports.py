@@ -71,7 +71,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
             context.store.discard(image.id, image.format)  # one that was sent lies there
             return TaskOutcome.FAILED
     except ClaimLostError:
-        # Removed, so nobody has it; or fetched by another, whose file is where ours was.
+        # Removed, so no worker has it; or fetched by another, whose file is where ours was.
         if context.registry.images.is_removed(image.id):
             context.store.discard(image.id, image.format)
         return TaskOutcome.CLAIM_LOST
@@ -109,7 +109,7 @@ def _download(claimed: Import, incoming: Incoming, context: WorkerContext) -> No
 
 
 def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
-    """Return the image's signature, as given or as it lies beside the image; None: no need."""
+    """Return the image's signature, as given or as found next to the image; None: no need."""
     if claimed.signature is not None:
         return claimed.signature.encode()
     if not context.store.keys:
@@ -137,15 +137,15 @@ def _announce_signature(size_bytes: int) -> None:
 def _patience(
     claimed: Import, context: WorkerContext, announce: Callable[[int], None]
 ) -> DownloadTimeouts:
-    told_at = time.monotonic()
+    noted_at = time.monotonic()
 
     def look(came_bytes: int) -> None:
-        nonlocal told_at
+        nonlocal noted_at
         if context.stopping.is_set():
             raise StoppingError
         now = time.monotonic()
-        if now - told_at >= _REPORT_EVERY_S:
-            told_at = now
+        if now - noted_at >= _REPORT_EVERY_S:
+            noted_at = now
             context.registry.image_imports.progress(
                 claimed.claim, came_bytes, context.upload_lease_s
             )

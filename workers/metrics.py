@@ -13,7 +13,7 @@ from service import ProcessMetrics
 from workers.context import TaskOutcome
 
 _BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
-#: A task that ended with an error that nobody expected.
+#: A task that ended with an unexpected error.
 ERROR: Final = "error"
 
 

@@ -57,7 +57,7 @@ class Where(StrEnum):
     HERE = "here"  #: where it was, running or off; or nowhere
     THERE = "there"  #: it runs where it was to go
     THERE_OFF = "there_off"  #: it is whole there, and off
-    THERE_PAUSED = "there_paused"  #: it is there alone, and nobody let it run yet
+    THERE_PAUSED = "there_paused"  #: it is there alone, and was not resumed yet
     LOST = "lost"  #: it left, and the host where it arrived was fenced with it
     UNKNOWN = "unknown"
 
@@ -113,7 +113,7 @@ def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
     try:
         return _settle(step, where, error, downtime_ms, context)
     except ClaimLostError:
-        if downtime_ms is not None:  # whoever took it over cannot know
+        if downtime_ms is not None:  # a worker that took it over does not know it
             context.registry.move_steps.note_standstill(step.claim, downtime_ms)
         raise
 
@@ -128,21 +128,21 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
         wanted = builds.spec_of(build, context.host_networks)
         builds.make_volumes(build, wanted, there, keep=lambda: _keep(step, context, None))
     context.checkpoint("move.after_volumes")
-    told_at = time.monotonic()
+    noted_at = time.monotonic()
 
-    def tell(progress: MigrationProgress) -> None:
-        nonlocal told_at
+    def note_progress(progress: MigrationProgress) -> None:
+        nonlocal noted_at
         if context.stopping.is_set():
             raise StoppingError
-        if time.monotonic() - told_at >= min(_REPORT_EVERY_S, context.lease_s / 4):
-            told_at = time.monotonic()
+        if time.monotonic() - noted_at >= min(_REPORT_EVERY_S, context.lease_s / 4):
+            noted_at = time.monotonic()
             _keep(step, context, progress)
 
     with context.hosts.mover(step.from_host, build.host) as mover, _naming_the_hosts(step):
         mover.check(spec)
         _keep(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
-        done = carry(spec, deadline_s=context.moves.deadline_s, tell=tell)
+        done = carry(spec, deadline_s=context.moves.deadline_s, tell=note_progress)
     if done.attempts > 1:
         log.warning("move_repeated_at_other_ports", attempts=done.attempts)
     context.checkpoint("move.after_move")
@@ -194,7 +194,7 @@ def _find_guest(
     is defined where it arrives only after that, and only then forgotten where it was. If the
     move is reclaimed, the copy of a disk is only as new as the former worker's claim: it counts
     only where the source has no domain any more. What a host has of it that was fenced is
-    nobody's any more.
+    of no VM any more.
     """
     here, is_silent = _look_here(step, context, abort=abort)
     if here is not None and here.state is DomainState.RUNNING:
@@ -319,7 +319,7 @@ def _settle(
 
 
 def _keep(step: MoveStep, context: WorkerContext, progress: MigrationProgress | None) -> None:
-    """Extend the claim, and tell how far the move is. Raises `MoveStoppedError` if it is to end."""
+    """Extend the claim and report the progress. Raises `MoveStoppedError` if the move is to end."""
     state = None
     if progress is not None:
         state = MoveTold(

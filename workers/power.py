@@ -1,8 +1,8 @@
-"""Switch a VM off and on again as its tenant asked, one short step at a time.
+"""Switch a VM off and on again as its tenant requested, one short step at a time.
 
-A guest is told to shut down, and looked at again later; nobody waits for it. What is
-about to be told is written first, so a guest that was told is never taken for one that
-was not. Steps may be repeated, and come late: each names the run of the domain that it
+A guest is signalled to shut down and polled again later; no thread waits for it. The signal
+is recorded before it is sent, so a guest that got it is never taken for one that
+did not. Steps may be repeated, and come late: each names the run of the domain that it
 was meant for, and does nothing to the next one.
 """
 
@@ -41,7 +41,8 @@ def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             outcome = _take(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
-            # Something else was asked meanwhile: whoever is sent for it need not wait for us.
+            # Another change was requested by now: return the lease, so that its worker need not
+            # wait.
             power.put_off(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
@@ -81,7 +82,7 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutc
             # What it was defined with may be of before its network was filtered.
             guard = guard_of(step.host, step.card, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
-            # As a build does: who lost the VM's place meanwhile does not let it run.
+            # As in a build: a worker that has lost the VM's place does not resume it.
             context.checkpoint("power.after_start")
             _keep(step, state, context)
         host.resume(str(step.claim.vm_id))
@@ -104,7 +105,7 @@ def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDoma
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     mark = None if seen is None else seen.mark
     if seen is None or mark is None or mark.assignment_id != str(step.assignment_id):
-        # The monitor tells what became of it.
+        # The monitor reports the result.
         raise OperationFailedError("find", f"{step.host.name} does not have the domain {vm_id}")
     return seen
 

@@ -120,9 +120,9 @@ def _disks_of(removal: Removal) -> list[str]:
 def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Remove a domain or volume of fuga's that no assignment needs.
 
-    Released is final, so nothing can come to need it meanwhile. What carries the
+    Released is final, so nothing can come to need it. What carries the
     mark of an assignment that this register center never knew is left alone, unless
-    an operator asked: it may be a running VM of another installation, or younger than
+    an operator requested it: it may be a running VM of another installation, or younger than
     the backup that was restored.
     """
     leftover = _claim_leftover(leftover_id, context)
@@ -170,7 +170,7 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
     leftover = assignments.claim_leftover(leftover_id, context.owner, context.lease_s)
     if leftover is None or leftover.assignment_id is None:
         return None
-    if not leftover.asked and assignments.state(leftover.assignment_id) is None:
+    if not leftover.requested and assignments.state(leftover.assignment_id) is None:
         log.warning("leftover_unknown", host=leftover.host.name, name=leftover.name)
         return None
     return leftover
@@ -220,7 +220,7 @@ def _check_neighbours(
 
 def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:
     """Refuse to end a guest on an operator's word for a domain that was off."""
-    if not leftover.asked or leftover.vm_uuid is None:
+    if not leftover.requested or leftover.vm_uuid is None:
         return
     seen = host.find(str(leftover.vm_uuid), deadline_s=context.lookup_deadline_s)
     if seen is not None and seen.state is not DomainState.STOPPED:
@@ -256,8 +256,8 @@ def remove_attempt(
     ``volumes`` are those that go, where these are not all that it may have made: in a shared
     pool another attempt of the VM may use its disk.
 
-    False when a domain of the VM is there that cannot be told to be someone else's (its mark is
-    gone, say): that VM must not be placed anywhere meanwhile.
+    False when a domain of the VM is there that may be its own (its mark is
+    gone, say): that VM must not be placed anywhere until then.
     """
     return host.remove(
         vm_id,

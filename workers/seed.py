@@ -51,7 +51,7 @@ def hostname(vm_name: str) -> str:
     """Return a VM's name as a host name: letters, digits and '-', 63 at most."""
     name = re.sub(r"[^a-z0-9-]+", "-", vm_name.lower()).strip("-")
     if len(name) > _HOSTNAME_LENGTH:
-        # The number at the end tells it from the other VMs of its request.
+        # The number at the end distinguishes it from the other VMs of its request.
         found = _NUMBER.search(name)
         number = found[0] if found else ""
         name = name[: _HOSTNAME_LENGTH - len(number)].rstrip("-") + number

@@ -2,7 +2,7 @@
 
 A message carries an id and no more. It may arrive late, twice or never: the row
 that it names says what is to be done, and the sweep of the control centre sends
-again what nobody picked up. So nothing here retries.
+again what no worker picked up. So nothing here retries.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 1. The claim is a lease on the copy's row, kept while pieces arrive.
 2. Every attempt has a volume of its own. Its name is written before anything is
-   there, so whoever comes after a worker that was killed deletes what it left.
+   there, so the successor of a worker that was killed deletes what it left.
 3. Only `uploaded`, a compare-and-set on the claim, makes builds use the volume.
-   Who lost the claim deletes its own volume: nobody else ever writes to it.
+   A worker that lost the claim deletes its own volume: no other ever writes to it.
 
 An upload may take long; so only a part of a worker's threads is ever given to them,
 and one that was refused or is too slow is given up, not waited for.
@@ -75,7 +75,7 @@ def _attempt(claimed: Upload, context: WorkerContext) -> TaskOutcome:
                 sha256=image.sha256,
                 head=head,
                 margin_bytes=context.store.margin_bytes,
-                tell=_Meter(claimed, context).tell,
+                tell=_Meter(claimed, context).note,
                 deadline_s=context.piece_deadline_s,
             )
         context.checkpoint("upload.before_end")
@@ -104,9 +104,9 @@ class _Meter:
     def __init__(self, claimed: Upload, context: WorkerContext) -> None:
         self._claimed = claimed
         self._context = context
-        self._began = self._told_at = time.monotonic()
+        self._began = self._noted_at = time.monotonic()
 
-    def tell(self, sent_bytes: int) -> None:
+    def note(self, sent_bytes: int) -> None:
         """Record progress; raises the error that ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
@@ -116,11 +116,11 @@ class _Meter:
             raise UploadTooSlowError(
                 self._claimed.host.name, sent_bytes, self._context.upload_deadline_s
             )
-        if now - self._told_at >= _REPORT_EVERY_S:
+        if now - self._noted_at >= _REPORT_EVERY_S:
             self._context.registry.image_copies.progress(
                 self._claimed.claim, sent_bytes, self._context.upload_lease_s
             )
-            self._told_at = now
+            self._noted_at = now
 
 
 def remove(copy_id: UUID, context: WorkerContext) -> TaskOutcome:

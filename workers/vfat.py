@@ -16,7 +16,7 @@ _TABLES: Final = 2
 _ENTRY: Final = 32
 _MEDIA: Final = 0xF8  #: a fixed disk
 _END_OF_FILE: Final = 0xFFF
-#: More would be FAT16 to every reader: the number of clusters alone tells the kind.
+#: More would be FAT16 to every reader: the number of clusters alone decides the kind.
 _MOST_CLUSTERS: Final = 4084
 _LONG_NAME_PART: Final = 13  #: characters of a long name in one entry
 _VOLUME_LABEL, _ARCHIVE, _LONG_NAME = 0x08, 0x20, 0x0F

@@ -1,7 +1,7 @@
-"""Calls of a host that may never return, beside a poll of it. Child process only.
+"""Calls to a host that may never return, made in threads apart from its poll. Child process only.
 
-No call of libvirt can be cancelled. So each question is asked in a thread of its own, on a
-connection of its own: of two calls at once on one connection, with an event loop beside them,
+No call of libvirt can be cancelled. So each call is made in a thread of its own, on a
+connection of its own: of two calls at once on one connection, while an event loop runs,
 libvirt's client sometimes does not see the answer to the second until something else arrives.
 """
 
@@ -56,7 +56,7 @@ class BackgroundCall(threading.Thread, Generic[T]):
             finally:
                 if conn.isAlive():
                     self._spares.give_back(conn)
-        except Exception as error:  # whatever it is, who asked is told
+        except Exception as error:  # any error is raised to the caller
             self._error = error
 
     def is_open_after(self, patience_s: float) -> bool:

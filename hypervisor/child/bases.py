@@ -46,8 +46,9 @@ def path_there(ends: Ends, spec: MoveSpec, disk: libvirt.virStorageVol) -> str |
 def compare(ends: Ends, here: str, there: str) -> None:
     """Refuse where two files cannot be one: only what the guest wrote is sent.
 
-    Nobody reads a whole image for each move. Copies of images were compared with the image's
-    digest when they were made, and a VM keeps its image; of other files, name and sizes tell.
+    A move does not read the whole image. Copies of images were compared with the image's
+    digest when they were made, and a VM keeps its image; other files are compared by name and
+    sizes.
     """
     mine = _look_up(ends.source.moving, here, "the source")
     theirs = _look_up(ends.destination.moving, there, "the destination")

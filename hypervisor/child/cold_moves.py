@@ -100,13 +100,14 @@ class _Copy:
         self._stop = stop
         self._tell = tell
         self._started = time.monotonic()
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._sent = 0  #: bytes that are not holes
 
     def run(self, here: libvirt.virStorageVol) -> int:
         """Copy it and read it back; return the bytes that went over the network once.
 
-        A guest that ran meanwhile may be off again by now: the file's time shows that it wrote.
+        A guest that ran during the copy may be off again by now: the file's time shows that it
+        wrote.
         """
         written_at = disks.written_at(here)
         store = self._ends.destination.moving.storagePoolLookupByName(self._spec.pool)
@@ -114,7 +115,7 @@ class _Copy:
         # A file of its own: in what is there, holes would leave what was written before.
         disks.delete(store, self._spec.volume)
         there = store.createXML(domain_xml.plain_volume(self._spec.volume, size, sparse=True), 0)
-        self._tell_of(size, 0, now=True)
+        self._report(size, 0, now=True)
         expected = self._send(here, there, size)
         self._compare(there, size, expected)
         if disks.written_at(here) != written_at:
@@ -145,14 +146,14 @@ class _Copy:
                         unsent = unsent[up.send(bytes(unsent)) :]
                     self._sent += len(piece)
                     self._keep_pace()
-                self._tell_of(size, digest.size_bytes)
+                self._report(size, digest.size_bytes)
             down.finish()
             up.finish()
         if digest.size_bytes != size:
             raise OperationFailedError(
                 _OPERATION, f"the source's disk is {size} bytes, and {digest.size_bytes} came"
             )
-        self._tell_of(size, size, now=True)
+        self._report(size, size, now=True)
         return digest.sha256.digest()
 
     def _compare(self, there: libvirt.virStorageVol, size: int, expected: Any) -> None:
@@ -169,7 +170,7 @@ class _Copy:
                         digest.take_hole(piece)
                     else:
                         digest.take(piece)
-                    self._tell_of(size, size)
+                    self._report(size, size)
                 back.finish()
             if digest.size_bytes == size and digest.sha256.digest() == expected:
                 return
@@ -188,11 +189,11 @@ class _Copy:
         due_s = self._sent / (self._spec.bandwidth_mib_s << 20)
         self._stop.wait(max(0.0, self._started + due_s - time.monotonic()))
 
-    def _tell_of(self, size: int, done: int, *, now: bool = False) -> None:
+    def _report(self, size: int, done: int, *, now: bool = False) -> None:
         elapsed_s = time.monotonic() - self._started
-        if not now and elapsed_s < self._told_at + _REPORT_EVERY_S:
+        if not now and elapsed_s < self._reported_at + _REPORT_EVERY_S:
             return
-        self._told_at = elapsed_s
+        self._reported_at = elapsed_s
         self._tell(
             MigrationProgress(
                 elapsed_ms=round(1000 * elapsed_s),

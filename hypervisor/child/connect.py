@@ -1,8 +1,8 @@
 """Open a host with its credential, and explain failures in plain words. Child process only.
 
 libssh, with which libvirt speaks SSH, also reads the configuration and the known hosts of
-the machine and of the user. Either can make it take any key, or one that nobody gave us;
-so each time it is first asked to take a key that is nobody's, and has to refuse.
+the machine and of the user. Either can make it accept any key, or one that no operator gave us.
+So each connection first offers a key without an owner, which libssh has to refuse.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hypervisor.errors import HostUnreachableError
 from hypervisor.xml import domain as domain_xml
 from plain_text import short_host_name
 
-#: Whose private half nobody has: its 32 bytes are a hash.
+#: A key without a private half: its 32 bytes are a hash.
 _UNUSED_KEY: Final = (
     b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + hashlib.sha256(b"no host has this key").digest()
 )

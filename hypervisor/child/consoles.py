@@ -1,6 +1,6 @@
 """Exchange data with a guest over its serial console. Runs in the child process only.
 
-libvirt hands out a console as a stream: what the guest writes from now on, and what is typed to
+libvirt gives a console as a stream: what the guest writes from now on, and what is typed to
 it. It has no history (`HostConnection.console_tail` reads that from the log), and one holder.
 """
 

@@ -336,7 +336,7 @@ class LibvirtHost:
         if domain is not None:
             mark = _mark_of(domain)
             if mark is None:
-                return False  # somebody took our mark away: whose it is cannot be told
+                return False  # its mark was removed by hand: its owner is unknown
             if mark.assignment_id == assignment_id:
                 if generation not in {None, mark.generation}:
                     return False
@@ -344,7 +344,7 @@ class LibvirtHost:
                 more = snapshots.named_by(conn, pool, domain, volumes)
                 _end(domain)
                 if more:
-                    # With one of them gone, the chain of whoever rests on it ends there.
+                    # With one of them gone, the chain of a disk based on it ends there.
                     _refuse_in_use(conn, pool, volumes, vm_id, files=more)
                     store = conn.storagePoolLookupByName(pool)
                     snapshots.delete(conn, store, more, volumes, vm_id)
@@ -359,7 +359,7 @@ class LibvirtHost:
             try:
                 serial_logs.delete(conn, vm_id)
             except (libvirt.libvirtError, OperationFailedError):
-                # A log that the host does not delete holds up nobody's capacity; one of a host
+                # A log that the host does not delete holds no capacity; one of a host
                 # that went away is deleted when it is back, or a VM that returns there would
                 # go on with what its console said in its earlier life.
                 if not _alive(conn):
@@ -463,7 +463,7 @@ def _refuse_in_use(
 
 
 def _is_fugas(conn: libvirt.virConnect, name: str) -> bool:
-    """Return whether a domain has fuga's mark; one that went meanwhile has none."""
+    """Return whether a domain has fuga's mark; one that has vanished has none."""
     try:
         return _mark_of(conn.lookupByName(name)) is not None
     except libvirt.libvirtError as error:
@@ -514,7 +514,7 @@ def _end(domain: libvirt.virDomain) -> None:
 
 
 def _is_over(error: libvirt.libvirtError) -> bool:
-    """Return whether a domain is off already, or gone meanwhile."""
+    """Return whether a domain is off already, or has vanished."""
     return error.get_error_code() in {
         libvirt.VIR_ERR_OPERATION_INVALID,
         libvirt.VIR_ERR_NO_DOMAIN,

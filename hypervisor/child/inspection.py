@@ -78,7 +78,7 @@ def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostIns
 
 
 def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
-    """Look at a pool, and make and delete an empty volume: that tells what the host's clock says.
+    """Read a pool, and create and delete an empty volume, whose time shows the host's clock.
 
     Raises libvirtError: there is none of that name, or it takes no volume.
     """

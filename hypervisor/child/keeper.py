@@ -27,7 +27,7 @@ def main(uri: str) -> None:
             domain.destroy()
             domain.undefine()
     sys.stdout.write("ready\n")
-    sys.stdout.close()  # whoever waited for it need not live as long as we do
+    sys.stdout.close()  # the process that reads it need not wait for our end
     broken.wait()
 
 

@@ -26,7 +26,7 @@ from hypervisor.xml import migration_target
 
 _OPERATION: Final = "live_move"
 _REPORT_EVERY_S: Final = 0.5
-#: Aborting is asked for again: what had not begun when it was first asked goes on otherwise.
+#: The abort is repeated: a phase that had not begun at the first abort would go on otherwise.
 _ABORT_EVERY_S: Final = 0.5
 _NOTICED_S: Final = 0.05  #: until a move's end is noticed
 #: A guest that stands still waits less for a move that hangs.
@@ -60,7 +60,7 @@ def move(
 
 def _with_shares_or_without(moving: _LiveMove, ends: Ends) -> MoveDone:
     # A host whose cgroups lack the processors' controller refuses their shares, but only after
-    # it started a QEMU; so it is asked before, as far as it can tell.
+    # it started a QEMU; so this is checked before, as far as the host reports it.
     if ends.destination.keeps_shares():
         try:
             return moving.attempt(shares=True)
@@ -88,12 +88,12 @@ class _Call(threading.Thread):
         flags: int,
     ) -> None:
         super().__init__(name="move", daemon=True)
-        self._asked = (domain, destination, dict(parameters), flags)
+        self._call = (domain, destination, dict(parameters), flags)
         self.error: libvirt.libvirtError | None = None
         self.start()
 
     def run(self) -> None:
-        domain, destination, parameters, flags = self._asked
+        domain, destination, parameters, flags = self._call
         try:
             domain.migrate3(destination, parameters, flags)
         except libvirt.libvirtError as error:
@@ -125,7 +125,7 @@ class _LiveMove:
         if not self._spec.copy_disk:
             shared_pools.prove(self._ends, self._spec, domain)
         parameters = _parameters(self._ends, domain, self._spec, shares=shares)
-        watched = self._ends.source.beside.lookupByUUIDString(self._spec.vm_id)
+        watched = self._ends.source.for_queries.lookupByUUIDString(self._spec.vm_id)
         self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms
         self._attempts += 1
         if self._stop.is_set():
@@ -147,12 +147,12 @@ class _LiveMove:
 
     def _let_run(self) -> None:
         """Let the guest run there, now that the source has nothing of it."""
-        there = self._ends.destination.beside.lookupByUUIDString(self._spec.vm_id)
+        there = self._ends.destination.for_queries.lookupByUUIDString(self._spec.vm_id)
         if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             there.resume()
 
     def _watch(self, call: _Call, watched: libvirt.virDomain) -> str | None:
-        """Tell how far a move is until it is over; return why it was aborted, if it was."""
+        """Report the progress of a move until it is over; return why it was aborted, if it was."""
         why: str | None = None
         aborted_at = time.monotonic()
         pace = _Pace(self._spec)
@@ -185,7 +185,7 @@ class _LiveMove:
             self._downtime_ms = None
 
     def _wait(self, call: _Call) -> None:
-        """Wait until it is time to tell again, the move is over, or it is called off."""
+        """Wait until the next report is due, the move is over, or it is called off."""
         until = time.monotonic() + _REPORT_EVERY_S
         while call.is_alive() and not self._stop.is_set() and time.monotonic() < until:
             call.join(_NOTICED_S)
@@ -223,7 +223,7 @@ class _Pace:
             raise MoveHangsError(
                 _OPERATION,
                 f"{standing}nothing of its memory or disk was sent for {waited_s:.0f} s: the hosts"
-                " do not reach each other, or somebody else holds the destination's ports; let a"
+                " do not reach each other, or other processes hold the destination's ports; let a"
                 f" firewall open ports {first} to {last} to hosts alone",
                 begun=any(seen),
             )
@@ -251,7 +251,7 @@ def _flags(spec: MoveSpec) -> int:
     )
     for wanted, flag in (
         (spec.copy_disk, libvirt.VIR_MIGRATE_NON_SHARED_INC),
-        # libvirt cannot always tell that a folder is the other host's, too; it was proven.
+        # libvirt does not always know that both hosts share a folder; it was proven.
         (not spec.copy_disk, libvirt.VIR_MIGRATE_UNSAFE),
         (spec.auto_converge, libvirt.VIR_MIGRATE_AUTO_CONVERGE),
         (spec.encrypt, libvirt.VIR_MIGRATE_TLS),
@@ -298,18 +298,18 @@ def _reached_at(spec: MoveSpec) -> Mapping[str, Any]:
 
 
 def _done(ends: Ends, spec: MoveSpec, last: MigrationProgress | None, started: float) -> MoveDone:
-    """Say what a move took, as far as the destination tells."""
+    """Return what a move took, as far as the destination reports it."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(libvirt.libvirtError):
-        there = ends.destination.beside.lookupByUUIDString(spec.vm_id)
+        there = ends.destination.for_queries.lookupByUUIDString(spec.vm_id)
         found = there.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
-    told_memory = 0 if last is None else last.memory_total_bytes
-    told_disk = 0 if last is None else last.disk_total_bytes
+    last_memory = 0 if last is None else last.memory_total_bytes
+    last_disk = 0 if last is None else last.disk_total_bytes
     return MoveDone(
         total_ms=round(1000 * (time.monotonic() - started)),
         downtime_ms=found.get("downtime"),
-        memory_bytes=found.get("memory_processed", told_memory),
-        disk_bytes=found.get("disk_processed", told_disk),
+        memory_bytes=found.get("memory_processed", last_memory),
+        disk_bytes=found.get("disk_processed", last_disk),
     )
 
 

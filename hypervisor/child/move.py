@@ -91,8 +91,8 @@ class MigrationThreads:
 
 
 _MOST_MEMORY_BYTES = 1 << 30
-#: For a move to be aborted in order, once the parent has gone: then whoever asks both hosts
-#: next finds them settled.
+#: For a move to be aborted in order, once the parent has gone: then a process that queries both
+#: hosts next finds them settled.
 _GOODBYE_S = 5.0
 
 

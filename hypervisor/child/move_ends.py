@@ -20,14 +20,14 @@ _KEEPALIVE: Final = (3, 3)
 
 
 class End:
-    """One host: a connection that a move may block, and one to ask beside it."""
+    """One host: a connection that a move may block, and one for queries during the move."""
 
     def __init__(self, end: HostEnd) -> None:
         self.uri = end.uri
         self._end = end
         self._opened: dict[str, libvirt.virConnect] = {}
         self._without_shares: libvirt.virConnect | None = None
-        self._told: tuple[libvirt.virConnect, str | None] | None = None  #: its number
+        self._machine_uuid: tuple[libvirt.virConnect, str | None] | None = None  #: its number
 
     @property
     def moving(self) -> libvirt.virConnect:
@@ -35,20 +35,20 @@ class End:
         return self._connection("moving")
 
     @property
-    def beside(self) -> libvirt.virConnect:
-        """The connection for questions meanwhile."""
-        return self._connection("beside")
+    def for_queries(self) -> libvirt.virConnect:
+        """The connection for queries during a move."""
+        return self._connection("queries")
 
     def is_alive(self) -> bool:
         """Return whether no opened connection is known to be broken. Makes no call."""
         return all(_alive(conn) for conn in self._opened.values())
 
     def machine_uuid(self) -> str | None:
-        """Return by which number the host tells itself from others, read once per connection."""
-        if self._told is None or self._told[0] is not self.moving:
+        """Return the UUID of the host's machine, read once per connection."""
+        if self._machine_uuid is None or self._machine_uuid[0] is not self.moving:
             found = domain_xml.machine_uuid(self.moving.getCapabilities())
-            self._told = (self.moving, found)
-        return self._told[1]
+            self._machine_uuid = (self.moving, found)
+        return self._machine_uuid[1]
 
     def keeps_shares(self) -> bool:
         """Return whether it may share processors out."""
@@ -93,7 +93,7 @@ class Ends:
     def open(self) -> None:
         """Open all connections, before anything is begun. Raises `HostUnreachableError`."""
         for end in (self.source, self.destination):
-            for conn in (end.moving, end.beside):
+            for conn in (end.moving, end.for_queries):
                 conn.isAlive()
 
     @contextmanager

@@ -33,13 +33,13 @@ _GO_ON: Final = '{"execute": "migrate-continue", "arguments": {"state": "cancell
 def abort(domain: libvirt.virDomain, since: float) -> None:
     """Ask once more for the end of a move away from here, which is being aborted ``since`` then.
 
-    It may have ended by itself: errors of libvirt are not told.
+    It may have ended by itself: errors of libvirt are ignored.
 
     Notes
     -----
     QEMU waits for a word before it lets a guest go over. Cancelled in the moment before it waits,
     it waits for ever, the guest paused and the move neither going on nor over
-    (``migration_maybe_pause`` in migration/migration.c of QEMU 7.2). It is told to go on, as from
+    (``migration_maybe_pause`` in migration/migration.c of QEMU 7.2). It is resumed, as from
     "cancelling": then it sees that it was cancelled. In any other state it refuses that, so no
     move is carried through by it.
     """
@@ -71,7 +71,7 @@ def withdraw(ends: Ends, spec: MoveSpec) -> bool:
     with it: only the end of that QEMU ends the wait. It never ran the guest. One that arrived
     whole is defined there, and stays.
     """
-    there = _found(ends.destination.beside, spec)
+    there = _found(ends.destination.for_queries, spec)
     if there is not None:
         if domain_xml.parse(there.XMLDesc(0)).mark != spec.mark:
             return False
@@ -79,9 +79,9 @@ def withdraw(ends: Ends, spec: MoveSpec) -> bool:
             return False
         with contextlib.suppress(libvirt.libvirtError):  # its QEMU ended, and it with it
             there.destroy()
-        if _found(ends.destination.beside, spec) is not None:
+        if _found(ends.destination.for_queries, spec) is not None:
             return False
-    here = _found(ends.source.beside, spec)
+    here = _found(ends.source.for_queries, spec)
     if here is None:
         return False
     if is_paused(here):
@@ -107,7 +107,7 @@ def _is_moved(domain: libvirt.virDomain) -> bool:
         return True
     try:
         job = domain.jobStats()
-    except libvirt.libvirtError:  # over meanwhile, or the test driver
+    except libvirt.libvirtError:  # it is over, or this is the test driver
         return False
     under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
     return under_way and job.get("operation") in _MOVES

@@ -29,7 +29,7 @@ _MOST_FILES: Final = 4096
 _STACK_BYTES: Final = 1 << 19
 _MOST_THREADS: Final = 1000
 _BEAT_S: Final = 1.0
-_MOST_LOGGED_BYTES: Final = 1 << 20  #: of what libvirt prints, in a file that nobody reads
+_MOST_LOGGED_BYTES: Final = 1 << 20  #: of what libvirt prints, in a file that is not read
 _GOODBYE_S: Final = 0.3
 _OUT_OF_MEMORY: Final = 3
 
@@ -54,7 +54,7 @@ class _Hosts:
             os._exit(_OUT_OF_MEMORY)
         finally:
             self._busy.discard(key)
-        self.tell({"id": request["id"], **answer})
+        self.send({"id": request["id"], **answer})
 
     def forget(self, key: int) -> None:
         """Close the connections to a host."""
@@ -67,7 +67,7 @@ class _Hosts:
         for key in list(self._known):
             self.forget(key)
 
-    def tell(self, answer: Mapping[str, Any]) -> None:
+    def send(self, answer: Mapping[str, Any]) -> None:
         """Write a line."""
         line = memoryview(wire.encode(answer))
         with self._telling:
@@ -88,7 +88,7 @@ class _Hosts:
             return {"error": "failed", "reason": error.reason, "code": error.code}
         except MemoryError:
             raise
-        except Exception as error:  # what a host says, and nobody thought of
+        except Exception as error:  # an unexpected error of a host
             self.forget(key)
             return {"error": "unreachable", "reason": f"{type(error).__name__}: {error}"}
 
@@ -117,7 +117,7 @@ def main() -> None:
 
 def _serve(hosts: _Hosts) -> None:
     looks = ThreadPoolExecutor(_MOST_THREADS)
-    # Threads of it stay. Without a first one nobody would come to any look, and this raises.
+    # Threads of it stay. Without a first one no poll could run, and this raises.
     looks.submit(threading.get_ident).result()
     for line in sys.stdin.buffer:
         request = wire.decode(line)
@@ -140,7 +140,7 @@ def _beat(hosts: _Hosts) -> None:
                 os.ftruncate(2, 0)
                 os.lseek(2, 0, os.SEEK_SET)
         try:
-            hosts.tell({"id": 0})
+            hosts.send({"id": 0})
         except OSError:
             return  # the parent has gone
         time.sleep(_BEAT_S)

@@ -108,7 +108,7 @@ class Surveyor:
         self._pool = PoolWatch(spares)
         self._others = OtherVolumes(spares)
         self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
-        self._told: tuple[libvirt.virConnect, str] | None = None  #: capabilities
+        self._read_capabilities: tuple[libvirt.virConnect, str] | None = None  #: capabilities
         self._shares: tuple[libvirt.virConnect, bool] | None = None
         self._interfaces = Interfaces(spares)
 
@@ -187,12 +187,12 @@ class Surveyor:
         """Read them once per connection: they hardly change, and are long."""
         if conn.getType() == "TEST":
             return None  # another machine whenever its world begins anew
-        if self._told is None or self._told[0] is not conn:
-            self._told = (conn, conn.getCapabilities())
-        return self._told[1]
+        if self._read_capabilities is None or self._read_capabilities[0] is not conn:
+            self._read_capabilities = (conn, conn.getCapabilities())
+        return self._read_capabilities[1]
 
     def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
-        """Return whether cgroups share processors, which is asked once per connection."""
+        """Return whether cgroups share processors, which is read once per connection."""
         if conn.getType() != "QEMU":
             return None
         if self._shares is not None and self._shares[0] is conn:
@@ -217,7 +217,7 @@ class Surveyor:
 
 
 class Interfaces:
-    """The interfaces of one host, as they were a few minutes ago; asked for beside the polls.
+    """The interfaces of one host, read in a thread of their own every few minutes.
 
     libvirt's driver of node devices is one of its own. It may hang, or take long to start, while
     the host is well.
@@ -229,18 +229,18 @@ class Interfaces:
         self._spares = spares
         self._clock = clock
         self._found: Found = ()
-        self._asked_at: float | None = None
+        self._queried_at: float | None = None
         self._question: BackgroundCall[Found] | None = None
 
     def known(self) -> Found:
         """Return those that are known; ask again every few minutes, one question at a time."""
         now = self._clock()
-        due = self._asked_at is None or now - self._asked_at > _INTERFACES_LAST_S
+        due = self._queried_at is None or now - self._queried_at > _INTERFACES_LAST_S
         if due and self._question is None:
-            self._asked_at = now
+            self._queried_at = now
             self._question = BackgroundCall(self._spares, read_interfaces)
         if self._question is not None and not self._question.is_open_after(_INTERFACES_PATIENCE_S):
-            with contextlib.suppress(Exception):  # whatever it was, it is asked again
+            with contextlib.suppress(Exception):  # on any error it is read again
                 self._found = self._question.answer()
             self._question = None
         return self._found
@@ -264,7 +264,7 @@ def read_interfaces(conn: libvirt.virConnect) -> Found:
 def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
     own = (each for each in devices if not each.name().startswith(_OF_GUESTS))
     for device in islice(own, _MOST_DEVICES):
-        with contextlib.suppress(libvirt.libvirtError):  # it went meanwhile
+        with contextlib.suppress(libvirt.libvirtError):  # it has vanished
             if (found := network_device(device.XMLDesc(0))) is not None:
                 yield found
 
@@ -283,7 +283,7 @@ def _unnamed(
         if not {(pool, volume.name), (None, f"{seen.folder}/{volume.name}")} & named
     ]
     if any(not snapshots.is_fugas(name) for name in left):
-        with contextlib.suppress(libvirt.libvirtError):  # the test driver; or one went meanwhile
+        with contextlib.suppress(libvirt.libvirtError):  # the test driver; or one has vanished
             of_snapshots = snapshots.of_all(conn)
             left = [name for name in left if f"{seen.folder}/{name}" not in of_snapshots]
     return tuple(left)
@@ -305,7 +305,7 @@ def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
 def _domains(
     conn: libvirt.virConnect, statistics: Values
 ) -> Iterator[tuple[HostDomain, ParsedDomain]]:
-    """Look at the domains, by UUID. One that vanishes meanwhile is not there: the truth."""
+    """Read the domains, by UUID. One that vanishes during the read is left out."""
     for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
         if serial_logs.is_reader(domain):
             continue

@@ -1,8 +1,8 @@
-"""What is in a host's storage pool, asked so that a pool that hangs hangs alone. Child only.
+"""Reads a host's storage pool so that a pool that hangs blocks nothing else. Child only.
 
 A call to a pool whose storage hangs blocks for ever, and with it one of the few threads of the
-host's libvirtd, whoever asked: a second question would cost a second thread. So there is one
-at a time, and while it is not answered its answer is what shows that the pool is back.
+host's libvirtd: a second query would cost a second thread. So there is one query at a time. While
+it is open, its answer is the sign that the pool is back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PoolSeen:
 
 @dataclass(frozen=True, slots=True)
 class PoolSilent:
-    """A pool that was asked a while ago and did not answer since."""
+    """A pool that has not answered a query for a while."""
 
     since_s: float
 
@@ -60,7 +60,7 @@ class PoolWatch:
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
         self._question: BackgroundCall[PoolSeen] | None = None
-        self._asked_at = 0.0
+        self._queried_at = 0.0
         self._silent_from: float | None = None
         self._was_open = False  #: before this look
 
@@ -68,19 +68,19 @@ class PoolWatch:
         """Begin to ask, unless an earlier question is still open."""
         self._was_open = self._question is not None and self._question.is_alive()
         if not self._was_open:
-            # What an open question brought in the end is older than the look it would be told in.
-            self._asked_at = time.monotonic()
+            # The late answer of an open query is older than the poll that would report it.
+            self._queried_at = time.monotonic()
             self._question = BackgroundCall(self._spares, lambda conn: _look(conn, pool))
 
     def answer(self, *, by: float) -> PoolSeen | PoolSilent:
         """Return the state of the pool, if it answers in time; raises its error.
 
-        One that always answers too late is silent since it was first asked in vain.
+        One that always answers too late is silent since its first late query.
         """
         assert self._question is not None  # noqa: S101 - `ask` comes first
         if self._was_open or self._question.is_open_after(max(0.0, by - time.monotonic())):
             if self._silent_from is None:
-                self._silent_from = self._asked_at
+                self._silent_from = self._queried_at
             return PoolSilent(time.monotonic() - self._silent_from)
         self._silent_from = None
         return self._question.answer()

@@ -3,7 +3,7 @@
 A guest chooses every byte of its log, and libvirtd is root: nothing there may look into one.
 A storage pool over the folder would (libvirtd probes each of its files for formats of images,
 and opens what they name). So a log is read as the raw disk of a definition of ours:
-`virDomainBlockPeek` hands out bytes at an offset, and parses none. The definition is never
+`virDomainBlockPeek` returns bytes at an offset, and parses none. The definition is never
 started, and cannot be: it has a disk in a pool that is nowhere.
 """
 
@@ -24,12 +24,12 @@ from hypervisor.xml import domain as domain_xml
 
 #: Of libvirt's remote protocol since ever; later ones take more.
 _PEEK_BYTES: Final = 1 << 16
-#: A log that is rotated between two questions about it is asked again.
+#: A log that is rotated between two reads of it is read again.
 _TRIES: Final = 3
 #: Each removal of another VM may forget a definition of ours once.
 _TRIES_TO_DELETE: Final = 20
 _MOVED: Final = frozenset({libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_NO_DOMAIN})
-#: Of one VM's rotated logs; virtlogd keeps three unless it is told otherwise.
+#: Of one VM's rotated logs; virtlogd keeps three unless it is configured otherwise.
 _MOST_ROTATED: Final = 16
 _USUALLY_ROTATED: Final = 3
 _SWEPT_AT_ONCE: Final = 20
@@ -89,7 +89,7 @@ def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) ->
 def delete(conn: libvirt.virConnect, vm_id: str) -> None:
     """Delete the logs of a VM that is not here any more, and what they were read by.
 
-    libvirt deletes a file for whoever undefines a machine that had it as its firmware's
+    libvirt deletes a file when a machine is undefined that had it as its firmware's
     variables, so for a moment each log is that.
     """
     if conn.getType() != "QEMU" or _lookup(conn, vm_id) is not None:
@@ -105,7 +105,7 @@ def delete(conn: libvirt.virConnect, vm_id: str) -> None:
 
 
 def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
-    """Delete a log, and tell whether there was one.
+    """Delete a log; return whether there was one.
 
     A concurrent removal of another VM may drop our definition, but keeps its file.
     """
@@ -138,7 +138,7 @@ def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:
 def _read(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
-    """Read as `tail` does; None: the log was rotated meanwhile, so what came may be another's."""
+    """Read as `tail` does; None: the log was rotated during the read."""
     sizes = _sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
     if max(size, rotated) > _MOST_LOG_BYTES:
@@ -161,7 +161,7 @@ def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int
     """
     statistics = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
     if not statistics:
-        reader.info()  # says that it was forgotten meanwhile, by whoever removes another VM
+        reader.info()  # fails if the removal of another VM has closed it
         return {}
     ((_, found),) = statistics
     return {

@@ -1,7 +1,7 @@
-"""Whether two hosts see one pool. In the child process only.
+"""Checks whether two hosts see one pool. In the child process only.
 
-No host tells: a folder may be a mount of a server's, or a folder of the same name. A guest whose
-disk was thought to be shared would go on there with another disk.
+No host reports this: a folder may be a mount of a server's, or a folder of the same name. A guest
+whose disk was thought to be shared would go on there with another disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROBE_BYTES: Final = 512
 def prove(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     """Raise `MigrationRefusedError` unless the destination sees what the source writes.
 
-    A volume is made beside the disk at the source, and looked for at the destination.
+    A volume is created next to the disk at the source, and looked up at the destination.
     """
     disk = disks.root_volume(ends.source.moving, domain)
     here = disk.storagePoolLookupByVolume()

@@ -228,7 +228,7 @@ def delete(
     volumes = _volumes(pool)
     for path in sorted(paths):
         if path not in volumes and (found := chains.volume_at(conn, path)) is not None:
-            with contextlib.suppress(libvirt.libvirtError):  # it, or its pool, went meanwhile
+            with contextlib.suppress(libvirt.libvirtError):  # it, or its pool, has vanished
                 volumes |= _volumes(found.storagePoolLookupByVolume())
     rests_on = {path: chains.rests_on(volume) for path, volume in volumes.items()}
     go = {path for path in paths if path in volumes}
@@ -294,7 +294,7 @@ def _others(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
                 if domain.UUIDString() != vm_id:
                     yield domain_xml.from_host(domain.XMLDesc(flags))
             except libvirt.libvirtError as error:
-                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # it went meanwhile
+                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # it has vanished
                     raise
 
 

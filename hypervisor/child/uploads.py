@@ -1,7 +1,7 @@
 """Bring a file into a host's pool, piece by piece. Runs in the child process only.
 
 The parent asks for one piece after the other, so each has a deadline of its own and a
-host that takes long is told from one that hangs.
+host that takes long is distinguished from one that hangs.
 
 Zeros are sent as holes, so a volume takes no more room on the host than its content needs.
 
@@ -46,7 +46,7 @@ class _Upload:
     size_bytes: int
     head: bytes  #: what is sent first, whatever the file begins with by now
     sent: int = 0
-    hole: int = 0  #: zeros of which the host was not told yet
+    hole: int = 0  #: zeros that were not sent to the host yet
     digest: Any = field(default_factory=hashlib.sha256)
     back: libvirt.virStream | None = None  #: what the host has, once all was sent
     came_back: int = 0
@@ -241,7 +241,7 @@ def _expect_room(
     with contextlib.suppress(libvirt.libvirtError):  # busy: it looked not long ago
         store.refresh(0)
     free_bytes = store.info()[3]
-    with contextlib.suppress(OSError):  # whoever opens it says why it cannot
+    with contextlib.suppress(OSError):  # opening it later raises the error
         size_bytes = min(size_bytes, Path(path).stat().st_blocks * 512)
     if free_bytes - size_bytes < margin_bytes:
         raise OperationFailedError(

@@ -30,7 +30,7 @@ def files_in(name: str, above: str) -> tuple[str, ...]:
 
 
 def plain(path: str) -> str:
-    """Return a path without `..` and doubled slashes, which libvirt keeps as somebody wrote them.
+    """Return a path without `..` and doubled slashes, which libvirt keeps as they were written.
 
     What is not a whole path, such as the name of a volume, is returned as it is.
     """

@@ -39,7 +39,7 @@ def add_disks(devices: ET.Element, files: DiskFiles) -> None:
 def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) -> str | None:
     """Return a domain's XML with each volume as its file; None if it names no volume.
 
-    ``file_of`` is told pool, volume and the format that the domain reads it with.
+    ``file_of`` gets pool, volume and the format that the domain reads it with.
     """
     domain = ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
     volumes = domain.findall("devices/disk[@type='volume']")

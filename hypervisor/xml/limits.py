@@ -14,7 +14,7 @@ from hypervisor.model import VmLimits
 #: 255 vCPUs, the most of a machine, stay below 10,000, the most of cgroups' second version.
 SHARES_PER_VCPU: Final = 32
 _KB_PER_MBIT: Final = 125
-#: What may come at once: a tenth of a second's worth, and never less than a few large packets.
+#: The burst: the traffic of a tenth of a second, and never less than a few large packets.
 _BURST_S: Final = 0.1
 _LEAST_BURST_KB: Final = 128
 #: One group of all disks of a machine: the limit is the machine's, not each disk's.

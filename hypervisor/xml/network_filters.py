@@ -56,7 +56,7 @@ def _drop(direction: str, priority: int, protocol: str, /, **matches: str) -> _R
 
 _UDP: Final = {"protocol": "udp"}
 # What is not accepted is dropped: IPv6 with its neighbour discovery and router
-# advertisements (fuga gives out no IPv6 addresses, so nobody's could be told from
+# advertisements (fuga gives out no IPv6 addresses, so none could be distinguished from
 # another's), frames with a VLAN's tag, and whatever else there is.
 _RULES: Final[Sequence[_Rule]] = (
     _drop("out", -1000, "mac", match="no", srcmacaddr="$MAC"),
@@ -100,7 +100,7 @@ def _dhcp_request_rule(source: str) -> _Rule:
 
 _DHCP_REQUEST_RULES: Final = (_dhcp_request_rule(_NO_ADDRESS), _dhcp_request_rule("$IP"))
 # A host takes what is sent to any of its addresses, whatever network it comes from. Rules of
-# the bridge's tables do not tell an answer from a call, so a host does not connect to its
+# the bridge's tables do not distinguish an answer from a call, so a host does not connect to its
 # guests by TCP from these addresses either.
 _SERVICE: Final = {"srcipaddr": "$IP", "dstipaddr": "$SERVICES[@1]"}
 _HOSTS: Final[Sequence[_Rule]] = (
@@ -140,7 +140,7 @@ class InterfaceFilters:
 
 # Of its subnet it reaches some parts, and no other guest: not on other hosts, where no port of
 # this bridge is, and not by way of a router that sends back what it was sent. Each guest's
-# address is enforced where it sends, so that the receiver can tell guests by their source.
+# address is enforced where it sends, so that the receiver can identify guests by their source.
 _SOME: Final = "$REACHES[@1]"
 _SOME_MASK: Final = "$REACHES_MASK[@1]"
 _ARP_TO_SOME: Final = {"arpdstipaddr": _SOME, "arpdstipmask": _SOME_MASK}
@@ -162,7 +162,7 @@ _APART: Final[Sequence[_Rule]] = (
     _drop("out", -600, "arp"),
     _drop("out", -600, "ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
     _early("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
-    # A gateway tells that its address is at another MAC now.
+    # A gateway announces that its address is at another MAC now.
     _early("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
     _early("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
     _drop("in", -600, "arp"),
@@ -256,7 +256,7 @@ def is_filtered(domain: ET.Element) -> bool:
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
-    """Return whether two filters do the same: somebody may have edited ours."""
+    """Return whether two filters do the same: ours may have been edited by hand."""
     return list(_rules(one)) == list(_rules(other))
 
 

@@ -156,7 +156,7 @@ class Leftover:
     vm_uuid: UUID | None
     name: str
     assignment_id: UUID | None
-    asked: bool = False  #: by an operator, whatever the ledger knows of it
+    requested: bool = False  #: by an operator, whatever the ledger knows of it
     disk_stays: bool = False  #: an attempt of the VM uses it, in a pool that may be this host's
     seed_stays: bool = False  #: the same
     neighbours: tuple[HostAccess, ...] = ()  #: the other hosts that see its pool

@@ -379,7 +379,7 @@ def claim_leftover(
         Leftover,
         row,
         host=to_access(row),
-        asked=row.requested_by is not None,
+        requested=row.requested_by is not None,
         disk_stays=stays or bool(in_use(connection, its)),
         seed_stays=stays,
         neighbours=neighbours_of(connection, row),

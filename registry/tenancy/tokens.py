@@ -166,10 +166,10 @@ class Tokens:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread may be here too
                 del self._use_noted[next(iter(self._use_noted))]
         with suppress(RegistryUnavailableError):  # a failed note keeps no caller out
-            self._note_use(id)
+            self._write_use(id)
 
     @retried
-    def _note_use(self, id: UUID) -> None:  # noqa: A002
+    def _write_use(self, id: UUID) -> None:  # noqa: A002
         with self._database.write() as connection:
             at = db_now(connection)
             known = tokens.c.last_used_at

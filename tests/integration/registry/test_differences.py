@@ -212,7 +212,7 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     [due] = register.assignments.due(resend_after_s=0)
     left = register.assignments.claim_leftover(due.id, "w1", 60)
     assert left is not None
-    assert (left.name, left.assignment_id, left.asked) == ("fuga-x", key, True)
+    assert (left.name, left.assignment_id, left.requested) == ("fuga-x", key, True)
     look(register)
     assert tasks(register) == []
 

@@ -47,7 +47,7 @@ class Host:
     """Both hosts in one: a connection, its pool, and its domain."""
 
     def __init__(self, *, refuses: int, while_it_has: str) -> None:
-        self.moving = self.beside = self
+        self.moving = self.for_queries = self
         self.uri = "test"
         self.resumed = 0
         self.says = "refused"
