@@ -30,14 +30,14 @@ from benchmarks.kit import parser
 from benchmarks.real_traces import TRACES, tasks_since
 from placement import FloatArray, IntArray
 from placement.catalog.zone_policies import Deciding
-from placement.forecast.current_state import CameLately, Present, RunningVms
+from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import QUANTILES, quantile
-from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.run_ahead import RunAheadOptions, played
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
+from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from simulation.experiments.specs import RunSpec, TraceSpec, open_inputs
 from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
-from simulation.slots.engine import Engine, Passed
+from simulation.slots.engine import Engine, SlotResult
 from simulation.slots.interning import InternedNames
 from simulation.slots.running import VmRows
 from simulation.slots.waiting import WaitingRows
@@ -69,7 +69,7 @@ class ObservedSlots:
     left: dict[int, int] = field(default_factory=dict)  #: VMs that wait, of each request
     done_s: dict[int, float] = field(default_factory=dict)
 
-    def note(self, passed: Passed) -> None:
+    def note(self, passed: SlotResult) -> None:
         """Take note of a slot."""
         for waiting in passed.arrived:
             self.arrived.append(waiting)
@@ -90,7 +90,7 @@ class ObservedSlots:
                 if self.left[request] <= 0:
                     self.done_s[request] = passed.start_s
 
-    def present(self, engine: Engine, now_s: float) -> tuple[Present, Lifetimes, IntArray]:
+    def present(self, engine: Engine, now_s: float) -> tuple[CurrentState, Lifetimes, IntArray]:
         """Return what is known at a time, and the requests that wait."""
         names, waiting = engine.names, engine.waiting
         came = WaitingRows.joined(self.arrived)
@@ -117,7 +117,7 @@ class ObservedSlots:
         place[tenants] = np.arange(len(tenants))
         running, began = self._running(now_s)
         since = came.since_s[0] if len(came) else now_s
-        present = Present(
+        present = CurrentState(
             snapshot=dataclasses.replace(snapshot, count=count),
             groups=_groups(both.tenant, both.kind),
             ends_in_s=np.full(len(count), np.inf),
@@ -138,7 +138,7 @@ class ObservedSlots:
                 age_s=now_s - began,
                 ends_in_s=np.full(len(began), np.inf),
             ),
-            came=CameLately(
+            arrivals=RecentArrivals(
                 at_s=came.since_s - since,
                 row=len(waiting) + of_came.ravel(),
                 count=came.wanted,
@@ -161,7 +161,7 @@ class ObservedSlots:
             np.column_stack([vms.request, began, age_s]), axis=0, return_index=True
         )
         return Lifetimes(
-            Observed(
+            ObservedLifetimes(
                 groups=_groups(vms.tenant, vms.kind)[first], age_s=age_s[first], ended=ended[first]
             )
         )
@@ -191,7 +191,7 @@ def told_by(
     next_s = slot * length_s + every_s
     while arrivals.next_s() is not None and slot * length_s < (first or 0.0) + until_s:
         now_s = slot * length_s
-        watched.note(engine.pass_to(slot, arrivals.until(now_s)))
+        watched.note(engine.advance_to(slot, arrivals.until(now_s)))
         slot += 1
         fresh = [each for each in engine.waiting.request.tolist() if each not in asked]
         if now_s < next_s or not fresh or not watched.placed:
@@ -200,7 +200,7 @@ def told_by(
         present, lifetimes, requests = watched.present(engine, now_s)
         if not lifetimes.is_known:
             continue
-        waits = played(present, lifetimes, _ahead(choice, samples, slot, horizon_s))
+        waits = simulate_waits(present, lifetimes, _ahead(choice, samples, slot, horizon_s))
         chosen = set(rng.permutation(np.unique(fresh))[:of_each].tolist())
         asked |= chosen
         for request in sorted(chosen):

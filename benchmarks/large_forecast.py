@@ -15,17 +15,17 @@ import numpy as np
 
 from benchmarks.kit import parser
 from placement import Snapshot, policy_by_name
-from placement.forecast.current_state import CameLately, Present, RunningVms
+from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import estimate_of
-from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.run_ahead import RunAheadOptions, played
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
+from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 
 _VMS, _TENANTS, _KINDS, _CAME = 8, 10, 20, 2000  # on a host; in all; of requests to come
 _LIFE_S, _SPREAD = 5 * 3600.0, 1.5
 _SLOT_S = 10.0
 
 
-def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> Present:
+def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> CurrentState:
     """Return a full cluster of equal hosts and equal VMs."""
     vms, rows = hosts * _VMS, waiting + _KINDS
     vm = np.array([[8, 32_768]])
@@ -33,7 +33,7 @@ def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> Present
     tenant = rng.integers(0, _TENANTS, vms)
     count = (np.arange(rows) < waiting).astype(np.int64)
     span_s = _CAME * 3 * _LIFE_S / vms
-    return Present(
+    return CurrentState(
         snapshot=Snapshot(
             resources=("vcpus", "memory_mib"),
             capacity=capacity,
@@ -60,7 +60,7 @@ def large_present(hosts: int, waiting: int, rng: np.random.Generator) -> Present
             age_s=rng.exponential(_LIFE_S, vms),
             ends_in_s=np.full(vms, np.inf),
         ),
-        came=CameLately(
+        arrivals=RecentArrivals(
             at_s=np.sort(rng.random(_CAME) * span_s),
             row=rng.integers(waiting, rows, _CAME),
             count=np.ones(_CAME, dtype=np.int64),
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     present = large_present(given.hosts, given.waiting, rng)
     lived_s = rng.lognormal(np.log(_LIFE_S), _SPREAD, 5000)
     lifetimes = Lifetimes(
-        Observed(
+        ObservedLifetimes(
             groups=np.zeros((len(lived_s), 1), dtype=np.int64),
             age_s=np.minimum(lived_s, 200_000.0),
             ended=lived_s < 200_000.0,
@@ -86,7 +86,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     policy = policy_by_name(given.policy, {})
     ahead = RunAheadOptions(policy=lambda _: policy, slot_length_s=_SLOT_S, budget_units=2_000_000)
     began = time.monotonic()
-    waits_s = played(present, lifetimes, ahead, lambda: time.monotonic() - began > given.seconds)
+    waits_s = simulate_waits(
+        present, lifetimes, ahead, lambda: time.monotonic() - began > given.seconds
+    )
     print(f"{len(waits_s)} samples in {time.monotonic() - began:.1f} s")
     for row in (0, given.waiting - 1):
         told = estimate_of(waits_s[:, row], slot_length_s=_SLOT_S, horizon_s=ahead.horizon_s)

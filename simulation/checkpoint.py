@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from simulation.errors import InputError
 
 #: JSON values, and arrays of numbers among them.
-Kept = Mapping[str, Any]
+CheckpointData = Mapping[str, Any]
 
 _MAGIC: Final = b"fuga checkpoint 1\n"
 _DIGEST: Final = 64  #: characters
@@ -43,7 +43,7 @@ class MisfitError(ValueError):
     """A checkpoint value has another type, length or range than expected."""
 
 
-def encode(document: Kept, digest: str) -> bytes:
+def encode(document: CheckpointData, digest: str) -> bytes:
     """Return a file's content."""
     arrays: list[NDArray[Any]] = []
     bare = _without_arrays(document, arrays)
@@ -56,7 +56,7 @@ def encode(document: Kept, digest: str) -> bytes:
     return b"".join([_MAGIC, f"{digest}\n{sha256.hexdigest()}\n".encode(), *parts])
 
 
-def read(path: Path, digest: str) -> Kept | None:
+def read(path: Path, digest: str) -> CheckpointData | None:
     """Return a simulation's checkpoint; None if there is none or it is another's.
 
     Raises
@@ -85,7 +85,7 @@ def read(path: Path, digest: str) -> Kept | None:
         raise CheckpointError(path, f"it is damaged: {error}") from None
 
 
-def decode(body: bytes) -> Kept:
+def decode(body: bytes) -> CheckpointData:
     """Read back a document; raises ValueError for whatever else."""
     view = memoryview(body)
     length = int.from_bytes(view[:8], "little")
@@ -127,7 +127,7 @@ class Sizes:
 
 
 def array(
-    kept: Kept,
+    kept: CheckpointData,
     name: str,
     like: str | None,
     shape: tuple[int | None, ...],
@@ -147,7 +147,7 @@ def array(
     return found
 
 
-def whole(kept: Kept, name: str, within: ValueRange = _COUNT) -> int:
+def whole(kept: CheckpointData, name: str, within: ValueRange = _COUNT) -> int:
     """Return a whole number."""
     found = kept[name]
     if type(found) is not int or not within.low <= found < within.high:
@@ -155,7 +155,7 @@ def whole(kept: Kept, name: str, within: ValueRange = _COUNT) -> int:
     return found
 
 
-def seconds(kept: Kept, name: str) -> float:
+def seconds(kept: CheckpointData, name: str) -> float:
     """Return a length of time."""
     found = kept[name]
     if type(found) is not float or not math.isfinite(found) or found < 0:
@@ -163,7 +163,7 @@ def seconds(kept: Kept, name: str) -> float:
     return found
 
 
-def texts(kept: Kept, name: str) -> list[str]:
+def texts(kept: CheckpointData, name: str) -> list[str]:
     """Return distinct texts."""
     found = kept[name]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):

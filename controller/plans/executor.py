@@ -28,7 +28,7 @@ from placement.errors import PlacementError
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import MovePlan as DecidedPlan
 from placement.rebalancing.model import RebalanceLimits
-from placement.rebalancing.room import in_the_way
+from placement.rebalancing.room import blocking_vms
 from registry import ConflictError, NotFoundError, Registry, RegistryError
 from registry.moves import (
     STANDING_RULE,
@@ -296,7 +296,7 @@ def _admitted(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
             for _, host, count in plan.admitted
         ],
         "still_waits": left and {"count": left.count, "reason": left.reason.value},
-        "in_the_way": in_the_way(inputs.running, left.request)
+        "in_the_way": blocking_vms(inputs.running, left.request)
         if left and not plan.admitted
         else None,
     }

@@ -17,10 +17,10 @@ from controller.rounds.inputs import RoundInputs, decode_inputs
 from controller.rounds.snapshots import ordinary, to_snapshot
 from placement import FloatArray, IntArray, Policy
 from placement.catalog.zone_policies import ELSEWHERE, Deciding, NamedPolicy, zones_of
-from placement.forecast.current_state import CameLately, Present, RunningVms
+from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import Estimate, estimate_of
-from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.run_ahead import RunAheadOptions, played
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
+from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from registry.requests import zone_of
 from registry.rounds import AheadView, ClusterView
 
@@ -72,7 +72,7 @@ def estimates(question: ForecastQuery) -> Estimates:
         whole=not {inputs.policy, *(zone.policy for zone in inputs.zones)} <= _NARROW,
     )
     began = time.monotonic()
-    waits_s = played(
+    waits_s = simulate_waits(
         present, lifetimes_of(view), ahead, lambda: time.monotonic() - began > question.time_s
     )
     found = {}
@@ -92,7 +92,7 @@ def estimates(question: ForecastQuery) -> Estimates:
     )
 
 
-def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
+def present_of(view: AheadView) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
     """Return what a forecast is made of, and the rows of each request that waits."""
     cluster = ordinary(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
@@ -116,7 +116,7 @@ def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
     rows_of: defaultdict[UUID, list[int]] = defaultdict(list)
     for row, request in enumerate(cluster.requests):
         rows_of[request.id].append(row)
-    present = Present(
+    present = CurrentState(
         snapshot=dataclasses.replace(snapshot, count=count),
         groups=groups.rows([(each.tenant_id, each.vm_type) for each in both.requests]),
         ends_in_s=np.concatenate(
@@ -143,7 +143,7 @@ def present_of(view: AheadView) -> tuple[Present, Mapping[UUID, Sequence[int]]]:
             ),
             ends_in_s=_until((each.ends_at for each in living), cluster.now),
         ),
-        came=CameLately(
+        arrivals=RecentArrivals(
             at_s=np.array(
                 [(each.requested_at - view.came_since).total_seconds() for each in came],
                 dtype=np.float64,
@@ -160,7 +160,7 @@ def lifetimes_of(view: AheadView) -> Lifetimes:
     """Return what is known of how long VMs live."""
     lives = view.lives
     return Lifetimes(
-        Observed(
+        ObservedLifetimes(
             groups=_Groups(view).rows(
                 [(each.tenant_id, view.vm_types[each.vm_type_id]) for each in lives]
             ),

@@ -19,7 +19,7 @@ import numpy as np
 from controller.rounds.obstacles import Obstacles, what_would_help
 from controller.rounds.snapshots import to_snapshot
 from placement import Allocation, check_allocation, decide, policy_by_name
-from placement.constraints.allowances import Rooms
+from placement.constraints.allowances import RemainingAllowances
 from registry import MoveRefusedError
 from registry.moves import MoveObstacle
 from registry.rounds import ClusterView
@@ -87,7 +87,7 @@ def _why_nowhere(view: ClusterView, kept: Set[UUID]) -> str:
     allocation = Allocation(
         placed=np.zeros((0, 3), dtype=np.int64), left_out=(), details={"freed": held}
     )
-    found = Obstacles(others, snapshot, allocation, names, Rooms(snapshot)).of(0)
+    found = Obstacles(others, snapshot, allocation, names, RemainingAllowances(snapshot)).of(0)
     said = (what_would_help(each.document(), exact=True) for each in found)
     would_help = [sentence for sentence in said if sentence is not None]
     message = f"none of {len(others.hosts)} other hosts takes it"

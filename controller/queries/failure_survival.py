@@ -16,7 +16,7 @@ from controller.errors import PolicyFailedError
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import RunningNames, to_running
 from controller.rounds.spare_domains import domains_of
-from placement.rebalancing.model import RunningState, Stays
+from placement.rebalancing.model import RunningState, StayingVm
 from placement.rebalancing.spare import Spare, spare
 from registry import ConflictError, Registry
 from registry.moves import RunningView
@@ -144,7 +144,7 @@ def _lacking(
     )
 
 
-def _vm(stays: Stays, running: RunningState, names: RunningNames) -> LackingVm:
+def _vm(stays: StayingVm, running: RunningState, names: RunningNames) -> LackingVm:
     missing, resources = stays.missing, running.snapshot.resources
     amounts = {} if missing is None else dict(zip(resources, missing.amounts, strict=True))
     return LackingVm(

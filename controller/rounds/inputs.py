@@ -33,9 +33,9 @@ from placement.model.reserved import (
     Reserved,
     Rows,
     check_reserved,
+    restore_settled,
     rows_of,
     settle,
-    unsettled,
 )
 from placement.model.snapshot import Spot
 from placement.model.spot_pass import SpotPass
@@ -226,7 +226,7 @@ class ReservedInputs:
 
     def again(self, rest: Snapshot) -> ReservationPlacement:
         """Return what is drawn and kept, found again from what is left to decide, and checked."""
-        before = unsettled(rest, self.reserved, self.drawn, self.kept, self.rooms)
+        before = restore_settled(rest, self.reserved, self.drawn, self.kept, self.rooms)
         check_reserved(before, self.reserved, self.drawn, self.kept)
         return settle(before, self.reserved)
 

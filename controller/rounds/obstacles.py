@@ -17,7 +17,7 @@ import numpy as np
 from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import SnapshotNames, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
-from placement.constraints.allowances import Rooms
+from placement.constraints.allowances import RemainingAllowances
 from placement.model.reasons import still_needed
 from registry.requests import ZONE_LABEL, zone_of
 from registry.rounds import ClusterView, RequestView, VmGroupView
@@ -80,7 +80,7 @@ class Obstacles:
         snapshot: Snapshot,
         allocation: Allocation,
         names: SnapshotNames,
-        rooms: Rooms,
+        rooms: RemainingAllowances,
         *,
         reserved: SettledReservations | None = None,
     ) -> None:

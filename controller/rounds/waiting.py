@@ -13,7 +13,7 @@ from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
 from controller.rounds.reserved import SettledReservations, used_of_quota
 from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
-from placement.constraints.allowances import Rooms
+from placement.constraints.allowances import RemainingAllowances
 from placement.model.reasons import how_many_fit, still_needed
 from registry.requests import WaitingStatus
 
@@ -39,7 +39,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         return {}
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
     after = snapshot.after(allocation.placed)
-    free, rooms = after.free, Rooms(after)
+    free, rooms = after.free, RemainingAllowances(after)
     obstacles = Obstacles(view, snapshot, allocation, names, rooms, reserved=reserved)
     freed = {str(each.request_id): each for each in view.freed}
     host_names = {host.id: host.name for host in view.hosts}
@@ -127,7 +127,7 @@ def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
 
 def _quota_documents(
     snapshot: Snapshot,
-    rooms: Rooms,
+    rooms: RemainingAllowances,
     request: int,
     counts: Sequence[int],
     *,

@@ -12,7 +12,7 @@ from registry import Registry
 from registry.rounds import AheadView
 from simulation import DecidedRounds, record
 from simulation.errors import InputError
-from simulation.recordings.repeated import Life, repeated
+from simulation.recordings.repeated import Life, repeat_requests
 
 RECORDING: Final = "recording"
 _SEED: Final = 0  #: of the lives that are drawn: one question has one answer
@@ -32,7 +32,9 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
             registry.history.between(since, now) as window,
             registry.history.between(now, now) as present,
         ):
-            found = repeated(present, window, _lives(ahead), most_vms=job["most_vms"], seed=_SEED)
+            found = repeat_requests(
+                present, window, _lives(ahead), most_vms=job["most_vms"], seed=_SEED
+            )
         recording = record(found.past, Path(job["folder"]) / RECORDING, decided)
     finally:
         registry.close()

@@ -18,7 +18,7 @@ from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Theirs:
+class PluginCode:
     """The distribution that the code belongs to."""
 
     name: str  #: in the catalogue
@@ -29,7 +29,7 @@ class Theirs:
 class GuardedPolicy:
     """A plugin's policy; it raises only errors of this package."""
 
-    def __init__(self, policy: Policy, theirs: Theirs) -> None:
+    def __init__(self, policy: Policy, theirs: PluginCode) -> None:
         self._policy = policy
         self._theirs = theirs
 
@@ -56,7 +56,7 @@ class GuardedPolicy:
 class GuardedMechanism:
     """A mechanism of another distribution; see `GuardedPolicy`."""
 
-    def __init__(self, mechanism: Mechanism, theirs: Theirs) -> None:
+    def __init__(self, mechanism: Mechanism, theirs: PluginCode) -> None:
         self._mechanism = mechanism
         self._theirs = theirs
 
@@ -76,7 +76,9 @@ class GuardedMechanism:
         return division
 
 
-def guarded_maker(make: Callable[[Mapping[str, Any]], Any], theirs: Theirs) -> Callable[..., Any]:
+def guarded_maker(
+    make: Callable[[Mapping[str, Any]], Any], theirs: PluginCode
+) -> Callable[..., Any]:
     """Return a maker whose policies and mechanisms are guarded."""
 
     def made(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
@@ -92,7 +94,7 @@ def guarded_maker(make: Callable[[Mapping[str, Any]], Any], theirs: Theirs) -> C
 
 
 @contextmanager
-def _named(theirs: Theirs, doing: str) -> Iterator[None]:
+def _named(theirs: PluginCode, doing: str) -> Iterator[None]:
     try:
         yield
     except (PlacementError, MemoryError):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from placement.catalog import plugins
-from placement.catalog.guard import Theirs, guarded_maker
+from placement.catalog.guard import PluginCode, guarded_maker
 from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.constraints import with_rules
 from placement.errors import (
@@ -68,7 +68,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
         raise UnknownPolicyError(name, near, known)
     loaded = plugins.load(name, claims, _EXPECTED)
     package = claims[0].module.partition(".")[0]
-    theirs = Theirs(name=name, origin=plugins.origin(claims[0]), package=package)
+    theirs = PluginCode(name=name, origin=plugins.origin(claims[0]), package=package)
     if isinstance(loaded, MechanismEntry):
         return dataclasses.replace(loaded, make=guarded_maker(loaded.make, theirs))
     assert isinstance(loaded, CatalogEntry)  # noqa: S101 what `load` promises

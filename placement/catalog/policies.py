@@ -42,7 +42,7 @@ class CatalogEntry(Entry[Policy]):
 _OVERLOAD: Final[Mapping[str, Reader]] = {"overload": part}
 
 
-def not_fair(
+def unfair_entry(
     summary: str,
     make: Callable[..., Policy],
     readers: Mapping[str, Reader] = _OVERLOAD,
@@ -54,7 +54,7 @@ def not_fair(
     )
 
 
-def fair(
+def fair_entry(
     summary: str,
     make: Callable[..., Policy],
     readers: Mapping[str, Reader] = _OVERLOAD,
@@ -72,7 +72,7 @@ def fair(
 #: By name. A new policy needs one entry here.
 POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
     {
-        "fuga": fair(
+        "fuga": fair_entry(
             "game between hosts with fair quotas, the rest by Best-Fit DRFH",
             lambda **given: Fuga(FugaParameters(**given)),
             FUGA_READERS,
@@ -86,7 +86,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             complexity="exact: at most η^p subgames; at scale about V T η + p η T and one step per "
             "VM",
         ),
-        "best_fit_drfh": fair(
+        "best_fit_drfh": fair_entry(
             "one VM at a time to the tenant of least share, on the host of best shape",
             partial(InTurn, best_fit_drfh),
             paper="Wang, Li, Liang: Dominant Resource Fairness in Cloud Computing Systems with "
@@ -95,7 +95,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "share is always next; the paper's properties hold for divisible tasks only",
             complexity="O(log n + V) per VM",
         ),
-        "best_fit_hdrf": fair(
+        "best_fit_hdrf": fair_entry(
             "one VM at a time down the tree of tenants, on the host of best shape",
             BestFitHdrf,
             paper="order: Bhattacharya et al.: Hierarchical Scheduling for Diverse Datacenter "
@@ -105,14 +105,14 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             complexity="O(depth log n + log V) per VM",
             reads_tree=True,
         ),
-        "first_fit": not_fair(
+        "first_fit": unfair_entry(
             "requests in order, each VM on the first host where it fits; not fair",
             partial(InOrder, first_fit),
             paper="none: the classical baseline",
             guarantees="nothing that fits is left out; no fairness",
             complexity="O(p) per demand",
         ),
-        "first_fit_drfh": fair(
+        "first_fit_drfh": fair_entry(
             "one VM at a time to the tenant of least share, on the first host where it fits",
             partial(InTurn, first_fit_drfh),
             paper="Wang, Li, Liang: Dominant Resource Fairness in Cloud Computing Systems with "
@@ -121,7 +121,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "share is always next; the paper's properties hold for divisible tasks only",
             complexity="O(log n) per VM, and T p once",
         ),
-        "two_choices_drfh": fair(
+        "two_choices_drfh": fair_entry(
             "one VM at a time to the tenant of least share, on the better of two random hosts",
             partial(InTurn, two_choices_drfh),
             paper="Wang, Li, Liang: Multi-Resource Fair Allocation in Heterogeneous Cloud "
@@ -130,7 +130,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "share is always next; where a VM goes is random, by the seed",
             complexity="O(log n) per VM as long as a probed host has room, else O(p)",
         ),
-        "psdsf_fit": fair(
+        "psdsf_fit": fair_entry(
             "one VM at a time to the tenant and host of least virtual dominant share",
             partial(InTurn, psdsf_fit),
             paper="derived from Khamse-Ashari et al.: Per-Server Dominant-Share Fairness, 2016",
@@ -139,7 +139,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "divisible tasks only",
             complexity="O(log n) per VM, and T p log p once",
         ),
-        "tsf_fit": fair(
+        "tsf_fit": fair_entry(
             "one VM at a time to the tenant of least task share, on the host of best shape",
             partial(InTurn, tsf_fit),
             paper="derived from TSF as in Khamse-Ashari et al.: Per-Server Dominant-Share "
@@ -148,7 +148,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "is always next; the paper's properties hold for divisible tasks only",
             complexity="O(log n + log V) per VM, and T p once",
         ),
-        "drf_pool": fair(
+        "drf_pool": fair_entry(
             "fair targets as if all hosts were one, packed first-fit, the rest in turn",
             DrfPool,
             paper="derived from Ghodsi et al.: Dominant Resource Fairness, NSDI 2011",
@@ -157,7 +157,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "envy-freeness",
             complexity="O(n) steps for the targets, O(log n) per VM, and T p once",
         ),
-        "slots": not_fair(
+        "slots": unfair_entry(
             "hosts cut into equal slots, the tenant of fewest slots is next; not fair in resources",
             Slots,
             SLOTS_READERS,
@@ -167,21 +167,21 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             "equal slots are not equal shares",
             complexity="O(log n) per VM, and T p once",
         ),
-        "best_fit": not_fair(
+        "best_fit": unfair_entry(
             "requests in order, each VM on the host that is left with the least; not fair",
             partial(InOrder, best_fit),
             paper="none: the classical bin packing rule",
             guarantees="nothing that fits is left out; no fairness",
             complexity="O(p) per demand and host that it fills",
         ),
-        "random_fit": not_fair(
+        "random_fit": unfair_entry(
             "requests in order, each VM on a fitting host at random; not fair",
             partial(InOrder, random_fit),
             paper="none: the baseline that knows nothing of shapes",
             guarantees="nothing that fits is left out; no fairness; random, by the seed",
             complexity="O(p) per demand, O(1) per VM",
         ),
-        "optimal": not_fair(
+        "optimal": unfair_entry(
             "as much of the first resource, or as many VMs, as any allocation could; not fair",
             Optimal,
             OPTIMAL_READERS,

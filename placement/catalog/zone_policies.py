@@ -86,7 +86,7 @@ class Deciding(NamedPolicy):
 
 
 def first_feasible(
-    who: Deciding,
+    deciding: Deciding,
     snapshot: Snapshot,
     decide: Callable[[Deciding], Allocation],
     note: Callable[[Deciding, Exception], object],
@@ -103,7 +103,7 @@ def first_feasible(
     failures : tuple of exception types
         What may go wrong; anything else is raised.
     """
-    for each in (who, who.fallback()):
+    for each in (deciding, deciding.fallback()):
         try:
             allocation = decide(each)
             each.check(snapshot, allocation)

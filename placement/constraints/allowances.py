@@ -12,7 +12,7 @@ from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
 
 
-class Rooms:
+class RemainingAllowances:
     """The allowances of a snapshot, changed in place as VMs are taken.
 
     Parameters
@@ -87,7 +87,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
     whose request stands first; a tenant takes its requests in order. A gang
     takes ``min_count`` VMs at once or none.
     """
-    rooms = Rooms(snapshot)
+    rooms = RemainingAllowances(snapshot)
     short = rooms.are_short(wanted)
     if not short:
         return wanted

@@ -15,11 +15,11 @@ import numpy as np
 
 from placement.constraints.expansion import Expanded, Refused, SoftConstraint, expand
 from placement.constraints.obstacles import OF_HOSTS, reason_of
-from placement.model.alike import joined
+from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.constraints import AffinityGroup, Constraints, Spread
-from placement.model.details import Details, merged
+from placement.model.details import Details, merge_details
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 #: Soft constraints kept, run by run: preferences are dropped before groups.
@@ -178,7 +178,7 @@ class _Runs:
     def allocation(self, budget: Budget) -> Allocation:
         """Return the allocation of all runs together."""
         return Allocation(
-            placed=joined(_placed(*part) for part in self._decided),
+            placed=join_rows(_placed(*part) for part in self._decided),
             left_out=self._left_out(),
             work=budget.spent if len(self._decided) > 1 else self._decided[0][1].work,
             cut=any(allocation.cut for _, allocation in self._decided),
@@ -271,4 +271,4 @@ def _details(decided_parts: Sequence[tuple[Expanded, Allocation]]) -> dict[str, 
     if not more and (origin == np.arange(len(origin))).all():
         return dict(first.details)
     parts = [Details.of(allocation).renamed(run.origin) for run, allocation in decided_parts]
-    return {"runs": len(decided_parts), **merged(parts).document()}
+    return {"runs": len(decided_parts), **merge_details(parts).document()}

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.reasons import hosts_open_to
@@ -163,7 +163,7 @@ def _split(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, Int
     """
     if not marks:
         return snapshot, np.arange(snapshot.eligible.shape[1])
-    parts = alike(snapshot.host_class, *marks)
+    parts = group_rows(snapshot.host_class, *marks)
     old_class: IntArray = snapshot.host_class[parts.first]
     split = dataclasses.replace(
         snapshot,

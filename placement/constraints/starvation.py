@@ -54,7 +54,7 @@ class StarvationReserve:
         rows = hold_back(snapshot, self.patience)
         if not rows:
             return self.policy.place(snapshot, rng, budget)
-        closed = closed_to_others(snapshot, rows)
+        closed = reserve_for_holders(snapshot, rows)
         allocation = self.policy.place(closed, rng, budget)
         room = room_below(snapshot.after(allocation.placed), self.patience.overload)
         return dataclasses.replace(
@@ -128,7 +128,7 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
     return tuple(rows)
 
 
-def closed_to_others(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
+def reserve_for_holders(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
     """Return the snapshot with reserved hosts open only to the requests they are reserved for.
 
     Requests that are alike share their hosts, so that they stay one kind of VM;

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.allowances import Rooms, counts_within
+from placement.constraints.allowances import RemainingAllowances, counts_within
 from placement.constraints.zones import only_in
 from placement.fairness.targets import most_that_fit
-from placement.model.alike import joined
+from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.details import Details, merged
+from placement.model.details import Details, merge_details
 from placement.model.reasons import left_out
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
@@ -41,7 +41,7 @@ class WithinAllowances:
         policy holds back in one pass stay closed in the next.
         """
         contested = np.zeros(len(snapshot.count), dtype=np.bool_)
-        contested[list(Rooms(snapshot).are_short(snapshot.count))] = True
+        contested[list(RemainingAllowances(snapshot).are_short(snapshot.count))] = True
         if not contested.any():
             return self.policy.place(dataclasses.replace(snapshot, allowances=()), rng, budget)
         rest, open_ = snapshot, snapshot
@@ -65,7 +65,7 @@ class WithinAllowances:
             if not (given < within).any() or (within == wanted).all():
                 break  # no allowance has anything left for another request
         return Allocation(
-            placed=joined(allocation.placed for allocation in passes),
+            placed=join_rows(allocation.placed for allocation in passes),
             left_out=_left_out(rest, passes),
             work=max(allocation.work for allocation in passes),
             cut=any(allocation.cut for allocation in passes),
@@ -85,7 +85,7 @@ def _without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> Int
     No policy can place them, so they take nothing of one; it may hold hosts
     back for them.
     """
-    rooms = Rooms(snapshot)
+    rooms = RemainingAllowances(snapshot)
     for request in np.flatnonzero(within).tolist():
         rooms.take(request, int(within[request]))
     found = np.zeros_like(within)
@@ -107,7 +107,7 @@ def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
 
 def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
     """Return the VMs that no pass placed, by quota or by the policy's reason."""
-    rooms = Rooms(rest)
+    rooms = RemainingAllowances(rest)
     by_request: dict[int, list[LeftOut]] = {}
     for allocation in passes:
         for left in allocation.left_out:
@@ -142,5 +142,5 @@ def _details(passes: Sequence[Allocation]) -> dict[str, Any]:
     first, *others = (dict(allocation.details) for allocation in passes)
     if not others:
         return first
-    together = merged([Details.of(allocation) for allocation in passes])
+    together = merge_details([Details.of(allocation) for allocation in passes])
     return {**first, "passes": others, **together.document()}

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from placement.model.alike import joined
+from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.details import Details, merged
+from placement.model.details import Details, merge_details
 from placement.model.reasons import left_out
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
@@ -57,7 +57,7 @@ class InZones:
             decided.append((zone, allocation))
             rest = rest.after(allocation.placed)
         return Allocation(
-            placed=joined(allocation.placed for _, allocation in decided),
+            placed=join_rows(allocation.placed for _, allocation in decided),
             left_out=_left_out(snapshot, rest, decided),
             work=sum(allocation.work for _, allocation in decided),
             cut=any(allocation.cut for _, allocation in decided),
@@ -102,4 +102,4 @@ def _details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
         for zone, details in ((zone, Details.of(allocation)) for zone, allocation in decided)
     ]
     of_each = {zone.name: dict(allocation.details) for zone, allocation in decided}
-    return {"zones": of_each, **merged(parts).document()}
+    return {"zones": of_each, **merge_details(parts).document()}

@@ -30,7 +30,7 @@ class RunningVms:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class CameLately:
+class RecentArrivals:
     """Requests of the recent past, A of them, as rows of the snapshot; the future is like them."""
 
     at_s: FloatArray  #: (A,) from the beginning of that past, rising
@@ -40,7 +40,7 @@ class CameLately:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Present:
+class CurrentState:
     """All inputs of a forecast except the policy.
 
     Rows of the snapshot whose count is 0 do not wait: they are kinds of requests that may come.
@@ -50,7 +50,7 @@ class Present:
     groups: IntArray  #: (Q, L) of lifetimes, those of the VMs of each row
     ends_in_s: FloatArray  #: (Q,) when the time of each row is over, VMs included; inf: never
     running: RunningVms
-    came: CameLately
+    arrivals: RecentArrivals
 
     def room(self) -> IntArray:
         """Return what is free on each host, (H, R): below 0 where more is held than offered."""

@@ -28,7 +28,7 @@ _TAIL_ENDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Observed:
+class ObservedLifetimes:
     """Observed lifetimes of V VMs, complete or still running."""
 
     groups: IntArray  #: (V, L) numbers of the groups that each is in, the finest first
@@ -81,7 +81,7 @@ class Lifetimes:
         See `LEAST_ENDS`.
     """
 
-    def __init__(self, observed: Observed, least_ends: int = LEAST_ENDS) -> None:
+    def __init__(self, observed: ObservedLifetimes, least_ends: int = LEAST_ENDS) -> None:
         all_vms = np.zeros((len(observed.age_s), 1), dtype=np.int64)
         groups = np.concatenate([observed.groups, all_vms], axis=1)
         self._least = least_ends
@@ -111,7 +111,7 @@ class Lifetimes:
         Parameters
         ----------
         groups : ndarray of int64, shape (V, L)
-            As those of `Observed`.
+            As those of `ObservedLifetimes`.
         age_s : ndarray of float64, shape (V,)
             That each VM has reached.
 

@@ -22,7 +22,7 @@ _FEW_HOSTS: int = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Narrowed:
+class NarrowedSnapshot:
     """A part of a snapshot, and what its indices stand for."""
 
     snapshot: Snapshot
@@ -30,7 +30,7 @@ class Narrowed:
     hosts: IntArray  #: (H',) indices of H; of hosts that are one, the first
 
 
-def narrowed(snapshot: Snapshot, *, whole: bool = False) -> Narrowed:
+def narrow(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnapshot:
     """Return the part of a snapshot that the policy's decision depends on.
 
     Parameters
@@ -61,7 +61,7 @@ def narrowed(snapshot: Snapshot, *, whole: bool = False) -> Narrowed:
         priority=None if snapshot.priority is None else snapshot.priority[rows],
         constraints=constraints,
     )
-    return Narrowed(shown, rows, hosts)
+    return NarrowedSnapshot(shown, rows, hosts)
 
 
 def _hosts_with_room(snapshot: Snapshot) -> tuple[IntArray, IntArray]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.forecast.current_state import CameLately, Present
+from placement.forecast.current_state import CurrentState, RecentArrivals
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: So few rows are played as they are.
@@ -23,13 +23,13 @@ _FEW_ROWS: Final = 200
 class Queues:
     """A current state whose rows are queues of alike rows."""
 
-    present: Present
+    present: CurrentState
     queue: IntArray  #: (Q,) of each row of the present that it was made of
     place: IntArray  #: (Q,) VMs of the queue up to the row's last
     waiting: BoolArray  #: (Q,) which rows wait
 
 
-def queues_of(present: Present) -> Queues:
+def queues_of(present: CurrentState) -> Queues:
     """Merge the rows of a current state into queues, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
@@ -78,7 +78,7 @@ def queues_of(present: Present) -> Queues:
             ),
             preferred={int(line[row]): to for row, to in constraints.preferred.items()},
         )
-    came = present.came
+    came = present.arrivals
     return Queues(
         dataclasses.replace(
             present,
@@ -95,7 +95,7 @@ def queues_of(present: Present) -> Queues:
             ),
             groups=present.groups[first],
             ends_in_s=ends_in_s,
-            came=CameLately(
+            arrivals=RecentArrivals(
                 at_s=came.at_s, row=line[came.row], count=came.count, span_s=came.span_s
             ),
         ),
@@ -112,7 +112,7 @@ def _doublings(times_s: FloatArray) -> IntArray:
     return np.where(finite, doublings, -1).astype(np.int64)
 
 
-def _named(present: Present) -> BoolArray:
+def _named(present: CurrentState) -> BoolArray:
     """Return which rows a constraint names, (Q,)."""
     named = np.zeros(len(present.snapshot.count), dtype=np.bool_)
     constraints = present.snapshot.constraints

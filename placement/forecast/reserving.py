@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.forecast.current_state import Present
+from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.reserved import best_fit
@@ -40,7 +40,7 @@ class ReservationVerdict:
 
 
 def judge(
-    present: Present,
+    present: CurrentState,
     lifetimes: Lifetimes,
     before: tuple[ReservationDemand, ...],
     wanted: ReservationDemand,
@@ -104,7 +104,7 @@ def judge(
     )
 
 
-def _waiting(present: Present) -> tuple[ReservationDemand, ...]:
+def _waiting(present: CurrentState) -> tuple[ReservationDemand, ...]:
     snapshot = present.snapshot
     kinds: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     for row in np.flatnonzero(snapshot.count > 0).tolist():

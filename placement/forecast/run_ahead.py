@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from placement.forecast.current_state import Present
+from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
-from placement.forecast.narrowed import narrowed
+from placement.forecast.narrowed import narrow
 from placement.forecast.queue import Queues, queues_of
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
@@ -45,7 +45,7 @@ class RunAheadOptions:
     horizon_s: float = 7 * 86_400.0
     samples: int = 40
     seed: int = 0
-    whole: bool = False  #: see `narrowed`
+    whole: bool = False  #: see `narrow`
 
 
 def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
@@ -60,8 +60,8 @@ def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
     return np.array(slots, dtype=np.float64) * slot_length_s
 
 
-def played(
-    present: Present,
+def simulate_waits(
+    present: CurrentState,
     lifetimes: Lifetimes,
     ahead: RunAheadOptions,
     is_over: Callable[[], bool] = lambda: False,
@@ -99,7 +99,7 @@ class _SampleInputs:
     new_curve: IntArray  #: (Q,) of new VMs of each row
 
     @classmethod
-    def of(cls, present: Present, lifetimes: Lifetimes) -> _SampleInputs:
+    def of(cls, present: CurrentState, lifetimes: Lifetimes) -> _SampleInputs:
         running = present.running
         _, together = np.unique(running.request, return_inverse=True)
         return cls(
@@ -155,7 +155,7 @@ class _Sample:
         level = rng.random(int(known.together.max(initial=-1)) + 1)[known.together]
         left_s = running.ends_s(lives.left_s(known.curve, running.age_s, level))
         self._end(left_s, running.host, running.tenant, running.count, running.demand)
-        self._began_s = float(rng.random()) * present.came.span_s
+        self._began_s = float(rng.random()) * present.arrivals.span_s
 
     def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
         """Return when each row is placed; None if time was up before."""
@@ -206,7 +206,7 @@ class _Sample:
 
     def _comes(self, before_s: float, at_s: float) -> IntArray:
         """Return how many VMs of each row come in a step, (Q,): as in a part of the recent past."""
-        came, rows = self._present.came, len(self._count)
+        came, rows = self._present.arrivals, len(self._count)
         if not len(came.at_s) or came.span_s <= 0:
             return np.zeros(rows, dtype=np.int64)
 
@@ -247,7 +247,7 @@ class _Sample:
     def _decide(self, step: int, at_s: float) -> tuple[IntArray, bool]:
         """Play a decision; return rows of (row, host, count), and whether it was cut."""
         ahead = self._ahead
-        part = narrowed(self._snapshot(at_s), whole=ahead.whole)
+        part = narrow(self._snapshot(at_s), whole=ahead.whole)
         # Below 2**63, and apart from the seeds of other samples and steps.
         seed = int(self._rng.integers(2**62)) + step
         allocation: Allocation = decide(

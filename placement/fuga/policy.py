@@ -36,7 +36,7 @@ from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.gangs import begin_covered, begin_next
 from placement.packing.in_turn import fill_by_best_fit
-from placement.packing.limits import limited, without_limits
+from placement.packing.limits import is_limited, without_limits
 from placement.packing.overload import room_below
 
 #: How often, on average, a player can weigh its strategies before a budget that is
@@ -121,7 +121,7 @@ class _Round:
         self.ranking = ranking_resources(snapshot, parameters.ranking)
         self.targets = fair_targets(snapshot, self.kinds)
         # The game knows no limits: each would be a kind of its own that all hosts weigh.
-        self._limited = limited(snapshot)
+        self._limited = is_limited(snapshot)
         self._played, self._played_kinds = without_limits(snapshot, self.kinds)
         self.games: list[PlayedGame] = []
         self.cuts: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement.errors import SolverError
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import vm_kinds
@@ -92,7 +92,7 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
 
 def _merged_hosts(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
     """Return free vectors (V, R), host classes (V,) and numbers of hosts (V,)."""
-    groups = alike(snapshot.free, snapshot.host_class)
+    groups = group_rows(snapshot.free, snapshot.host_class)
     free, host_class = snapshot.free[groups.first], snapshot.host_class[groups.first]
     hosts = np.bincount(groups.of_row, minlength=len(groups))
     # In order of what is free, whichever host comes first: of equal optima the solver finds one.

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.constraints.allowances import within_all
 from placement.errors import ProgramTooLargeError, SolverError
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds, vm_kinds
@@ -132,7 +132,7 @@ def _by_kind(kinds: VmKinds, vms: FloatArray) -> FloatArray:
 
 def _classes(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Classes | None:
     capacity, counted = snapshot.capacity, snapshot.counted
-    merged = alike(snapshot.host_class, capacity)
+    merged = group_rows(snapshot.host_class, capacity)
     takes = kinds.eligible[:, snapshot.host_class[merged.first]].T & requested
     takes &= kinds.demand[:, :counted].any(axis=1)
     for kind in np.flatnonzero(takes.any(axis=0)).tolist():

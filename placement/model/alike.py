@@ -13,7 +13,7 @@ from placement.model.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike:
+class RowGroups:
     """The K kinds among N rows, in order of first appearance."""
 
     of_row: IntArray  #: (N,) the kind of each row
@@ -28,7 +28,7 @@ class Alike:
         return np.split(by_kind, np.cumsum(np.bincount(self.of_row, minlength=1))[:-1])
 
 
-def alike(*columns: npt.NDArray[Any]) -> Alike:
+def group_rows(*columns: npt.NDArray[Any]) -> RowGroups:
     """Group the rows that are equal, bit by bit, in all columns, each of shape (N,) or (N, M)."""
     rows, wide = len(columns[0]), [each if each.ndim == 2 else each[:, None] for each in columns]
     # Rows as bytes: hashing twenty thousand of those takes milliseconds.
@@ -38,10 +38,10 @@ def alike(*columns: npt.NDArray[Any]) -> Alike:
     of_row = np.array([kinds.setdefault(key, len(kinds)) for key in keys], dtype=np.int64)
     first = np.full(len(kinds), rows)
     np.minimum.at(first, of_row, np.arange(rows))
-    return Alike(of_row, first)
+    return RowGroups(of_row, first)
 
 
-def joined(parts: Iterable[IntArray]) -> IntArray:
+def join_rows(parts: Iterable[IntArray]) -> IntArray:
     """Return rows of (request, host, count), shape (P, 3), each pair once, in order.
 
     Counts of a pair are added up; what comes to 0 is left out.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from placement.model.budget import Budget
-from placement.model.priorities import in_order_of_priority
+from placement.model.priorities import apply_priorities
 from placement.model.reasons import never_fit
 from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 from placement.model.spot_pass import SpotPass, decide_spot
@@ -77,7 +77,7 @@ def decide(
         alike = dataclasses.replace(shared, priority=None)
     allocation = policy.place(alike, np.random.default_rng(seed), Budget(budget_units))
     if shared.priority is not None:
-        allocation = in_order_of_priority(shared, shared.priority, allocation)
+        allocation = apply_priorities(shared, shared.priority, allocation)
     if possible.spot is not None:
         allocation = decide_spot(
             possible,

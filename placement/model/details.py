@@ -79,7 +79,7 @@ class Details:
         return {name: value for name, value in document.items() if value}
 
 
-def merged(parts: Sequence[Details]) -> Details:
+def merge_details(parts: Sequence[Details]) -> Details:
     """Join the details of the parts of one decision.
 
     A host that weighed combinations in several parts is reported as the first part has

@@ -13,15 +13,13 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
 
-def in_order_of_priority(
-    snapshot: Snapshot, priority: IntArray, allocation: Allocation
-) -> Allocation:
+def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocation) -> Allocation:
     """Return the allocation after requests of lower priority gave way to higher ones.
 
     Parameters
@@ -123,7 +121,7 @@ class _Tenant:
         snapshot, its = self._snapshot, self._requests
         # A gang is a kind of its own: it takes its minimum whole.
         gang = np.where(snapshot.min_count[its] > 1, 1 + its, 0)
-        kinds = alike(snapshot.demand[its], snapshot.eligible[its], self._priority[its], gang)
+        kinds = group_rows(snapshot.demand[its], snapshot.eligible[its], self._priority[its], gang)
         members = kinds.members()
         order = np.lexsort((kinds.first, -self._priority[its[kinds.first]]))
         for kind in order.tolist():

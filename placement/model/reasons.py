@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.snapshot import LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vms_that_fit
@@ -42,7 +42,7 @@ def never_fit(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
 
     Requests that are alike are looked at once: a round may have ten thousands.
     """
-    kinds = alike(snapshot.demand[requests], snapshot.eligible[requests])
+    kinds = group_rows(snapshot.demand[requests], snapshot.eligible[requests])
     reasons = [never_fits(snapshot, request) for request in requests[kinds.first].tolist()]
     of_each = zip(requests.tolist(), kinds.of_row.tolist(), strict=True)
     return {request: why for request, kind in of_each if (why := reasons[kind]) is not None}
@@ -101,7 +101,7 @@ def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
 
 def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
     """Return `how_many_fit` of many requests, counted once for those alike, shape (X,)."""
-    kinds = alike(snapshot.demand[requests], snapshot.eligible[requests])
+    kinds = group_rows(snapshot.demand[requests], snapshot.eligible[requests])
     fit = [how_many_fit(snapshot, request, free) for request in requests[kinds.first].tolist()]
     return np.array(fit, dtype=np.int64)[kinds.of_row]
 

@@ -176,7 +176,7 @@ class _ReservationDraws:
     ) -> None:
         self._snapshot, self._reserved = snapshot, reserved
         self._kept, self._free = kept, free
-        self._within = _Within(snapshot)
+        self._within = _Allowances(snapshot)
         # Hosts without any more go out, so that ten thousand requests do not look at them again.
         self._hosts: defaultdict[int, dict[int, None]] = defaultdict(dict)
         self._stands: Counter[int] = Counter()
@@ -260,7 +260,7 @@ class _ReservationDraws:
             del self._hosts[number][host]
 
 
-class _Within:
+class _Allowances:
     """The allowances of tenants that draw."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -313,7 +313,7 @@ def _rest(
     )
 
 
-def unsettled(
+def restore_settled(
     rest: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
 ) -> Snapshot:
     """Return the snapshot that was settled, given what is left of it and its allowances' rooms.

@@ -17,7 +17,7 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.priorities import in_order_of_priority
+from placement.model.priorities import apply_priorities
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot, Spot
 
 #: Reasons that more room would end.
@@ -27,7 +27,7 @@ _FOR_ROOM: Final = frozenset(
 #: So many of the youngest spot VMs of each host may end, first, then, ...; at last all.
 _LEVELS: Final = (1, 2, 4, 16)
 
-_Rows = Counter[tuple[int, int]]  #: VMs by request and host
+_Counts = Counter[tuple[int, int]]  #: VMs by request and host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class _TimedPass:
         self.cut = self.cut or found.cut
         if snapshot.priority is None:
             return found
-        return in_order_of_priority(snapshot, snapshot.priority, found)
+        return apply_priorities(snapshot, snapshot.priority, found)
 
 
 def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
@@ -133,7 +133,7 @@ def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
 
 def _ending(
     rest: Snapshot, spot: Spot, allocation: Allocation, look: _TimedPass
-) -> tuple[list[tuple[int, int]], _Rows]:
+) -> tuple[list[tuple[int, int]], _Counts]:
     """Return the spot VMs that end, and the requests and hosts that get their room."""
     wanted = _wanted(rest, spot, allocation)
     if not spot.may_end.any() or not wanted.any():
@@ -141,10 +141,10 @@ def _ending(
     wanted_snapshot = dataclasses.replace(rest, count=wanted)
     first = look.at(_with_room(wanted_snapshot, spot, len(spot.host)))
     ruled = _ruled(rest)
-    whole: _Rows = Counter()
+    whole: _Counts = Counter()
     for request, host, count in first.placed.tolist():
         whole[request, host] += count
-    few: _Rows = Counter({row: count for row, count in whole.items() if row[0] in ruled})
+    few: _Counts = Counter({row: count for row, count in whole.items() if row[0] in ruled})
     may = np.zeros_like(wanted)
     for (request, _), count in whole.items():
         may[request] += count
@@ -223,7 +223,7 @@ def _by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
     yield from sorted(of_host.items())
 
 
-def _without(there: Snapshot, rest: Snapshot, rows: _Rows) -> Snapshot:
+def _without(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snapshot:
     """Return a snapshot less what rows take of its hosts and of the allowances of ``rest``."""
     if not rows:
         return there
@@ -237,7 +237,7 @@ def _without(there: Snapshot, rest: Snapshot, rows: _Rows) -> Snapshot:
     )
 
 
-def _needed(rest: Snapshot, spot: Spot, rows: _Rows) -> list[tuple[int, int]]:
+def _needed(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
     """Return which spot VMs end for rows, and for which request each, in order of the VMs."""
     on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (request, host), count in sorted(rows.items()):
@@ -279,7 +279,7 @@ def _each_for(
             yield vms.pop(0), request
 
 
-def _closed(spot: Spot, allocation: Allocation, lets_in: _Rows) -> list[int]:
+def _closed(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
     """Return the hosts that take no new spot VMs: what is free there is for others."""
     waits = {left.request for left in allocation.left_out}
     kept_for = [
@@ -322,7 +322,7 @@ def _margin(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
     return kept
 
 
-def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Rows) -> Iterator[LeftOut]:
+def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts) -> Iterator[LeftOut]:
     """Yield what is left out, for another reason where spot VMs make room for it."""
     coming = Counter({request: 0 for request, _ in lets_in})
     for (request, _), count in lets_in.items():
@@ -337,14 +337,14 @@ def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Rows) -> It
                 yield dataclasses.replace(left, count=number, reason=reason)
 
 
-def _given(rows: _Rows, requests: int) -> IntArray:
+def _given(rows: _Counts, requests: int) -> IntArray:
     given = np.zeros(requests, dtype=np.int64)
     for (request, _), count in rows.items():
         given[request] += count
     return given
 
 
-def _array(rows: _Rows) -> IntArray:
+def _array(rows: _Counts) -> IntArray:
     return np.array([(*row, count) for row, count in sorted(rows.items())], dtype=np.int64).reshape(
         -1, 3
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.snapshot import Snapshot
 
@@ -33,7 +33,7 @@ class VmKinds:
 
 def vm_kinds(snapshot: Snapshot) -> VmKinds:
     """Group the requests of ``snapshot`` by demand vector and eligibility."""
-    kinds = alike(snapshot.demand, snapshot.eligible)
+    kinds = group_rows(snapshot.demand, snapshot.eligible)
     first = kinds.first
     return VmKinds(snapshot.demand[first], snapshot.eligible[first], kinds.of_row)
 

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import IntArray
 from placement.model.vm_kinds import VmKinds
 
@@ -121,7 +121,7 @@ class FreeBuckets:
             self._of_kind.append((demands.setdefault(demand, len(demands)), shape, heaps))
         self._demands = list(demands)
         rows = np.concatenate([room, host_class[:, None]], axis=1)
-        groups = alike(rows)
+        groups = group_rows(rows)
         for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
             bucket = self._bucket(tuple(key))
             self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.model.alike import joined
+from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.reasons import left_out
 from placement.model.snapshot import Allocation, Snapshot
@@ -70,7 +70,7 @@ class Draft:
     def rows(self) -> IntArray:
         """Request, host and VMs placed, as `Allocation.placed` has them, shape (P, 3)."""
         if self._moves:
-            self._rows, self._moves = joined([self._rows, *self._moves]), []
+            self._rows, self._moves = join_rows([self._rows, *self._moves]), []
         return self._rows
 
     def begin(self, request: int) -> None:

@@ -11,7 +11,7 @@ from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
 
 
-def limited(snapshot: Snapshot) -> BoolArray:
+def is_limited(snapshot: Snapshot) -> BoolArray:
     """Return which requests a limit bounds, shape (Q,)."""
     bound: BoolArray = np.asarray((snapshot.demand[:, snapshot.counted :] > 0).any(axis=1))
     return bound

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
@@ -152,7 +152,7 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
 
 def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
     """Return a number for each row, computed once for alike rows, (X, R) to (X,)."""
-    same = alike(amounts)
+    same = group_rows(amounts)
     numbers = [number(row) for row in amounts[same.first].tolist()]
     return np.array(numbers, dtype=np.int64)[same.of_row]
 

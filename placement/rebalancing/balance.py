@@ -26,7 +26,7 @@ from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.local_search.weighing import Weighing
-from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
+from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of balancing. Between two hosts of 256 GiB, a VM of
 #: 1 GiB and as great a part of the CPUs moves where their loads differ by 2 points, one of
@@ -96,7 +96,7 @@ def balance(
         running,
         term,
         responses,
-        why=Why.BALANCES,
+        why=MoveReason.BALANCES,
         parameters={
             **objective.document(),
             "skewness": skewness,

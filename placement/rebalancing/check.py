@@ -10,13 +10,13 @@ from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
     MovePlan,
+    MoveReason,
     RebalanceMove,
     RunningState,
-    Why,
 )
 
 #: What is not done to a VM that moved lately.
-_FOR_BEAUTY = (Why.BALANCES, Why.PACKS)
+_FOR_BEAUTY = (MoveReason.BALANCES, MoveReason.PACKS)
 
 
 def check_plan(running: RunningState, plan: MovePlan) -> None:
@@ -55,7 +55,7 @@ def check_plan(running: RunningState, plan: MovePlan) -> None:
         if move.wave != len(waves) - 1:
             raise InfeasiblePlanError(f"VM {move.vm} moves in wave {move.wave}, out of order")
         waves[-1].append(move)
-    moved: dict[int, Why] = {}
+    moved: dict[int, MoveReason] = {}
     for number, wave in enumerate(waves):
         for move in wave:
             _check_move(running, plan, state, move, moved)
@@ -66,7 +66,7 @@ def check_plan(running: RunningState, plan: MovePlan) -> None:
             state.check_arrival(move)
         state.end(wave)
     for vm, why in moved.items():
-        if why is Why.DETOUR:
+        if why is MoveReason.DETOUR:
             raise InfeasiblePlanError(f"VM {vm} makes a detour and goes nowhere from there")
     _check_stays(running, plan, moved)
     state.check_admitted(plan.admitted)
@@ -77,7 +77,7 @@ def _check_move(
     plan: MovePlan,
     state: _ReplayState,
     move: RebalanceMove,
-    moved: dict[int, Why],
+    moved: dict[int, MoveReason],
 ) -> None:
     vm, hosts = move.vm, len(running.receives)
     if not 0 <= vm < len(running.kind):
@@ -88,9 +88,9 @@ def _check_move(
         raise InfeasiblePlanError(f"VM {vm} is on host {state.host[vm]}, not {move.source}")
     if move.destination == move.source:
         raise InfeasiblePlanError(f"VM {vm} moves to where it is, host {move.source}")
-    if vm in moved and moved[vm] is not Why.DETOUR:
+    if vm in moved and moved[vm] is not MoveReason.DETOUR:
         raise InfeasiblePlanError(f"VM {vm} moves twice")
-    if vm in moved and move.why is Why.DETOUR:
+    if vm in moved and move.why is MoveReason.DETOUR:
         raise InfeasiblePlanError(f"VM {vm} makes two detours")
     mobility = int(running.mobility[vm])
     if mobility == Mobility.NEVER:
@@ -124,7 +124,7 @@ def _check_limits(plan: MovePlan, number: int, wave: list[RebalanceMove]) -> Non
             raise InfeasiblePlanError(f"wave {number} moves {count} VMs to host {host}")
 
 
-def _check_stays(running: RunningState, plan: MovePlan, moved: dict[int, Why]) -> None:
+def _check_stays(running: RunningState, plan: MovePlan, moved: dict[int, MoveReason]) -> None:
     before = -1
     for each in plan.stays:
         if not before < each.vm < len(running.kind):

@@ -64,10 +64,10 @@ def find_places(
     the tenant goes first that would be left with the least dominant share per
     weight.
     """
-    return _Finding(where, units, rng, budget, search, by=by).places()
+    return _DestinationFinder(where, units, rng, budget, search, by=by).places()
 
 
-class _Finding:
+class _DestinationFinder:
     def __init__(
         self,
         where: PlacementState,

@@ -13,13 +13,13 @@ from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measured
 from placement.rebalancing.model import (
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RunningState,
-    Stays,
-    Why,
-    WhyStays,
+    StayingVm,
+    StayReason,
 )
-from placement.rebalancing.obstacles import Explaining
+from placement.rebalancing.obstacles import StayExplainer
 from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, in_waves
 
@@ -59,12 +59,14 @@ def evacuate(
     rng = np.random.default_rng(seed)
     places = find_places(where, units, rng=rng, budget=budget, search=search)
     wanted = [
-        UnitDestination(unit=units[number], destination=host, why=Why.EVACUATES)
+        UnitDestination(unit=units[number], destination=host, why=MoveReason.EVACUATES)
         for number, host in places.hosts.items()
     ]
     order = in_waves(running, wanted, limits)
-    stays += [Stays(vm=vm, why=WhyStays.NO_ORDER) for each in order.left for vm in each.unit.vms]
-    stays += why_not(where, units, places)
+    stays += [
+        StayingVm(vm=vm, why=StayReason.NO_ORDER) for each in order.left for vm in each.unit.vms
+    ]
+    stays += explain_stays(where, units, places)
     return MovePlan(
         policy="evacuate",
         parameters=parameters_of(search, budget_units, hosts=list(closed)),
@@ -80,7 +82,9 @@ def evacuate(
     )
 
 
-def why_not(where: PlacementState, units: Sequence[Unit], places: UnitDestinations) -> list[Stays]:
+def explain_stays(
+    where: PlacementState, units: Sequence[Unit], places: UnitDestinations
+) -> list[StayingVm]:
     """Return why units without a destination stay, after all others have moved.
 
     Then ``where`` is as it was.
@@ -89,10 +93,12 @@ def why_not(where: PlacementState, units: Sequence[Unit], places: UnitDestinatio
     if not missed:
         return []
     if places.cut and places.tries == 1:
-        return [Stays(vm=vm, why=WhyStays.CUT) for number in missed for vm in units[number].vms]
+        return [
+            StayingVm(vm=vm, why=StayReason.CUT) for number in missed for vm in units[number].vms
+        ]
     for number, host in places.hosts.items():
         where.move(units[number].vms, host)
-    explaining = Explaining(where)
+    explaining = StayExplainer(where)
     stays = [each for number in missed for each in explaining.stays(units[number])]
     for number in places.hosts:
         where.move(units[number].vms, int(where.running.host[units[number].vms[0]]))

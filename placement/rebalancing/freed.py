@@ -12,7 +12,7 @@ from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import never_fit
 from placement.model.snapshot import Allocation, Policy, Reason, Snapshot
-from placement.rebalancing.spare_policy import left_out_but_for
+from placement.rebalancing.spare_policy import mark_kept_room
 
 #: Reasons of one whose hosts are all closed to it.
 _CLOSED_OUT: Final = frozenset({Reason.NO_ELIGIBLE_HOST, Reason.NO_HOST_LARGE_ENOUGH})
@@ -51,11 +51,11 @@ class FreedHostsPolicy:
         rows = [(request, host) for request, host in self._freed if snapshot.count[request]]
         if not rows:
             return self._policy.place(snapshot, rng, budget)
-        allocation = self._policy.place(closed(snapshot, rows), rng, budget)
+        allocation = self._policy.place(close_freed_hosts(snapshot, rows), rng, budget)
         allocation = _without_closing(snapshot, allocation)
         return dataclasses.replace(
             allocation,
-            left_out=left_out_but_for(Reason.HELD_BACK, snapshot, allocation, allocation.placed),
+            left_out=mark_kept_room(Reason.HELD_BACK, snapshot, allocation, allocation.placed),
             details={**allocation.details, "freed": [list(row) for row in rows]},
         )
 
@@ -78,7 +78,7 @@ def _without_closing(snapshot: Snapshot, allocation: Allocation) -> Allocation:
     )
 
 
-def closed(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
+def close_freed_hosts(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
     """Return the snapshot with hosts of rows (request, host) open to those requests alone.
 
     What a request may use and prefers stays so; none of these requests has waited.

@@ -290,7 +290,7 @@ class RebalanceLimits:
                 raise RunningError(f"limits.{each.name}", getattr(self, each.name), "at least 1")
 
 
-class Why(StrEnum):
+class MoveReason(StrEnum):
     """What a move is for."""
 
     EVACUATES = "evacuates"  #: its host is to be empty
@@ -302,10 +302,10 @@ class Why(StrEnum):
     DETOUR = "detour"  #: to a third host, since no VM of a cycle can go first; it goes on later
 
 
-class WhyStays(StrEnum):
+class StayReason(StrEnum):
     """Why a VM that should move has no place."""
 
-    OBSTACLE = "obstacle"  #: it cannot move: see `Stays.obstacle`
+    OBSTACLE = "obstacle"  #: it cannot move: see `StayingVm.obstacle`
     NO_ELIGIBLE_HOST = "no_eligible_host"  #: no other host that it may use takes VMs now
     NO_HOST_LARGE_ENOUGH = "no_host_large_enough"  #: not even an empty one
     ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group
@@ -318,7 +318,7 @@ class WhyStays(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingRoom:
     """The missing room on the host that lacks least."""
 
     host: int
@@ -326,17 +326,17 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stays:
+class StayingVm:
     """A VM that should move and has no place."""
 
     vm: int
-    why: WhyStays
+    why: StayReason
     obstacle: RebalanceObstacle | None = None
-    missing: Missing | None = None  #: None where room would not help
+    missing: MissingRoom | None = None  #: None where room would not help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillWaits:
+class UnplacedVms:
     """VMs of a request that no moves let in."""
 
     request: int
@@ -352,7 +352,7 @@ class RebalanceMove:
     source: int
     destination: int
     wave: int  #: from 0; moves of one wave go on at once, the next begins when all are over
-    why: Why
+    why: MoveReason
     live: bool  #: while its guest runs
     transfer_mib: int
 
@@ -383,10 +383,10 @@ class MovePlan:
     moves: tuple[RebalanceMove, ...]
     measures: tuple[Measures, ...]
     closed: tuple[int, ...] = ()  #: hosts that the plan itself lets nothing onto
-    stays: tuple[Stays, ...] = ()  #: ascending by VM
+    stays: tuple[StayingVm, ...] = ()  #: ascending by VM
     #: rows of (request, host, count) for which room is once all moves are over
     admitted: tuple[tuple[int, int, int], ...] = ()
-    still_waits: tuple[StillWaits, ...] = ()
+    still_waits: tuple[UnplacedVms, ...] = ()
     work: int = 0  #: units of the budget that were spent
     cut: bool = False  #: did the budget cut the search?
     details: Mapping[str, Any] = field(default_factory=dict)  #: JSON values only
@@ -454,7 +454,7 @@ class MovePlan:
                     source=source,
                     destination=destination,
                     wave=wave,
-                    why=Why(why),
+                    why=MoveReason(why),
                     live=live,
                     transfer_mib=transfer_mib,
                 )
@@ -465,11 +465,11 @@ class MovePlan:
             ),
             closed=tuple(document["closed"]),
             stays=tuple(
-                Stays(
+                StayingVm(
                     vm=vm,
-                    why=WhyStays(why),
+                    why=StayReason(why),
                     obstacle=None if obstacle is None else RebalanceObstacle(obstacle),
-                    missing=missing and Missing(host=missing[0], amounts=tuple(missing[1])),
+                    missing=missing and MissingRoom(host=missing[0], amounts=tuple(missing[1])),
                 )
                 for vm, why, obstacle, missing in document["stays"]
             ),
@@ -477,7 +477,7 @@ class MovePlan:
                 (request, host, count) for request, host, count in document[_STORED_AS["admitted"]]
             ),
             still_waits=tuple(
-                StillWaits(request=request, count=count, reason=Reason(reason))
+                UnplacedVms(request=request, count=count, reason=Reason(reason))
                 for request, count, reason in document["still_waits"]
             ),
             work=document["work"],

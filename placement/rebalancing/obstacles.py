@@ -6,18 +6,18 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.model import Missing, Stays, WhyStays
+from placement.rebalancing.model import MissingRoom, StayingVm, StayReason
 from placement.rebalancing.units import Unit
 
 
-class Explaining:
+class StayExplainer:
     """Explains why units have no destination in a state; alike units are checked once."""
 
     def __init__(self, where: PlacementState) -> None:
         self._where = where
-        self._known: dict[tuple[object, ...], tuple[WhyStays, Missing | None]] = {}
+        self._known: dict[tuple[object, ...], tuple[StayReason, MissingRoom | None]] = {}
 
-    def stays(self, unit: Unit) -> list[Stays]:
+    def stays(self, unit: Unit) -> list[StayingVm]:
         """Return why each VM of a unit stays."""
         ruled = any(map(self._where.is_ruled, unit.vms))
         source = self._where.host[unit.vms[0]]
@@ -28,33 +28,33 @@ class Explaining:
         if key not in self._known:
             self._known[key] = self._why(unit, source)
         why, missing = self._known[key]
-        return [Stays(vm=vm, why=why, missing=missing) for vm in unit.vms]
+        return [StayingVm(vm=vm, why=why, missing=missing) for vm in unit.vms]
 
-    def _why(self, unit: Unit, source: int) -> tuple[WhyStays, Missing | None]:
+    def _why(self, unit: Unit, source: int) -> tuple[StayReason, MissingRoom | None]:
         where = self._where
         open_to = where.open_to(unit.eligible).copy()
         open_to[source] = False
         if not open_to.any():
-            return WhyStays.NO_ELIGIBLE_HOST, None
+            return StayReason.NO_ELIGIBLE_HOST, None
         if unit.hosts is not None:
             among = np.zeros(len(open_to), dtype=np.bool_)
             among[list(unit.hosts)] = True
             open_to &= among
             if not open_to.any():
-                return WhyStays.AFFINITY, None
+                return StayReason.AFFINITY, None
         capacity = where.running.snapshot.capacity
         demanded = unit.demand > 0
         large = open_to & (capacity[:, demanded] >= unit.demand[demanded]).all(axis=1)
         together = len(unit.vms) > 1 or unit.hosts is not None
         if not large.any():
-            return (WhyStays.AFFINITY if together else WhyStays.NO_HOST_LARGE_ENOUGH), None
+            return (StayReason.AFFINITY if together else StayReason.NO_HOST_LARGE_ENOUGH), None
         room = large & (where.room[:, demanded] >= unit.demand[demanded]).all(axis=1)
         allowed = self._allowed(unit, large)
         missing = self._missing(unit, allowed) if allowed.any() else None
         if room.any():
             apart = [h for h in np.flatnonzero(room).tolist() if where.is_kept_apart(unit.vms, h)]
-            return (WhyStays.ANTI_AFFINITY if apart else WhyStays.ZONE_FULL), missing
-        return (WhyStays.AFFINITY if together else WhyStays.NO_ROOM), missing
+            return (StayReason.ANTI_AFFINITY if apart else StayReason.ZONE_FULL), missing
+        return (StayReason.AFFINITY if together else StayReason.NO_ROOM), missing
 
     def _allowed(self, unit: Unit, hosts: BoolArray) -> BoolArray:
         if not any(map(self._where.is_ruled, unit.vms)):
@@ -64,7 +64,7 @@ class Explaining:
             allowed[host] = self._where.allows(unit.vms, host)
         return allowed
 
-    def _missing(self, unit: Unit, hosts: BoolArray) -> Missing | None:
+    def _missing(self, unit: Unit, hosts: BoolArray) -> MissingRoom | None:
         """Return what the host lacks that lacks least, in parts of its capacity."""
         lacks = np.maximum(unit.demand - self._where.room, 0) * (unit.demand > 0)
         capacity = self._where.running.snapshot.capacity
@@ -75,4 +75,4 @@ class Explaining:
         host = int(np.argmin(total))
         if not lacks[host].any():
             return None
-        return Missing(host=host, amounts=tuple(lacks[host].tolist()))
+        return MissingRoom(host=host, amounts=tuple(lacks[host].tolist()))

@@ -21,7 +21,7 @@ from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Emptiness
 from placement.rebalancing.local_search.weighing import INFEASIBLE, Weighing
-from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState, Why
+from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of packing: a host in use costs about 1, so 1 TiB.
 PACK_OBJECTIVE: Final = Objective(price_per_gib=1e-3, least_gain=1e-3)
@@ -62,7 +62,7 @@ def pack(
         running,
         term,
         made,
-        why=Why.PACKS,
+        why=MoveReason.PACKS,
         parameters={**objective.document(), "budget_units": budget_units},
         seed=seed,
         limits=limits,

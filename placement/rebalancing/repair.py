@@ -16,13 +16,13 @@ from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measured
 from placement.rebalancing.model import (
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RunningState,
-    Stays,
-    Why,
-    WhyStays,
+    StayingVm,
+    StayReason,
 )
-from placement.rebalancing.obstacles import Explaining
+from placement.rebalancing.obstacles import StayExplainer
 from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, in_waves
 
@@ -59,7 +59,7 @@ def repair(
     order = in_waves(running, repairing.wanted, limits)
     stays = {each.vm: each for each in repairing.stays}
     for each in order.left:
-        stays |= {vm: Stays(vm=vm, why=WhyStays.NO_ORDER) for vm in each.unit.vms}
+        stays |= {vm: StayingVm(vm=vm, why=StayReason.NO_ORDER) for vm in each.unit.vms}
     moved = {move.vm for move in order.moves}
     return MovePlan(
         policy="repair",
@@ -133,8 +133,8 @@ class _Repair:
     ) -> None:
         self.budget = budget
         self.cut = False
-        self.stays: list[Stays] = []
-        self._why: dict[tuple[int, ...], Why] = {}
+        self.stays: list[StayingVm] = []
+        self._why: dict[tuple[int, ...], MoveReason] = {}
         self._units: dict[tuple[int, ...], Unit] = {}
         self._running = running
         self._all_units = Units(running, limits)
@@ -168,19 +168,19 @@ class _Repair:
             self.stays += stays
             for unit in units:
                 tried.update(unit.vms)
-                if not self._moved(unit) and not self._go(unit, Why.REPAIRS_RULE, without):
+                if not self._moved(unit) and not self._go(unit, MoveReason.REPAIRS_RULE, without):
                     self._explaining.append(unit)
-        explaining = Explaining(self._where)
+        explaining = StayExplainer(self._where)
         for unit in self._explaining:
             if self.cut:
-                self.stays += [Stays(vm=vm, why=WhyStays.CUT) for vm in unit.vms]
+                self.stays += [StayingVm(vm=vm, why=StayReason.CUT) for vm in unit.vms]
             else:
                 self.stays += explaining.stays(unit)
 
     def _moved(self, unit: Unit) -> bool:
         return any(self._where.host[vm] != self._running.host[vm] for vm in unit.vms)
 
-    def _go(self, unit: Unit, why: Why, without: frozenset[int] = frozenset()) -> bool:
+    def _go(self, unit: Unit, why: MoveReason, without: frozenset[int] = frozenset()) -> bool:
         """Move a unit to its best host; False: it has none."""
         for by in self._by:
             before = by.weighed
@@ -207,7 +207,7 @@ class _Repair:
                 break
             unit = min(useful, key=lambda each: _price(each, lacks))
             waiting.remove(unit)
-            (gone if self._go(unit, Why.REPAIRS_CAPACITY) else missed).append(unit)
+            (gone if self._go(unit, MoveReason.REPAIRS_CAPACITY) else missed).append(unit)
         for unit in sorted(gone, key=lambda each: -each.transfer_mib):
             demanded = unit.demand > 0
             if (room[host][demanded] >= unit.demand[demanded]).all():
@@ -241,7 +241,7 @@ class _Repair:
             done: list[Unit] = []
             for unit in units:
                 there = dataclasses.replace(unit, hosts=(home,))
-                if not self._go(there, Why.REPAIRS_RULE):
+                if not self._go(there, MoveReason.REPAIRS_RULE):
                     break
                 done.append(there)
             if len(done) == len(units):
@@ -251,7 +251,9 @@ class _Repair:
                 del self._units[unit.vms], self._why[unit.vms]
         most = homes[0] if homes else -1
         self.stays += [
-            Stays(vm=vm, why=WhyStays.AFFINITY) for vm in group.vms if self._where.host[vm] != most
+            StayingVm(vm=vm, why=StayReason.AFFINITY)
+            for vm in group.vms
+            if self._where.host[vm] != most
         ]
 
 

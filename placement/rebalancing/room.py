@@ -23,11 +23,11 @@ from placement.rebalancing.measures import measured
 from placement.rebalancing.model import (
     OBSTACLES,
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RunningState,
-    StillWaits,
-    Why,
-    WhyStays,
+    StayReason,
+    UnplacedVms,
 )
 from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, in_waves
@@ -84,7 +84,7 @@ def room_for(
     admitted = room.admitted
     if order.left:  # without its moves the room is not there
         order, admitted, missing = in_waves(running, (), limits), (), wanted
-    still_waits = [StillWaits(request=request, count=missing, reason=room.reason)]
+    still_waits = [UnplacedVms(request=request, count=missing, reason=room.reason)]
     return MovePlan(
         policy="room",
         parameters=parameters_of(search, budget_units, request=request, count=wanted),
@@ -99,7 +99,7 @@ def room_for(
     )
 
 
-def in_the_way(running: RunningState, request: int) -> Mapping[str, int]:
+def blocking_vms(running: RunningState, request: int) -> Mapping[str, int]:
     """Return how many VMs occupy the request's possible hosts, by what keeps them there.
 
     Parameters
@@ -110,7 +110,7 @@ def in_the_way(running: RunningState, request: int) -> Mapping[str, int]:
     Returns
     -------
     Mapping
-        Values of `Obstacle`, of VMs that cannot move at all, and of `WhyStays`: no other
+        Values of `Obstacle`, of VMs that cannot move at all, and of `StayReason`: no other
         host that takes VMs is eligible, or large enough, or those that are have no room.
         For each VM alone: rules of groups are not looked at.
     """
@@ -128,9 +128,9 @@ def in_the_way(running: RunningState, request: int) -> Mapping[str, int]:
         others[host] = False
         fits = others & (snapshot.capacity >= running.demand[kind]).all(axis=1)
         if not others.any():
-            why = WhyStays.NO_ELIGIBLE_HOST
+            why = StayReason.NO_ELIGIBLE_HOST
         else:
-            why = WhyStays.NO_ROOM if fits.any() else WhyStays.NO_HOST_LARGE_ENOUGH
+            why = StayReason.NO_ROOM if fits.any() else StayReason.NO_HOST_LARGE_ENOUGH
         found[why.value] += count
     return dict(sorted(found.items()))
 
@@ -192,7 +192,9 @@ class _Room:
         moved = np.flatnonzero(now != running.host).tolist()
         units, _ = self._all_units.of(moved)
         return [
-            UnitDestination(unit=unit, destination=where.host[unit.vms[0]], why=Why.MAKES_ROOM)
+            UnitDestination(
+                unit=unit, destination=where.host[unit.vms[0]], why=MoveReason.MAKES_ROOM
+            )
             for unit in units
         ]
 

@@ -20,9 +20,9 @@ from placement.model.budget import Budget
 from placement.model.vm_kinds import vms_that_fit
 from placement.rebalancing.destination_search import Search, UnitDestinations, find_places
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
-from placement.rebalancing.evacuate import why_not
+from placement.rebalancing.evacuate import explain_stays
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.model import RebalanceLimits, RunningState, Stays
+from placement.rebalancing.model import RebalanceLimits, RunningState, StayingVm
 from placement.rebalancing.units import Unit, Units
 
 #: Halvings of the set of domains decided together, before each is decided alone.
@@ -46,7 +46,7 @@ class Spare:
     holds: BoolArray  #: (D,)
     known: BoolArray  #: (D,) False: the budget was spent before it was found to hold
     #: of the first domains that do not hold the VMs without a place, and what is missing
-    lacking: dict[int, tuple[Stays, ...]]
+    lacking: dict[int, tuple[StayingVm, ...]]
     #: (H, R) what must stay free so that what holds goes on to hold; at most the room
     kept: IntArray
     work: int  #: hosts weighed for a VM
@@ -116,7 +116,7 @@ class _SpareDemand:
         self.number = int(domain.max(initial=-1)) + 1
         self.holds = np.ones(self.number, dtype=np.bool_)
         self.known = np.ones(self.number, dtype=np.bool_)
-        self.lacking: dict[int, tuple[Stays, ...]] = {}
+        self.lacking: dict[int, tuple[StayingVm, ...]] = {}
         self.kept = np.zeros_like(running.over)
         self.budget = Budget(budget_units)
         self.cut = False
@@ -361,12 +361,12 @@ class _SpareDemand:
         """Record which VMs of a domain lack room, and how much."""
         where, units, stays, places = self._places(domain, self._search)
         self.cut |= places.cut
-        lacking = [*stays, *why_not(where, units, places)]
+        lacking = [*stays, *explain_stays(where, units, places)]
         self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
 
     def _places(
         self, domain: int, search: Search
-    ) -> tuple[PlacementState, list[Unit], list[Stays], UnitDestinations]:
+    ) -> tuple[PlacementState, list[Unit], list[StayingVm], UnitDestinations]:
         hosts = np.flatnonzero(self._domain == domain)
         running, where = self._running, self._shared()
         if len(hosts) > 1:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
@@ -75,7 +75,7 @@ class SpareCapacityPolicy:
         within = dataclasses.replace(snapshot, free=free)
         allocation = self._policy.place(within, rng, budget)
         placed = self._kept_to(snapshot, allocation.placed, before)
-        left_out = left_out_but_for(Reason.KEPT_SPARE, snapshot, allocation, placed)
+        left_out = mark_kept_room(Reason.KEPT_SPARE, snapshot, allocation, placed)
         waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
         details = {
             "domains": len(before.holds),
@@ -173,7 +173,7 @@ def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> 
     """
     rows = np.repeat(np.arange(len(placed)), placed[:, 2])
     request, host = placed[rows, 0], placed[rows, 1]
-    kinds = alike(snapshot.demand, snapshot.eligible)
+    kinds = group_rows(snapshot.demand, snapshot.eligible)
     first = kinds.first
     new = len(rows)
     of_request: dict[int, list[int]] = {}
@@ -223,7 +223,7 @@ def _spread_further(spread: RunningSpread, of_request: Mapping[int, list[int]]) 
     return dataclasses.replace(spread, vms=(*spread.vms, *more)) if more else spread
 
 
-def left_out_but_for(
+def mark_kept_room(
     kept: Reason, snapshot: Snapshot, allocation: Allocation, placed: IntArray
 ) -> tuple[LeftOut, ...]:
     """Return unplaced VMs, with the reason ``kept`` where the snapshot has room for them.

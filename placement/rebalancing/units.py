@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
-from placement.rebalancing.model import OBSTACLES, RebalanceLimits, RunningState, Stays, WhyStays
+from placement.rebalancing.model import (
+    OBSTACLES,
+    RebalanceLimits,
+    RunningState,
+    StayingVm,
+    StayReason,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -45,10 +51,10 @@ class Units:
                 for vm in group.vms:
                     of_vm.setdefault(vm, []).append(number)
 
-    def of(self, vms: Iterable[int]) -> tuple[list[Unit], list[Stays]]:
+    def of(self, vms: Iterable[int]) -> tuple[list[Unit], list[StayingVm]]:
         """Return the units of some VMs, and those VMs that cannot move."""
         units: list[Unit] = []
-        stays: list[Stays] = []
+        stays: list[StayingVm] = []
         seen: set[int] = set()
         for vm in vms:
             if vm in seen:
@@ -62,10 +68,10 @@ class Units:
                 stays.append(found)
         return units, stays
 
-    def _alone(self, vm: int) -> Unit | Stays:
+    def _alone(self, vm: int) -> Unit | StayingVm:
         running = self._running
         if (obstacle := int(running.obstacle[vm])) >= 0:
-            return Stays(vm=vm, why=WhyStays.OBSTACLE, obstacle=OBSTACLES[obstacle])
+            return StayingVm(vm=vm, why=StayReason.OBSTACLE, obstacle=OBSTACLES[obstacle])
         kind = running.kind[vm]
         return Unit(
             vms=(vm,),
@@ -74,11 +80,11 @@ class Units:
             transfer_mib=int(running.transfer_mib[vm]),
         )
 
-    def _unit(self, vm: int) -> Unit | Stays:
+    def _unit(self, vm: int) -> Unit | StayingVm:
         """Return the VM with all that must move with it, or why they stay."""
         running, home = self._running, int(self._running.host[vm])
         if (obstacle := int(running.obstacle[vm])) >= 0:
-            return Stays(vm=vm, why=WhyStays.OBSTACLE, obstacle=OBSTACLES[obstacle])
+            return StayingVm(vm=vm, why=StayReason.OBSTACLE, obstacle=OBSTACLES[obstacle])
         members, waiting = {vm}, [vm]
         hosts: set[int] | None = None
         while waiting:
@@ -93,9 +99,9 @@ class Units:
                     hosts = elsewhere if hosts is None else hosts & elsewhere
         stuck = any(running.obstacle[each] >= 0 for each in members)
         if stuck or self._keep_apart(members):
-            return Stays(vm=vm, why=WhyStays.AFFINITY)
+            return StayingVm(vm=vm, why=StayReason.AFFINITY)
         if len(members) > self._most:
-            return Stays(vm=vm, why=WhyStays.LIMITS)
+            return StayingVm(vm=vm, why=StayReason.LIMITS)
         vms = tuple(sorted(members))
         kinds = running.kind[list(vms)]
         return Unit(

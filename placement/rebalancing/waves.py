@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.model import Mobility, RebalanceLimits, RebalanceMove, RunningState, Why
+from placement.rebalancing.model import (
+    Mobility,
+    MoveReason,
+    RebalanceLimits,
+    RebalanceMove,
+    RunningState,
+)
 from placement.rebalancing.units import Unit
 
 
@@ -18,7 +24,7 @@ class UnitDestination:
 
     unit: Unit
     destination: int
-    why: Why
+    why: MoveReason
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -125,7 +131,7 @@ class _Ordering:
             else:
                 del self._from[source]
 
-    def _note(self, vm: int, source: int, destination: int, why: Why) -> None:
+    def _note(self, vm: int, source: int, destination: int, why: MoveReason) -> None:
         live = bool(self._running.mobility[vm] == Mobility.LIVE)
         transfer_mib = int(self._running.transfer_mib[vm])
         self._moves.append(
@@ -163,7 +169,7 @@ class _Ordering:
                 third = self._third_hosts.best(each.unit, (each.destination,))
             if third is not None:
                 vm, source = each.unit.vms[0], self._source(each)
-                self._note(vm, source, third, Why.DETOUR)
+                self._note(vm, source, third, MoveReason.DETOUR)
                 self._where.move((vm,), third)
                 self._detoured.add(vm)
                 self._from[source].remove(number)

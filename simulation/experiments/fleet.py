@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from simulation.experiments.jobs import Job, JobFiles
 from simulation.experiments.run import RunProgress, summary_in
 from simulation.experiments.specs import RunSpec
-from simulation.experiments.study import RunFailedError, ended
+from simulation.experiments.study import RunFailedError, ended_progress
 
 _LOOK_EVERY_S: Final = 0.5
 #: Looking at ten thousand runs is not to be all that a file server does.
@@ -75,7 +75,7 @@ class FleetStudy:
         self._failed: RunFailedError | None = None
         self._queried_at = 0.0
         self._idle_since: float | None = None
-        self._wondered = False
+        self._warned_idle = False
         self._sent: dict[str, float] = {}
         self._taken: set[str] = set()
         self._broker_answers = True
@@ -109,7 +109,7 @@ class FleetStudy:
                 free = self._look()
                 took = time.monotonic() - began
                 if not self._stopping:
-                    self._wonder(idle=len(free) == waited)
+                    self._warn_if_idle(idle=len(free) == waited)
                     self._send(free)
                 report(self._progress)
                 if self._left:
@@ -158,7 +158,7 @@ class FleetStudy:
                 last = self._progress.pop(name, None)
                 if (summary := summary_in(self._files.run(name), digest)) is not None:
                     self._found[name] = summary
-                    self._progress[name] = ended(last)
+                    self._progress[name] = ended_progress(last)
         self._taken = taken
         return free
 
@@ -173,13 +173,13 @@ class FleetStudy:
                 " waiting for them"
             )
 
-    def _wonder(self, *, idle: bool) -> None:
+    def _warn_if_idle(self, *, idle: bool) -> None:
         """Warn once when no run has had a worker for a while."""
         now = time.monotonic()
         if not idle or self._idle_since is None:
-            self._idle_since, self._wondered = now, False
-        elif not self._wondered and now - self._idle_since > self._silence_s:
-            self._wondered = True
+            self._idle_since, self._warned_idle = now, False
+        elif not self._warned_idle and now - self._idle_since > self._silence_s:
+            self._warned_idle = True
             self._warn(
                 "no worker has taken a run: is there a `fuga simulation-worker` on this broker,"
                 f" on a folder that has {self._files.folder}? Its log says what keeps it"

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from placement import PlacementError
-from simulation.checkpoint import CheckpointError, Kept, ValueRange, encode, read, seconds, whole
+from simulation.checkpoint import (
+    CheckpointData,
+    CheckpointError,
+    ValueRange,
+    encode,
+    read,
+    seconds,
+    whole,
+)
 from simulation.experiments.specs import Inputs, RunSpec, open_inputs
 from simulation.metrics.recorder import SeriesRecorder
 from simulation.metrics.summary import summary_of
@@ -56,11 +64,11 @@ class _RunState:
     deciding_s: float  #: of the wall clock inside rounds
     events: int
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return the state for a checkpoint, except what `_begin` recreates."""
         return {
-            "engine": self.engine.kept(),
-            "recorder": self.recorder.kept(),
+            "engine": self.engine.state(),
+            "recorder": self.recorder.state(),
             "next_slot": self.next_slot,
             "taken": self.taken,
             "seconds": self.seconds,
@@ -69,7 +77,7 @@ class _RunState:
             "events": self.events,
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Go on from a checkpoint; the state has just been made by `_begin`."""
         self.engine.restore(kept["engine"])
         self.recorder.restore(kept["recorder"])
@@ -123,7 +131,7 @@ def simulate(
     if finished:
         (folder / _CHECKPOINT).unlink(missing_ok=True)
     else:
-        replace_file(folder / _CHECKPOINT, encode(state.kept(), digest))
+        replace_file(folder / _CHECKPOINT, encode(state.state(), digest))
     (folder / _OLD_CHECKPOINT).unlink(missing_ok=True)
     replace_file(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return summary
@@ -205,7 +213,7 @@ def _run(
         slot = state.next_slot
         chunks = arrivals.until(slot * length)
         started = time.perf_counter()
-        passed = engine.pass_to(slot, chunks)
+        passed = engine.advance_to(slot, chunks)
         now = time.perf_counter()
         state.deciding_s += now - started
         state.recorder.record(passed, engine)

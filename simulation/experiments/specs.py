@@ -17,8 +17,8 @@ from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.fleet import MEMORY
 from simulation.slots.moving.options import Moving
-from simulation.slots.moving.rolling import matching
-from simulation.topology.hierarchy import Since, read_hierarchy
+from simulation.slots.moving.rolling import matching_hosts
+from simulation.topology.hierarchy import TimedHierarchy, read_hierarchy
 from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
 from simulation.traces.chunks import Trace
@@ -105,7 +105,7 @@ class Inputs:
     inventory: HostInventory
     resources: tuple[str, ...]
     weights: Mapping[str, float]
-    hierarchies: tuple[Since, ...]  #: groups, weights and quotas; the first from 0 on
+    hierarchies: tuple[TimedHierarchy, ...]  #: groups, weights and quotas; the first from 0 on
     faults: BadRows
 
 
@@ -206,7 +206,7 @@ def _check_moving(spec: RunSpec, inventory: HostInventory) -> None:
     """Refuse hosts to roll through, and domains to keep spare for, that are not there."""
     labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
     moving = spec.moving
-    if moving.roll is not None and not matching(moving.roll.hosts, labels):
+    if moving.roll is not None and not matching_hosts(moving.roll.hosts, labels):
         some = ", ".join(host.name for host in inventory.hosts[:5])
         raise InputError(f"--roll hosts={moving.roll.hosts}", f"no such host; {some}, …")
     if moving.spare is not None and (domains_of(moving.spare, labels) < 0).all():
@@ -215,7 +215,9 @@ def _check_moving(spec: RunSpec, inventory: HostInventory) -> None:
         )
 
 
-def _check_quotas(hierarchies: Sequence[Since], resources: Sequence[str], spec: RunSpec) -> None:
+def _check_quotas(
+    hierarchies: Sequence[TimedHierarchy], resources: Sequence[str], spec: RunSpec
+) -> None:
     for quota in (quota for _, hierarchy in hierarchies for quota in hierarchy.quotas):
         if quota.resource != VMS and quota.resource not in resources:
             known = ", ".join((VMS, *resources))

@@ -144,7 +144,7 @@ class Study:
                     self.stop()
                 elif said is not None:
                     found[run.spec.name] = said
-                    progress[run.spec.name] = ended(progress.get(run.spec.name))
+                    progress[run.spec.name] = ended_progress(progress.get(run.spec.name))
                 run.process.join()
                 each.close()
                 del running[each]
@@ -170,7 +170,7 @@ def write_summary(
     return document
 
 
-def ended(last: RunProgress | None) -> RunProgress:
+def ended_progress(last: RunProgress | None) -> RunProgress:
     """Return how far a run is that has ended."""
     return RunProgress(
         part=1.0,

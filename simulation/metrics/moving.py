@@ -13,9 +13,9 @@ from placement.rebalancing.destination_search import Search
 from placement.rebalancing.measures import Gauge
 from placement.rebalancing.model import RunningState
 from placement.rebalancing.spare import spare
-from simulation.checkpoint import Kept
+from simulation.checkpoint import CheckpointData
 from simulation.metrics.series import Series, Stacks
-from simulation.slots.engine import Engine, Passed
+from simulation.slots.engine import Engine, SlotResult
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.timetable import MoveOutcome
 
@@ -37,7 +37,7 @@ class MovesRecorder:
         self._plans: dict[str, list[float]] = {}  #: plans, moves, GiB, gain, seconds
         self._held_idle = 0.0
 
-    def record(self, passed: Passed, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
+    def record(self, passed: SlotResult, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
         """Keep what a slot brought, and return columns of its row."""
         for plan in passed.plans:
             values = (1.0, float(plan.moves), plan.gib, plan.gain, plan.takes_s)
@@ -53,7 +53,7 @@ class MovesRecorder:
         }
         return row | self._state(passed, engine, ideal=ideal)
 
-    def _keep(self, passed: Passed) -> None:
+    def _keep(self, passed: SlotResult) -> None:
         moves = [each.move for each in passed.moves]
 
         def whole(values: list[int]) -> IntArray:
@@ -72,7 +72,7 @@ class MovesRecorder:
         self.why += [move.why.value for move in moves]
         self._outcomes.update(each.outcome.value for each in passed.moves)
 
-    def _state(self, passed: Passed, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
+    def _state(self, passed: SlotResult, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
         cluster = engine.cluster
         offered, used = cluster.offered(), cluster.committed[cluster.rows]
         ranking = [0, 1][: offered.shape[1]]
@@ -104,7 +104,7 @@ class MovesRecorder:
                 row["spare_held_part"] = float(found.holds.mean()) if len(found.holds) else None
         return row
 
-    def _held(self, passed: Passed, engine: Engine) -> float:
+    def _held(self, passed: SlotResult, engine: Engine) -> float:
         """Return the part of the first resource that is free and held for requests that starve."""
         cluster = engine.cluster
         offered = float(cluster.offered()[:, 0].sum())
@@ -122,17 +122,17 @@ class MovesRecorder:
         free = np.maximum(cluster.capacity[rows, 0] - cluster.committed[rows, 0], 0)
         return float(free.sum() / offered)
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return what was recorded so far, for a checkpoint."""
         return {
-            "moves": self.moves.kept(),
+            "moves": self.moves.state(),
             "why": self.why,
             "outcomes": dict(self._outcomes),
             "plans": self._plans,
             "held_idle": self._held_idle,
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Have recorded what was kept, and nothing else."""
         self.moves.restore(kept["moves"])
         self.why = [str(each) for each in kept["why"]]

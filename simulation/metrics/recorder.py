@@ -21,10 +21,10 @@ from placement import (
     fair_distance,
     target_shares,
 )
-from simulation.checkpoint import Kept, ValueRange, array, whole
+from simulation.checkpoint import CheckpointData, ValueRange, array, whole
 from simulation.metrics.moving import MovesRecorder
 from simulation.metrics.series import Series, Stacks
-from simulation.slots.engine import Engine, Passed, Round
+from simulation.slots.engine import Engine, Round, SlotResult
 from simulation.slots.interning import GrowingRows
 from simulation.slots.running import VmRows
 from simulation.slots.waiting import WaitingRows
@@ -82,13 +82,13 @@ class SeriesRecorder:
         self.fallbacks: list[tuple[int, str]] = []
         self.stood = 0  #: VMs that ran at the beginning of the trace
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return what was recorded so far, for a checkpoint."""
         return {
-            "slots": self.slots.kept(),
-            "shares": self.shares.kept(),
-            "placements": self.placements.kept(),
-            "pictures": self.pictures.kept(),
+            "slots": self.slots.state(),
+            "shares": self.shares.state(),
+            "placements": self.placements.state(),
+            "pictures": self.pictures.state(),
             "picture_every": self._picture_every,
             "pictured": self._pictured,
             "tenants": self.tenants.rows,
@@ -97,10 +97,10 @@ class SeriesRecorder:
             "reasons": self.reasons,
             "fallbacks": self.fallbacks,
             "stood": self.stood,
-            "moving": None if self.moving is None else self.moving.kept(),
+            "moving": None if self.moving is None else self.moving.state(),
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Have recorded what was kept, and nothing else."""
         for name in ("slots", "shares", "placements", "pictures"):
             getattr(self, name).restore(kept[name])
@@ -118,7 +118,7 @@ class SeriesRecorder:
         if self.moving is not None:
             self.moving.restore(kept["moving"])
 
-    def record(self, passed: Passed, engine: Engine) -> None:
+    def record(self, passed: SlotResult, engine: Engine) -> None:
         """Keep what happened up to a slot, and how the cluster stands after its round."""
         row: dict[str, float | None] = {"slot": passed.slot, "start_s": passed.start_s}
         row |= self._counts(passed, engine)
@@ -132,7 +132,7 @@ class SeriesRecorder:
             row |= self.moving.record(passed, engine, ideal=ideal)
         self.slots.add_row(row)
 
-    def _counts(self, passed: Passed, engine: Engine) -> dict[str, float | None]:
+    def _counts(self, passed: SlotResult, engine: Engine) -> dict[str, float | None]:
         self.tenants.grow(len(engine.names.tenants))
         tenants = self.tenants.rows
         for arrived in passed.arrived:
@@ -218,7 +218,7 @@ class SeriesRecorder:
             self._pictured = len(np.unique(fewer.column("slot")))
             self.pictures = fewer
 
-    def _round(self, passed: Passed, round_: Round, engine: Engine) -> dict[str, float | None]:
+    def _round(self, passed: SlotResult, round_: Round, engine: Engine) -> dict[str, float | None]:
         snapshot, placed = round_.snapshot, round_.placed
         self._placed(passed.start_s, placed, round_.wait_s)
         if round_.fallback_reason is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulation.checkpoint import Kept, array, texts
+from simulation.checkpoint import CheckpointData, array, texts
 
 
 class Series:
@@ -36,12 +36,12 @@ class Series:
             column.append(float("nan") if value is None else value)
         self._length += 1
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return the rows, for a checkpoint."""
         rows = [np.array(column) for column in self._columns.values()]
         return {"names": list(self._columns), "rows": np.array(rows).reshape(-1, self._length)}
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Have the rows that were kept, and no others."""
         names = texts(kept, "names")
         rows = array(kept, "rows", "float", (len(names), None))
@@ -81,11 +81,11 @@ class Stacks:
         listed = self._parts[name]
         return np.concatenate(listed) if listed else np.zeros(0)
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return the rows, for a checkpoint; nothing, where none was added."""
         return {name: self.column(name) for name, listed in self._parts.items() if listed}
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Have the rows that were kept, and no others."""
         if not kept:
             self._parts = {name: [] for name in self._parts}

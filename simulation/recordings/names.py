@@ -10,7 +10,7 @@ from uuid import UUID
 from registry.admin import HostTransition, PastHost
 
 
-class Called:
+class Pseudonyms:
     """Names as they are, or as numbers in order of their first appearance."""
 
     def __init__(self, word: str, *, anonymous: bool, digits: int = 1) -> None:
@@ -32,11 +32,11 @@ class FileNames:
     """What tenants, their groups, groups of VMs and hosts are called in the files."""
 
     def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
-        self.tenants = Called("tenant", anonymous=anonymous)
-        self.groups = Called("group", anonymous=anonymous)
-        self.vm_groups = Called("vm-group", anonymous=anonymous)
+        self.tenants = Pseudonyms("tenant", anonymous=anonymous)
+        self.groups = Pseudonyms("group", anonymous=anonymous)
+        self.vm_groups = Pseudonyms("vm-group", anonymous=anonymous)
         digits = len(str(len(hosts)))  # hosts go in order of their names
-        self.hosts = Called("host", anonymous=anonymous, digits=digits)
+        self.hosts = Pseudonyms("host", anonymous=anonymous, digits=digits)
         self.of_host: dict[UUID, str] = {}
         others: Counter[str] = Counter()
         # A retired host's name may have come back: the one that is still there keeps it.

@@ -23,7 +23,7 @@ from registry.admin import HostTransition, Past, PastHost, PastRequest, PastTena
 from registry.requests import MembershipRule, zone_of
 from simulation.errors import InputError
 from simulation.recordings.names import FileNames, seconds
-from simulation.topology.hosts import Happening
+from simulation.topology.hosts import HostEventKind
 from simulation.traces.native import COLUMNS
 
 
@@ -83,10 +83,10 @@ _TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
 _TREE, _QUOTAS, _ZONES = "tree.csv", "quotas.csv", "zones.json"
 _COLUMNS: Final = tuple(name for name in COLUMNS if name != "vm_type")
 _HAPPENINGS: Final = {
-    HostTransition.CLOSED: Happening.DRAIN,
-    HostTransition.OPENED: Happening.RETURN,
-    HostTransition.FENCED: Happening.FAIL,
-    HostTransition.RETIRED: Happening.LEAVE,
+    HostTransition.CLOSED: HostEventKind.DRAIN,
+    HostTransition.OPENED: HostEventKind.RETURN,
+    HostTransition.FENCED: HostEventKind.FAIL,
+    HostTransition.RETIRED: HostEventKind.LEAVE,
 }
 
 
@@ -365,9 +365,9 @@ def _inventory(past: Past, names: FileNames) -> Mapping[str, Any]:
         hosts.append({"name": name, "labels": list(host.labels), "capacity": dict(host.capacity)})
         begins = max(0.0, seconds(host.created_at, past.since))
         if begins > 0:
-            events.append({"at_s": begins, "host": name, "event": Happening.JOIN.value})
+            events.append({"at_s": begins, "host": name, "event": HostEventKind.JOIN.value})
         if not host.was_open:
-            events.append({"at_s": begins, "host": name, "event": Happening.DRAIN.value})
+            events.append({"at_s": begins, "host": name, "event": HostEventKind.DRAIN.value})
         events += [
             {
                 "at_s": max(begins, seconds(at, past.since)),

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.forecast.lifetimes import Lifetimes, Observed
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from registry.admin import Past, PastRequest, PastVm
 
 #: Nothing ends later than this: further than any simulation goes, and a time that can be written.
@@ -33,7 +33,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeated:
+class RepeatedPeriod:
     """The expected future, and the past period it repeats."""
 
     past: Past
@@ -42,7 +42,7 @@ class Repeated:
     lifetimes_known: bool  #: False: what runs is taken to run on
 
 
-def lately(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
+def latest_requests(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
     """Return the requests of a time with so many VMs, the latest; since when, and VMs left out.
 
     Those that were there at its beginning are none of them.
@@ -63,9 +63,9 @@ def lately(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]
     return list(kept), since, left_out
 
 
-def repeated(
+def repeat_requests(
     present: Past, window: Past, lives: Iterable[Life], *, most_vms: int, seed: int
-) -> Repeated:
+) -> RepeatedPeriod:
     """Return the site as it is, and what comes if the requests of ``window`` come again.
 
     Parameters
@@ -77,7 +77,7 @@ def repeated(
         Of the window; the earliest beyond it are left out.
     """
     now, length = present.until, window.until - window.since
-    arrivals, since, left_out = lately(window, most_vms)
+    arrivals, since, left_out = latest_requests(window, most_vms)
     standing = list(present.requests)
     drawing = _LifetimeSampler(lives, seed)
     ends = drawing.ends(
@@ -89,7 +89,7 @@ def repeated(
         (_later(replace(each, vms=next(ends)), length) for each in arrivals),
     )
     past = replace(present, since=now, until=now + length, requests=_as_iterator(requests))
-    return Repeated(
+    return RepeatedPeriod(
         past=past, since=since, vms_left_out=left_out, lifetimes_known=drawing.lifetimes.is_known
     )
 
@@ -125,7 +125,7 @@ class _LifetimeSampler:
         self._rng = np.random.default_rng(seed)
         listed = list(lives)
         self.lifetimes = Lifetimes(
-            Observed(
+            ObservedLifetimes(
                 groups=self._groups([(each.tenant, each.demand) for each in listed]),
                 age_s=np.array([each.lived_s for each in listed], dtype=np.float64),
                 ended=np.array([each.ended for each in listed], dtype=np.bool_),

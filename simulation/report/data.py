@@ -71,7 +71,7 @@ def one_of_each(runs: Sequence[RunData]) -> list[RunData]:
     return list(first.values())
 
 
-def thinned(
+def thin_series(
     times: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return means over equal stretches of time, at most `MOST_POINTS`, of what is known."""
@@ -86,7 +86,7 @@ def thinned(
     )
 
 
-def reached(
+def cumulative_parts(
     values: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return distinct values and the part of the counts that is at most each."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from simulation.metrics.summary import completed_parts
-from simulation.report.data import RunData, reached, thinned
+from simulation.report.data import RunData, cumulative_parts, thin_series
 from simulation.report.style import (
     Palette,
     count_axis,
@@ -70,7 +70,7 @@ def _over_time(
     for run in runs:
         times, label = _time(run)
         if column in run.slots:
-            axis.plot(*thinned(times, run.slots[column] * factor), **palette.line(run.variant))
+            axis.plot(*thin_series(times, run.slots[column] * factor), **palette.line(run.variant))
     return label
 
 
@@ -116,7 +116,7 @@ def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
         placements = run.table("placements", "arrival_s", "start_s", "count")
         waits = placements["start_s"] - placements["arrival_s"]
         if len(waits):
-            values, parts = reached(waits, placements["count"])
+            values, parts = cumulative_parts(waits, placements["count"])
             longest = max(longest, float(values[-1]))
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
     if not longest:
@@ -145,7 +145,7 @@ def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
         done = placements["end_s"] <= run.summary["to_s"]
         if done.any():
             took = placements["end_s"][done] - placements["arrival_s"][done]
-            values, parts = reached(took, placements["count"][done])
+            values, parts = cumulative_parts(took, placements["count"][done])
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
             longest = max(longest, float(values[-1]))
     if not longest:
@@ -256,7 +256,7 @@ def _moving(runs: Sequence[RunData], palette: Palette) -> Plot | None:
         times, label = _time(run)
         if "moved_gib" in run.slots:
             gib = np.cumsum(np.nan_to_num(run.slots["moved_gib"]))
-            moved.plot(*thinned(times, gib), **palette.line(run.variant))
+            moved.plot(*thin_series(times, gib), **palette.line(run.variant))
         moved.set_xlabel(label)
     moved.set_ylabel("moved so far (GiB)")
     moved.set_ylim(bottom=0)
@@ -293,7 +293,7 @@ def _shares(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
         its = shares["tenant"].astype(str) == tenant
         values = np.zeros(len(times))
         values[shares["slot"][its].astype(np.int64) - first] = 100 * shares["dominant_share"][its]
-        axis.plot(*thinned(times[decided], values[decided]), **palette.line(tenant))
+        axis.plot(*thin_series(times[decided], values[decided]), **palette.line(tenant))
     axis.set_xlabel(label)
     axis.set_ylabel("dominant share (% of the pool)")
     axis.set_ylim(bottom=0)

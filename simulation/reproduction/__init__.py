@@ -4,7 +4,7 @@ from simulation.reproduction.catalog import EVERYTHING, ITEMS, items_named
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Verdict
 from simulation.reproduction.running import (
     DOCUMENT,
-    Finished,
+    FinishedItem,
     run_item,
     run_items,
     summary_of,
@@ -14,7 +14,7 @@ __all__ = [
     "DOCUMENT",
     "EVERYTHING",
     "ITEMS",
-    "Finished",
+    "FinishedItem",
     "Item",
     "ItemOutcome",
     "Setup",

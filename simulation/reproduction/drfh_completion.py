@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import reached, thinned
+from simulation.report.data import cumulative_parts, thin_series
 from simulation.report.plots import Plot
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.drfh_day import (
@@ -24,7 +24,7 @@ from simulation.reproduction.drfh_day import (
     played_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.playing import Listed, play
+from simulation.reproduction.playing import ListedTrace, play
 from simulation.reproduction.workloads import RESOURCES
 from simulation.traces.chunks import Chunk
 
@@ -51,8 +51,8 @@ def _fig7(setup: Setup) -> ItemOutcome:
     curves = {}
     for policy in (BEST, SLOTS):
         took = np.sort(played[policy].took_s[both]) / 60
-        minutes, part = reached(took, np.ones(len(took)))
-        curves[policy] = thinned(minutes, 100 * part)
+        minutes, part = cumulative_parts(took, np.ones(len(took)))
+        curves[policy] = thin_series(minutes, 100 * part)
     return ItemOutcome(
         statements=(
             Statement(
@@ -122,7 +122,7 @@ def _fig8(setup: Setup) -> ItemOutcome:
                 what="users who complete all of their tasks under Best-Fit DRFH and not under "
                 "Slots",
                 paper=20.0,
-                ours=100 * only_there(drfh, slots),
+                ours=100 * completed_only_there(drfh, slots),
                 unit="% of users",
                 within=WITHIN,
             ),
@@ -145,7 +145,7 @@ def _fig8(setup: Setup) -> ItemOutcome:
     )
 
 
-def only_there(there: FloatArray, elsewhere: FloatArray) -> float:
+def completed_only_there(there: FloatArray, elsewhere: FloatArray) -> float:
     """Return the part of users who complete all of their tasks there and not elsewhere, (N,)."""
     return float(((there >= 1) & (elsewhere < 1)).mean())
 
@@ -158,7 +158,7 @@ def _fig9(setup: Setup) -> ItemOutcome:
     for number, tenant in enumerate(day.tenants):
         own = day.hosts[order[number :: len(day.tenants)]]
         choice = choice_of(BEST, day.slot_s, setup.seed)
-        trace = Listed(resources=RESOURCES, parts=_of_tenant(day.trace, tenant))
+        trace = ListedTrace(resources=RESOURCES, parts=_of_tenant(day.trace, tenant))
         alone[number] = play(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
         setup.report((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
@@ -189,7 +189,7 @@ def _fig9(setup: Setup) -> ItemOutcome:
     )
 
 
-def _of_tenant(trace: Listed, tenant: str) -> list[Chunk]:
+def _of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
     """Return the requests of one tenant."""
     parts = []
     for chunk in trace.parts:

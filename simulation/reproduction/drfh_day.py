@@ -8,7 +8,7 @@ from typing import Final
 
 from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Paper, Setup
-from simulation.reproduction.playing import Listed, Played, play
+from simulation.reproduction.playing import ListedTrace, PlayedTrace, play
 from simulation.reproduction.workloads import (
     DAY_S,
     INSTEAD,
@@ -38,7 +38,7 @@ class Day:
     """The cluster and its requests."""
 
     hosts: IntArray
-    trace: Listed
+    trace: ListedTrace
     tenants: Sequence[str]
     slots: int
     slot_s: float
@@ -69,10 +69,10 @@ def choice_of(policy: str, slot_s: float, seed: int) -> SimulatedPolicy:
     )
 
 
-def played_day(setup: Setup) -> dict[str, Played]:
+def played_day(setup: Setup) -> dict[str, PlayedTrace]:
     """Return the day under each policy."""
 
-    def run() -> dict[str, Played]:
+    def run() -> dict[str, PlayedTrace]:
         day, done = day_of(setup), 0
 
         def report(part: float) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from placement import IntArray
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.playing import Listed, play, requests
+from simulation.reproduction.playing import ListedTrace, play, requests
 from simulation.slots.choice import SimulatedPolicy
 
 #: A unit is the largest server's CPU or memory.
@@ -54,7 +54,7 @@ def _servers() -> IntArray:
     return np.array(rows, dtype=np.int64)
 
 
-def _trace(seed: int) -> Listed:
+def _trace(seed: int) -> ListedTrace:
     rng = np.random.default_rng(seed)
     rows = [
         (
@@ -67,7 +67,7 @@ def _trace(seed: int) -> Listed:
         for user, (task, joins_s) in _USERS.items()
         for _ in range(_REQUESTS)
     ]
-    return Listed(resources=("cpu", "memory"), parts=[requests(rows)])
+    return ListedTrace(resources=("cpu", "memory"), parts=[requests(rows)])
 
 
 def _fig5(setup: Setup) -> ItemOutcome:

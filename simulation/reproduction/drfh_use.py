@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import thinned
+from simulation.report.data import thin_series
 from simulation.reproduction.drawing import bars, lines
 from simulation.reproduction.drfh_day import (
     BEST,
@@ -164,7 +164,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
             "Higher is better: more is asked for than there is room.",
             {
                 f"{name} in use\n(% of the pool)": {
-                    policy: thinned(hours[policy], 100 * each.used[:, r])
+                    policy: thin_series(hours[policy], 100 * each.used[:, r])
                     for policy, each in played.items()
                 }
                 for r, name in enumerate(_NAMES)

@@ -12,7 +12,7 @@ from placement import FloatArray
 from simulation.report.plots import Plot
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.playing import Listed, Played, play, requests
+from simulation.reproduction.playing import ListedTrace, PlayedTrace, play, requests
 from simulation.reproduction.repeated import half_width, is_above_zero, seeds
 from simulation.slots.choice import SimulatedPolicy
 
@@ -61,12 +61,12 @@ _CHOSEN: Final = 14
 class _Experiment:
     """All runs of all contenders."""
 
-    first: Mapping[str, Played]  #: the first run of FUGA and of the chosen number of slots
+    first: Mapping[str, PlayedTrace]  #: the first run of FUGA and of the chosen number of slots
     deviations: Mapping[str, Sequence[float]]  #: in percent, of each contender in each run
     used: Mapping[str, Sequence[FloatArray]]  #: (R,) part of the pool in use, of each in each run
 
 
-def _requests(seed: int) -> Listed:
+def _requests(seed: int) -> ListedTrace:
     """Return the services' requests over ten minutes."""
     rng = np.random.default_rng([seed, 4])
     rows = [
@@ -80,10 +80,10 @@ def _requests(seed: int) -> Listed:
         for service, vm in _SERVICES.items()
         for number in range(_REQUESTS)
     ]
-    return Listed(resources=_RESOURCES, parts=[requests(rows)])
+    return ListedTrace(resources=_RESOURCES, parts=[requests(rows)])
 
 
-def _run(contender: _Contender, seed: int) -> Played:
+def _run(contender: _Contender, seed: int) -> PlayedTrace:
     choice = SimulatedPolicy(
         policy=contender.policy,
         parameters=contender.parameters,
@@ -102,7 +102,7 @@ def _experiment(setup: Setup) -> _Experiment:
         slots = (_SLOTS[_CHOSEN],) if setup.quick else _SLOTS.values()
         contenders = (_FUGA, *_OTHERS, *slots)
         shown = (_FUGA.name, _SLOTS[_CHOSEN].name)
-        first: dict[str, Played] = {}
+        first: dict[str, PlayedTrace] = {}
         deviations: dict[str, list[float]] = {each.name: [] for each in contenders}
         used: dict[str, list[FloatArray]] = {each.name: [] for each in contenders}
         runs = seeds(setup.seed, quick=setup.quick)
@@ -119,7 +119,7 @@ def _experiment(setup: Setup) -> _Experiment:
     return setup.shared("fuga cluster", run)
 
 
-def _shares(played: Played) -> FloatArray:
+def _shares(played: PlayedTrace) -> FloatArray:
     """Return the dominant shares of the services over time, (S, N)."""
     return np.array([played.shares[service] for service in _SERVICES]).T
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, Snapshot, allocation_bound
-from simulation.report.data import thinned
+from simulation.report.data import thin_series
 from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import (
     Comparison,
@@ -21,7 +21,7 @@ from simulation.reproduction.model import (
     Statement,
     Table,
 )
-from simulation.reproduction.playing import Played, play, use_over_time
+from simulation.reproduction.playing import PlayedTrace, play, use_over_time
 from simulation.reproduction.problems import a_round, placed
 from simulation.reproduction.repeated import seeds
 from simulation.reproduction.workloads import (
@@ -185,7 +185,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
     trace = google_trace(
         hosts, days=days, tenants=20, load=_FIG_7_LOAD, lives=lives, seed=setup.seed
     )
-    played: dict[str, Played] = {}
+    played: dict[str, PlayedTrace] = {}
     for done, policy in enumerate(_POLICIES):
         choice = SimulatedPolicy(
             policy=policy,
@@ -236,7 +236,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
             "Higher is better while VMs wait.",
             {
                 f"{name} in use\n(% of the pool)": {
-                    policy: thinned(each.start_s / DAY_S, 100 * each.used[:, r])
+                    policy: thin_series(each.start_s / DAY_S, 100 * each.used[:, r])
                     for policy, each in played.items()
                 }
                 for r, name in enumerate(_NAMES)

@@ -19,7 +19,7 @@ from simulation.traces.constraint_table import ConstraintTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedTrace:
     """Requests that are there as a whole."""
 
     resources: tuple[str, ...]
@@ -31,7 +31,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Played:
+class PlayedTrace:
     """Results of a played trace: S slots, R resources, Q requests in order of arrival."""
 
     start_s: FloatArray  #: (S,)
@@ -62,14 +62,14 @@ class Played:
 
 
 def play(
-    trace: Listed,
+    trace: ListedTrace,
     hosts: IntArray,
     choice: SimulatedPolicy,
     *,
     slots: int,
     leaves: Mapping[int, str] | None = None,
     report: Callable[[float], None] = lambda _: None,
-) -> Played:
+) -> PlayedTrace:
     """Pass slot after slot, from slot 0 on.
 
     Parameters
@@ -96,7 +96,7 @@ def play(
             _give_up(engine, leaves[slot])
         chunks = arrivals.until(slot * choice.slot_length_s)
         arrived += chunks
-        passed = engine.pass_to(slot, chunks)
+        passed = engine.advance_to(slot, chunks)
         for vms in passed.ended:
             np.add.at(completed, vms.request, vms.count)
             np.maximum.at(last_end_s, vms.request, vms.end_s)
@@ -106,7 +106,7 @@ def play(
         report((slot + 1) / slots)
     known = [len(chunk) for chunk in arrived]
     names = engine.names.tenants.values
-    return Played(
+    return PlayedTrace(
         start_s=np.arange(slots, dtype=np.float64) * choice.slot_length_s,
         used=used,
         waiting=waiting,
@@ -122,7 +122,7 @@ def play(
     )
 
 
-def use_over_time(played: Mapping[str, Played]) -> Table:
+def use_over_time(played: Mapping[str, PlayedTrace]) -> Table:
     """Return what each policy used of CPU and memory, slot by slot."""
     return Table(
         name="use",

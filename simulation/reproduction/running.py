@@ -20,7 +20,7 @@ DOCUMENT: Final = "reproduction.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedItem:
     """The verdict of an item as JSON values, and the time it took."""
 
     verdict: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Finished:
         return any(each["exact"] and not each["agrees"] for each in self.verdict["numbers"])
 
 
-def found_in(folder: Path, setup: Setup) -> Finished | None:
+def earlier_result(folder: Path, setup: Setup) -> FinishedItem | None:
     """Return an item's earlier result of the same run options, or None."""
     try:
         verdict = json.loads((folder / VERDICT).read_text("utf-8"))
@@ -40,10 +40,10 @@ def found_in(folder: Path, setup: Setup) -> Finished | None:
         return None
     settings = {"quick": setup.quick, "seed": setup.seed}
     same = isinstance(verdict, dict) and settings.items() <= verdict.items()
-    return Finished(verdict=verdict, seconds=0.0) if same else None
+    return FinishedItem(verdict=verdict, seconds=0.0) if same else None
 
 
-def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
+def run_item(item: Item, setup: Setup, folder: Path) -> FinishedItem:
     """Run an item and write its files to a folder."""
     started = time.perf_counter()
     outcome = item.run(setup)
@@ -53,7 +53,7 @@ def run_item(item: Item, setup: Setup, folder: Path) -> Finished:
     save_plot(outcome.draw(), folder)
     verdict = verdict_of(item, outcome, setup)
     (folder / VERDICT).write_text(json.dumps(verdict, indent=2) + "\n", encoding="utf-8")
-    return Finished(verdict=verdict, seconds=time.perf_counter() - started)
+    return FinishedItem(verdict=verdict, seconds=time.perf_counter() - started)
 
 
 def run_items(
@@ -64,8 +64,8 @@ def run_items(
     command: Sequence[str],
     resume: bool = False,
     begins: Callable[[Item], Callable[[float], None]],
-    ended: Callable[[Finished], None],
-) -> list[Finished]:
+    ended: Callable[[FinishedItem], None],
+) -> list[FinishedItem]:
     """Run items in order, and write what they say together whenever one has ended.
 
     Parameters
@@ -77,10 +77,10 @@ def run_items(
     begins : callable
         Called with the item that begins; what it returns is called with the part done.
     """
-    finished: list[Finished] = []
+    finished: list[FinishedItem] = []
     for item in items:
         folder, report = out / item.name, begins(item)
-        there = found_in(folder, setup) if resume else None
+        there = earlier_result(folder, setup) if resume else None
         finished.append(there or run_item(item, replace(setup, report=report), folder))
         ended(finished[-1])
         summary = summary_of(finished, setup)
@@ -90,7 +90,7 @@ def run_items(
     return finished
 
 
-def summary_of(finished: Sequence[Finished], setup: Setup) -> dict[str, Any]:
+def summary_of(finished: Sequence[FinishedItem], setup: Setup) -> dict[str, Any]:
     """Return what all items said, in JSON values."""
     verdicts = [each.verdict["verdict"] for each in finished]
     return {

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import IntArray
-from simulation.reproduction.playing import Listed
+from simulation.reproduction.playing import ListedTrace
 from simulation.traces.workload import Workload, hosts_like_google
 
 RESOURCES: Final = ("vcpus", "memory_mib")
@@ -34,12 +34,12 @@ def google_hosts(number: int, seed: int) -> IntArray:
 
 def google_trace(
     hosts: IntArray, *, days: float, tenants: int, load: float, lives: int, seed: int
-) -> Listed:
+) -> ListedTrace:
     """Return requests for a multiple of the hosts' cores, with lives scaled likewise."""
     core_seconds = SIZE * lives * _CORE_SECONDS
     number = int(load * int(hosts[:, 0].sum()) * days * DAY_S / core_seconds)
     made = Workload(resources=RESOURCES, requests=number, days=days, tenants=tenants, seed=seed)
-    return Listed(
+    return ListedTrace(
         resources=RESOURCES,
         parts=[
             dataclasses.replace(
@@ -50,6 +50,6 @@ def google_trace(
     )
 
 
-def tenants_of(trace: Listed) -> Sequence[str]:
+def tenants_of(trace: ListedTrace) -> Sequence[str]:
     """Return the tenants with requests, in order of name."""
     return sorted({tenant for chunk in trace.parts for tenant in chunk.tenant})

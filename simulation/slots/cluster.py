@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from placement import BoolArray, IntArray
-from simulation.checkpoint import Kept, array
-from simulation.topology.hosts import Happening, SimHost
+from simulation.checkpoint import CheckpointData, array
+from simulation.topology.hosts import HostEventKind, SimHost
 from simulation.topology.inventory import HostInventory
 
 
@@ -45,13 +45,13 @@ class Cluster:
     def of(cls, inventory: HostInventory, resources: Sequence[str]) -> Cluster:
         """Return the cluster on an axis of resources; hosts that join later are not there yet."""
         rows = [[host.capacity.get(name, 0) for name in resources] for host in inventory.hosts]
-        first: dict[str, Happening] = {}
+        first: dict[str, HostEventKind] = {}
         for event in inventory.events:
             first.setdefault(event.host, event.what)
         return cls(
             [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts],
             np.array(rows, dtype=np.int64).reshape(len(rows), len(resources)),
-            frozenset(host for host, what in first.items() if what is Happening.JOIN),
+            frozenset(host for host, what in first.items() if what is HostEventKind.JOIN),
         )
 
     @property
@@ -63,20 +63,20 @@ class Cluster:
         """Return every host, there or not."""
         return self._hosts
 
-    def befalls(self, what: Happening, host: int) -> bool:
+    def apply_event(self, what: HostEventKind, host: int) -> bool:
         """Change a host; return whether the VMs that run there are lost."""
         match what:
-            case Happening.JOIN:
+            case HostEventKind.JOIN:
                 self._present[host] = True
                 self._accept(host, accepts=True)
-            case Happening.RETURN:
+            case HostEventKind.RETURN:
                 self._accept(host, accepts=True)
-            case Happening.DRAIN | Happening.FAIL:
+            case HostEventKind.DRAIN | HostEventKind.FAIL:
                 self._accept(host, accepts=False)
-            case Happening.LEAVE:
+            case HostEventKind.LEAVE:
                 self._present[host] = False
         self._read()
-        return what in (Happening.FAIL, Happening.LEAVE)
+        return what in (HostEventKind.FAIL, HostEventKind.LEAVE)
 
     def accept(self, accepts: Mapping[int, bool]) -> None:
         """Let hosts take VMs from now on, or no longer."""
@@ -87,7 +87,7 @@ class Cluster:
     def _accept(self, host: int, *, accepts: bool) -> None:
         self._hosts[host] = replace(self._hosts[host], accepts=accepts)
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return the state of the hosts, for a checkpoint."""
         return {
             "committed": self.committed,
@@ -95,7 +95,7 @@ class Cluster:
             "accepts": np.array([host.accepts for host in self._hosts], dtype=np.bool_),
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Restore the state of the hosts from a checkpoint."""
         hosts = (len(self._hosts),)
         self.committed = array(kept, "committed", "int", self.capacity.shape)

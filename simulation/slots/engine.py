@@ -16,18 +16,18 @@ import numpy as np
 
 from placement import Allocation, FloatArray, IntArray, Snapshot
 from placement.constraints.patience import StarvationPatience
-from simulation.checkpoint import Kept, Sizes, ValueRange, whole
+from simulation.checkpoint import CheckpointData, Sizes, ValueRange, whole
 from simulation.slots.choice import SimulatedPolicy, SlotDecider
 from simulation.slots.cluster import Cluster
 from simulation.slots.idle import LastIdle
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.fleet import MovableVms, fleet_of
-from simulation.slots.moving.movers import Planned, SlotMover
-from simulation.slots.moving.timetable import Ended
+from simulation.slots.moving.movers import PlanSummary, SlotMover
+from simulation.slots.moving.timetable import EndedMove
 from simulation.slots.rules import HostRules
 from simulation.slots.running import RunningBuckets, VmRows
 from simulation.slots.waiting import NO_ROWS, WaitingRows
-from simulation.topology.hierarchy import Since
+from simulation.topology.hierarchy import TimedHierarchy
 from simulation.topology.hosts import HostEvent
 from simulation.traces.chunks import Chunk
 
@@ -45,7 +45,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Passed:
+class SlotResult:
     """The events up to the start of a slot, and its round."""
 
     slot: int
@@ -57,8 +57,8 @@ class Passed:
     round: Round | None  #: None: nothing waits, or nothing has changed
     stood: VmRows | None = None  #: VMs that ran at the beginning of the trace
     skipped: bool = False  #: neither the policy nor the fallback decided
-    moves: tuple[Ended, ...] = ()  #: that were over, or came to nothing
-    plans: tuple[Planned, ...] = ()  #: that were made after the round
+    moves: tuple[EndedMove, ...] = ()  #: that were over, or came to nothing
+    plans: tuple[PlanSummary, ...] = ()  #: that were made after the round
 
 
 class Engine:
@@ -87,7 +87,7 @@ class Engine:
         names: InternedNames,
         choice: SimulatedPolicy,
         events: Sequence[HostEvent] = (),
-        hierarchies: Sequence[Since] = (),
+        hierarchies: Sequence[TimedHierarchy] = (),
     ) -> None:
         self.cluster, self.names, self.choice = cluster, names, choice
         self.waiting = NO_ROWS
@@ -111,26 +111,26 @@ class Engine:
                 slot_length_s=choice.slot_length_s,
             )
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return all that has changed since the beginning, for a checkpoint.
 
         The policy is made anew, and so is what is remembered to save time.
         """
         return {
-            "cluster": self.cluster.kept(),
-            "names": self.names.kept(),
+            "cluster": self.cluster.state(),
+            "names": self.names.state(),
             "waiting": self.waiting.columns(),
-            "running": self.running.kept(),
-            "rules": self.rules.kept(),
+            "running": self.running.state(),
+            "rules": self.rules.state(),
             "events_left": len(self._events),
             "hierarchies_left": len(self._hierarchies),
             "requests": self._requests,
             "stood": self._stood,
-            "last_idle": self.last_idle.kept(),
-            "movers": None if self.movers is None else self.movers.kept(),
+            "last_idle": self.last_idle.state(),
+            "movers": None if self.movers is None else self.movers.state(),
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Restore a saved state; call it on a new engine."""
         events = whole(kept, "events_left", ValueRange(0, len(self._events) + 1))
         hierarchies = whole(kept, "hierarchies_left", ValueRange(0, len(self._hierarchies) + 1))
@@ -147,7 +147,7 @@ class Engine:
             constraints=len(self.names.constraint_tables),
             hosts=len(self.cluster.capacity),
         )
-        self.waiting = WaitingRows.of_kept(kept["waiting"], sizes)
+        self.waiting = WaitingRows.of_state(kept["waiting"], sizes)
         self.running.restore(kept["running"], sizes)
         self.rules.restore(kept["rules"], sizes)
         self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
@@ -161,7 +161,7 @@ class Engine:
         hosts = [event.at_s for event in self._events[:1]]
         return min([*hosts, *(at_s for at_s, _ in self._hierarchies[:1])], default=None)
 
-    def pass_to(self, slot: int, chunks: Sequence[Chunk]) -> Passed:
+    def advance_to(self, slot: int, chunks: Sequence[Chunk]) -> SlotResult:
         """Advance to the start of a slot with newly arrived requests, and decide its round."""
         start_s = self._start_s = slot * self.choice.slot_length_s
         if self.movers is not None:
@@ -172,13 +172,13 @@ class Engine:
         ended = self.running.ended(slot)
         for vms in ended:
             self._release(vms)
-        lost = self._befall(start_s, ended)
+        lost = self._apply_events(start_s, ended)
         if self.movers is not None:
             self.movers.advance(start_s)
-        stood, chunks = self._stand(slot, chunks)
+        stood, chunks = self._start_running(slot, chunks)
         arrived = tuple(self._arrive(chunk) for chunk in chunks)
         given_up = self._give_up(start_s)
-        passed = Passed(
+        passed = SlotResult(
             slot=slot,
             start_s=start_s,
             arrived=arrived,
@@ -198,7 +198,7 @@ class Engine:
             passed = replace(passed, moves=tuple(moves), plans=tuple(plans))
         return passed
 
-    def _decide(self, passed: Passed) -> Passed:
+    def _decide(self, passed: SlotResult) -> SlotResult:
         """Let a round decide, if anything has changed since one that placed nothing."""
         if not len(self.waiting):
             return passed
@@ -206,7 +206,7 @@ class Engine:
         if self.last_idle.would_repeat(snapshot, self.waiting.request):
             self.waiting = self.waiting.after(np.zeros_like(self.waiting.count))
             return passed
-        around = None if self.movers is None else self.movers.around
+        around = None if self.movers is None else self.movers.wrap
         allocation, reason = self.decider.decide(snapshot, passed.start_s, around)
         if allocation is None:
             return replace(passed, skipped=True)
@@ -251,7 +251,7 @@ class Engine:
             apart = np.concatenate([np.zeros(0, dtype=np.int64), *of_running])
         open_ = self.rules.open_to(waiting, self.cluster, names.constraint_tables.values, apart)
         free = self.cluster.free()
-        to_come = None if self.movers is None else self.movers.to_come()
+        to_come = None if self.movers is None else self.movers.pending_arrivals()
         if to_come is not None:
             free = np.maximum(free - to_come[self.cluster.rows], 0)
         return Snapshot(
@@ -277,7 +277,7 @@ class Engine:
         self.names.hold(vms.tenant, vms.kind, -vms.count)
         self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
 
-    def _befall(self, start_s: float, ended: list[VmRows]) -> list[VmRows]:
+    def _apply_events(self, start_s: float, ended: list[VmRows]) -> list[VmRows]:
         """Apply host events up to the start of the slot; return the VMs lost.
 
         VMs that ended in this slot, but after their host failed, are taken out of
@@ -290,9 +290,9 @@ class Engine:
             host = self.cluster.index[event.host]
             if self.movers is not None:
                 self.movers.advance(event.at_s)
-            loses = self.cluster.befalls(event.what, host)
+            loses = self.cluster.apply_event(event.what, host)
             if loses and self.movers is not None:
-                self.movers.host_goes(host, event.at_s)
+                self.movers.remove_host(host, event.at_s)
             if not loses:
                 continue
             for place, vms in enumerate(ended):
@@ -327,7 +327,9 @@ class Engine:
         )
         self.waiting = self.waiting.with_more(again)
 
-    def _stand(self, slot: int, chunks: Sequence[Chunk]) -> tuple[VmRows | None, Sequence[Chunk]]:
+    def _start_running(
+        self, slot: int, chunks: Sequence[Chunk]
+    ) -> tuple[VmRows | None, Sequence[Chunk]]:
         """Start VMs that run already at time 0; return them, and the requests that arrive.
 
         They stay where they are, whether there is room for them or not. Those whose

@@ -10,7 +10,7 @@ import numpy as np
 from placement import Allocation, IntArray, QuotaHeadroom, Snapshot, TenantTree
 from placement.constraints.patience import waiting_levels
 from placement.model.constraints import Constraints
-from simulation.checkpoint import Kept, array
+from simulation.checkpoint import CheckpointData, array
 
 #: Fields of a snapshot that decide, other than ages, trees, constraints and allowances.
 _SEEN: Final = (
@@ -48,16 +48,16 @@ class LastIdle:
         same = np.array_equal(waited, requests)
         return same and same_to_policies(before, snapshot, self._patience)
 
-    def kept(self) -> Kept | None:
+    def state(self) -> CheckpointData | None:
         """Return it for a checkpoint."""
         return None if self.seen is None else _kept(*self.seen)
 
-    def restore(self, kept: Kept | None, resources: tuple[str, ...]) -> None:
+    def restore(self, kept: CheckpointData | None, resources: tuple[str, ...]) -> None:
         """Remember what was kept."""
         self.seen = None if kept is None else _seen_of(kept, resources)
 
 
-def _kept(snapshot: Snapshot, requests: IntArray) -> Kept:
+def _kept(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
     tree, rules = snapshot.tree, snapshot.constraints
     return {
         "requests": requests,
@@ -68,7 +68,7 @@ def _kept(snapshot: Snapshot, requests: IntArray) -> Kept:
     }
 
 
-def _seen_of(kept: Kept, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray]:
+def _seen_of(kept: CheckpointData, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray]:
     wide = (None, len(resources))
     arrays: dict[str, Any] = {
         name: array(

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
-from simulation.checkpoint import Kept, MisfitError, array, texts
+from simulation.checkpoint import CheckpointData, MisfitError, array, texts
 from simulation.errors import InputError
 from simulation.topology.hierarchy import Hierarchy
 from simulation.traces.constraint_table import ConstraintTable
@@ -164,7 +164,7 @@ class InternedNames:
     def _names(self, tenants: IntArray) -> list[str]:
         return [self.tenants.values[tenant] for tenant in tenants.tolist()]
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return all but what was given to begin with, for a checkpoint."""
         return {
             "tenants": self.tenants.values,
@@ -173,7 +173,7 @@ class InternedNames:
             "held": self._held.rows,
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Restore a saved state; weights are computed anew."""
         tenants = texts(kept, "tenants")
         held = array(kept, "held", "int", (len(tenants), len(self.resources) + 1))

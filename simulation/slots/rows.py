@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import BoolArray, IntArray
-from simulation.checkpoint import Kept, Sizes, ValueRange, array
+from simulation.checkpoint import CheckpointData, Sizes, ValueRange, array
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -46,7 +46,7 @@ class Rows:
         return cls(**{each.name: np.zeros(0, _dtype_of(each.name)) for each in fields(cls)})
 
     @classmethod
-    def of_kept(cls, kept: Kept, sizes: Sizes) -> Self:
+    def of_state(cls, kept: CheckpointData, sizes: Sizes) -> Self:
         """Return the rows whose columns a checkpoint kept.
 
         Raises

@@ -12,7 +12,7 @@ from placement import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
 from registry.requests import allows, zone_of
-from simulation.checkpoint import Kept, MisfitError, Sizes
+from simulation.checkpoint import CheckpointData, MisfitError, Sizes
 from simulation.slots.cluster import Cluster
 from simulation.slots.running import VmRows
 from simulation.slots.waiting import WaitingRows
@@ -24,7 +24,7 @@ GroupKey = tuple[int, str, bool, bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Open:
+class SnapshotRules:
     """Host classes, eligibility and constraints of a snapshot."""
 
     host_class: IntArray  #: (H,)
@@ -72,7 +72,7 @@ class HostRules:
                 request = int(vms.request[row])
                 _add(self._places.of_spread[request], host, count)
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return where VMs are that are counted, for a checkpoint."""
         return {
             "groups": [[*key, [*places.items()]] for key, places in self._places.of_group.items()],
@@ -81,7 +81,7 @@ class HostRules:
             ],
         }
 
-    def restore(self, kept: Kept, sizes: Sizes) -> None:
+    def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
         """Restore saved counts."""
         self._places, self._known = _Places(), None
         for tenant, name, apart, hard, places in kept["groups"]:
@@ -104,7 +104,7 @@ class HostRules:
         cluster: Cluster,
         tables: Sequence[ConstraintTable],
         of_running: IntArray | None = None,
-    ) -> Open:
+    ) -> SnapshotRules:
         """Return what the round sees of hosts and rules.
 
         Hosts of one class are alike to the constraints in ``of_running``, too.
@@ -119,7 +119,7 @@ class HostRules:
             classes = host_classes(cluster.hosts, listed)
             self._known = (key, classes, eligibility(cluster.hosts, classes, listed, may_use))
         _, classes, eligible = self._known
-        return Open(
+        return SnapshotRules(
             host_class=classes.of_host,
             eligible=eligible[of_row.ravel()],
             constraints=self._constraints(waiting, cluster, tables, classes),

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import BoolArray, FloatArray, IntArray
-from simulation.checkpoint import Kept, MisfitError, Sizes, ValueRange, array
+from simulation.checkpoint import CheckpointData, MisfitError, Sizes, ValueRange, array
 from simulation.slots.rows import Rows
 
 #: Parts of a slot: more are joined before one is sought in them.
@@ -107,7 +107,7 @@ class RunningBuckets:
             *self._endless
         ]
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return what runs, for a checkpoint."""
         slots = [slot for slot in self._buckets for _ in self._buckets[slot]]
         parts = [part for listed in self._buckets.values() for part in listed] + self._endless
@@ -117,11 +117,11 @@ class RunningBuckets:
             "vms": None if not parts else VmRows.joined(parts).columns(),
         }
 
-    def restore(self, kept: Kept, sizes: Sizes) -> None:
+    def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
         """Restore saved VMs."""
         lengths = array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
         slots = array(kept, "slots", "int", (None,))
-        vms = None if kept["vms"] is None else VmRows.of_kept(kept["vms"], sizes)
+        vms = None if kept["vms"] is None else VmRows.of_state(kept["vms"], sizes)
         total = 0 if vms is None else len(vms)
         misfit = (vms is None) != (len(lengths) == 0) or total != int(lengths.sum())
         if misfit or len(slots) > len(lengths):

@@ -101,10 +101,10 @@ class Hierarchy:
 
 
 #: Seconds of the trace, and what holds from then on.
-Since = tuple[float, Hierarchy]
+TimedHierarchy = tuple[float, Hierarchy]
 
 
-def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[Since, ...]:
+def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy, ...]:
     """Return what a CSV file of ``name``, ``parent`` and ``weight``, and one of quotas, say.
 
     A name that is ever a parent is a group, every other a tenant. Where a file

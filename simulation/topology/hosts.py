@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Happening(StrEnum):
+class HostEventKind(StrEnum):
     """A kind of host event."""
 
     JOIN = "join"  #: it is there from now on
@@ -22,7 +22,7 @@ class HostEvent:
 
     at_s: float
     host: str
-    what: Happening
+    what: HostEventKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from plain_text import each_once
 from registry import InvalidError
 from registry.db import check_labels, check_one_valued
 from simulation.errors import InputError
-from simulation.topology.hosts import Happening, HostEvent
+from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces import azure_packing
 from simulation.traces.native import in_order
 from simulation.traces.rows import columns_of, rows_of
@@ -243,7 +243,7 @@ def _csv(path: Path) -> HostInventory:
             labels=labels,
         )
         hosts += new
-        for what in (Happening.JOIN, Happening.DRAIN, Happening.LEAVE):
+        for what in (HostEventKind.JOIN, HostEventKind.DRAIN, HostEventKind.LEAVE):
             length = row.get(f"{what.value}_s")
             if length not in (None, ""):
                 at_s = _seconds(length, f"{where}: {what.value}_s")
@@ -281,9 +281,9 @@ def _json(path: Path) -> HostInventory:
     for place, each in enumerate(document.get("events", ())):
         where = f"{path}: events[{place}]"
         try:
-            what = Happening(each["event"])
+            what = HostEventKind(each["event"])
         except (KeyError, TypeError, ValueError):
-            allowed = ", ".join(each.value for each in Happening)
+            allowed = ", ".join(each.value for each in HostEventKind)
             raise InputError(where, f"event: expected one of {allowed}") from None
         at_s = _seconds(each.get("at_s"), f"{where}.at_s")
         events.append(HostEvent(at_s=at_s, host=str(each.get("host")), what=what))
@@ -314,10 +314,10 @@ def _google_events(path: Path) -> HostInventory:
             known = host.name in hosts
             hosts.setdefault(host.name, host)
             if known or at_s > 0:
-                events.append(HostEvent(at_s=at_s, host=host.name, what=Happening.JOIN))
+                events.append(HostEvent(at_s=at_s, host=host.name, what=HostEventKind.JOIN))
         elif row["event"] == "1" and f"m{row['machine_id']}" in hosts:
             name = f"m{row['machine_id']}"
-            events.append(HostEvent(at_s=at_s, host=name, what=Happening.LEAVE))
+            events.append(HostEvent(at_s=at_s, host=name, what=HostEventKind.LEAVE))
     return checked(hosts.values(), events, str(path))
 
 

@@ -15,7 +15,7 @@ from placement.constraints.patience import (
     fair_shares,
     waiting_levels,
 )
-from placement.constraints.starvation import closed_to_others, hold_back
+from placement.constraints.starvation import hold_back, reserve_for_holders
 from placement.fairness.shares import dominant_shares
 from tests.plain.starvation import plain_holding
 from tests.properties.strategies import policies, snapshots
@@ -73,7 +73,7 @@ def test_the_same_snapshot_holds_the_same_hosts(snapshot, part):
 def test_a_held_host_is_open_to_nobody_who_could_not_use_it_before(snapshot, part):
     rows = hold_back(snapshot, StarvationPatience(held_part=part))
 
-    closed = closed_to_others(snapshot, rows)
+    closed = reserve_for_holders(snapshot, rows)
 
     before = snapshot.eligible[:, snapshot.host_class]
     after = closed.eligible[:, closed.host_class]

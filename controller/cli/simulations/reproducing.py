@@ -14,7 +14,7 @@ from simulation import SimulationError
 from simulation.reproduction import (
     DOCUMENT,
     ITEMS,
-    Finished,
+    FinishedItem,
     Item,
     Setup,
     items_named,
@@ -54,10 +54,10 @@ def reproduce(
         raise BadInputError(str(error)) from error
     except OSError as error:
         raise BadInputError(f"{out}: {error.strerror}") from error
-    setup, finished = Setup(quick=quick, seed=seed), list[Finished]()
+    setup, finished = Setup(quick=quick, seed=seed), list[FinishedItem]()
     width = max(len(item.name) for item in items)
 
-    def ended(each: Finished) -> None:
+    def ended(each: FinishedItem) -> None:
         finished.append(each)
         if form is OutputFormat.TABLE:
             echo(_line(each, width))
@@ -90,7 +90,7 @@ def reproduce(
         raise CliError(f"worked examples that do not agree exactly: {', '.join(wrong)}")
 
 
-def _line(finished: Finished, width: int) -> str:
+def _line(finished: FinishedItem, width: int) -> str:
     printed = finished.verdict
     near = sum(each["agrees"] for each in printed["numbers"])
     held = sum(each["holds"] for each in printed["statements"])

@@ -22,7 +22,7 @@ import numpy as np
 from placement.errors import SolverError
 from placement.mechanisms.max_min.climbs import Climbs, Point
 from placement.mechanisms.max_min.levels import levels_and_shares
-from placement.mechanisms.max_min.merging import Merged, merge
+from placement.mechanisms.max_min.merging import MergedProblem, merge
 from placement.mechanisms.max_min.rising import Ascent, Stop, rising_details
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
@@ -236,7 +236,7 @@ def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
 class _Servers:
     """The columns of the programs: a group of tenants on a kind of servers."""
 
-    def __init__(self, merged: Merged) -> None:
+    def __init__(self, merged: MergedProblem) -> None:
         self.merged = merged
         self.programs = 0
         most = alone_on(merged.shape, merged.able, merged.speed, merged.room)

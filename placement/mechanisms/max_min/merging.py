@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Merged:
+class MergedProblem:
     """G groups of tenants of equal shape and V groups of classes, and their members.
 
     Tenants whose demands are proportional, which may use the same classes at the
@@ -43,7 +43,7 @@ class Merged:
         return spread
 
 
-def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray) -> Merged:
+def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray) -> MergedProblem:
     """Merge tenants and classes.
 
     Parameters
@@ -58,16 +58,16 @@ def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArra
     direction = np.divide(
         room, largest[:, None], out=np.zeros_like(room), where=largest[:, None] > 0
     )
-    tenants = alike(_significant(shape), able, speed)
+    tenants = group_rows(_significant(shape), able, speed)
     group, first = tenants.of_row, tenants.first
-    classes = alike(_significant(direction), able[first].T, speed[first].T)
+    classes = group_rows(_significant(direction), able[first].T, speed[first].T)
     kind, place = classes.of_row, classes.first
     kinds = len(classes)
     sizes = np.bincount(kind, weights=largest, minlength=kinds)[kind]
     part = np.divide(largest, sizes, out=np.zeros_like(largest), where=sizes > 0)
     merged_room = np.zeros((kinds, room.shape[1]))
     np.add.at(merged_room, kind, room)
-    return Merged(
+    return MergedProblem(
         group=group,
         kind=kind,
         shape=shape[first],

@@ -20,7 +20,7 @@ from placement.mechanisms.psdsf.sweeps import (
     step_until_still,
     sweep_until_still,
 )
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import FloatArray, IntArray
 from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
 
@@ -50,7 +50,7 @@ def merge_classes(problem: DivisibleProblem) -> MergedClasses:
     could be merged as well, but then the split over them would no longer be the
     one that servers arrive at by themselves.
     """
-    same = alike(problem.capacity, problem.free, problem.eligible.T, problem.speed.T)
+    same = group_rows(problem.capacity, problem.free, problem.eligible.T, problem.speed.T)
     kind, first = same.of_row, same.first
     if len(first) == len(kind):
         return MergedClasses(problem=problem, kind=kind)

@@ -20,14 +20,14 @@ _THERE: Final = 1e-7
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Raised:
+class ParetoResult:
     """The result of the step."""
 
     tasks: FloatArray  #: (N, K)
     factor: float  #: every tenant has this times its former tasks, or all that it wants
 
 
-def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> Raised:
+def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult:
     """Multiply all tenants' tasks by the largest possible t, then hand out the rest.
 
     Parameters
@@ -60,7 +60,7 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> Raised:
             break
         rising &= reach > nearest * (1 + _THERE)
     least = np.where(total > 0, np.minimum(reach, factor), 0.0)
-    return Raised(tasks=within_room(problem, program.most(least)), factor=factor)
+    return ParetoResult(tasks=within_room(problem, program.most(least)), factor=factor)
 
 
 class _ParetoProgram:

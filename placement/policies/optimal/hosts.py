@@ -3,19 +3,19 @@
 Let a class be n hosts of equal room and host class, and let x[t] be the VMs of
 kind t that all of them hold.
 
-*Together* (`Together`): sum_t x[t] demand[t] <= n room. Every allocation
+*Together* (`PooledHosts`): sum_t x[t] demand[t] <= n room. Every allocation
 satisfies it, so the program's optimum bounds all allocations; but the sum of
 rooms may hold what no division among hosts does, two VMs of 3 cores in twice
 3.5. Its answer counts only once it has been packed.
 
-*By pattern* (`ByPattern`): y[p] hosts hold at most the VMs of pattern p,
+*By pattern* (`PatternHosts`): y[p] hosts hold at most the VMs of pattern p,
 sum_p y[p] = n, x[t] <= sum_p y[p] p[t], over all maximal combinations p that
 fit in one host. Exact. Each host of an allocation holds some combination, below
 some maximal one: count hosts by it, and the rows hold. Conversely y in whole
 numbers names a pattern for every host, which fits, and VMs that are fewer than
 its pattern fit as well. That y is whole is what makes it so.
 
-*One by one* (`OneByOne`): a column for each host and kind, a row for each host
+*One by one* (`SingleHosts`): a column for each host and kind, a row for each host
 and resource. Exact by definition, but hosts that are alike can be swapped, which
 makes the search long; for classes of too many patterns.
 """
@@ -55,7 +55,7 @@ class HostsModel(Protocol):
         ...
 
 
-class Together:
+class PooledHosts:
     """A group as one large host: a bound, not an allocation."""
 
     def __init__(self, program: IntegerProgram, group: HostGroup) -> None:
@@ -70,7 +70,7 @@ class Together:
             yield kind, column, 1
 
 
-class ByPattern:
+class PatternHosts:
     """A group by the maximal combinations that one host holds."""
 
     def __init__(
@@ -96,7 +96,7 @@ class ByPattern:
                 yield next(hosts), dict(zip(self._group.kinds, pattern, strict=True))
 
 
-class OneByOne:
+class SingleHosts:
     """A group host by host."""
 
     def __init__(self, program: IntegerProgram, group: HostGroup) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.errors import ParameterError
 from placement.fairness.targets import most_that_fit
-from placement.model.alike import alike
+from placement.model.alike import group_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
@@ -22,10 +22,21 @@ from placement.packing.gangs import admit, fill_with_gangs
 from placement.packing.in_turn import fill_by_best_fit
 from placement.packing.overload import room_below
 from placement.parameters import one_of, part
-from placement.policies.optimal.hosts import ByPattern, HostGroup, HostsModel, OneByOne, Together
+from placement.policies.optimal.hosts import (
+    HostGroup,
+    HostsModel,
+    PatternHosts,
+    PooledHosts,
+    SingleHosts,
+)
 from placement.policies.optimal.integer_program import IntegerProgram, OptimalSolution
 from placement.policies.optimal.patterns import maximal_patterns
-from placement.policies.optimal.program_columns import Given, Placeable, ProgramColumns, rows_of
+from placement.policies.optimal.program_columns import (
+    Placeable,
+    PlacedCounts,
+    ProgramColumns,
+    rows_of,
+)
 
 Objective: TypeAlias = Literal["first_resource", "vms"]
 _HostRuleMaker: TypeAlias = Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets]
@@ -157,7 +168,7 @@ class _Optimization:
     def _by_classes(self) -> Draft:
         """Solve over classes of hosts, then pack the solution."""
         program = IntegerProgram()
-        models = [Together(program, group) for group in self.groups]
+        models = [PooledHosts(program, group) for group in self.groups]
         columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
         values = self._maximise(program, columns)
         if values is None:
@@ -180,9 +191,9 @@ class _Optimization:
         for group in self.groups:
             patterns = self._patterns(group)
             if patterns is None:
-                models.append(OneByOne(program, group))
+                models.append(SingleHosts(program, group))
             else:
-                models.append(ByPattern(program, group, patterns))
+                models.append(PatternHosts(program, group, patterns))
             if len(program) > MOST_EXACT_COLUMNS:
                 self.cuts.append(f"size: exact hosts need more than {MOST_EXACT_COLUMNS} unknowns")
                 return self._new_draft()
@@ -261,7 +272,7 @@ class _Optimization:
     def _new_draft(self) -> Draft:
         return Draft(self.snapshot, self.room)
 
-    def _draft_of(self, given: Given, on_hosts: IntArray) -> Draft:
+    def _draft_of(self, given: PlacedCounts, on_hosts: IntArray) -> Draft:
         draft = self._new_draft()
         rows = rows_of(self.placeable, given, on_hosts)
         for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
@@ -321,7 +332,7 @@ def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRul
 def _groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> list[HostGroup]:
     """Return the groups of hosts that are alike and hold something that is wanted."""
     kinds, wanted = placeable.kinds, placeable.by_kind()
-    same = alike(room, snapshot.host_class)
+    same = group_rows(room, snapshot.host_class)
     rooms, host_class, members = room[same.first], snapshot.host_class[same.first], same.members()
     fits = np.zeros((len(same), len(kinds)), dtype=np.int64)
     for kind in np.flatnonzero(wanted).tolist():

@@ -86,23 +86,23 @@ class ProgramColumns:
             gains[column] = value[int(self._placeable.kinds.of_request[gang])]
         return gains
 
-    def read(self, values: Sequence[int]) -> Given:
+    def read(self, values: Sequence[int]) -> PlacedCounts:
         """Return the VMs that a solution places."""
-        return Given(
+        return PlacedCounts(
             singles={kind: values[column] for kind, column in self._singles.items()},
             gangs={gang: values[column] for gang, column in self._gangs.items()},
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class PlacedCounts:
     """VMs that a solution places: single VMs by kind, and each gang's."""
 
     singles: Mapping[int, int]
     gangs: Mapping[int, int]
 
 
-def rows_of(placeable: Placeable, given: Given, on_hosts: IntArray) -> IntArray:
+def rows_of(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> IntArray:
     """Assign the placed VMs to requests.
 
     Parameters

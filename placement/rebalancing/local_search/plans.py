@@ -16,13 +16,13 @@ from placement.rebalancing.measures import measured
 from placement.rebalancing.model import (
     Mobility,
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RebalanceMove,
     RunningState,
-    Why,
 )
 
-_POLICY: Final = {Why.BALANCES: "balance", Why.PACKS: "pack"}
+_POLICY: Final = {MoveReason.BALANCES: "balance", MoveReason.PACKS: "pack"}
 
 
 def movable_for_gain(running: RunningState) -> IntArray:
@@ -35,7 +35,7 @@ def plan_of(
     term: PrivateTerm,
     responses: Sequence[Response],
     *,
-    why: Why,
+    why: MoveReason,
     parameters: Mapping[str, Any],
     seed: int,
     limits: RebalanceLimits,

@@ -12,7 +12,7 @@ import numpy as np
 from placement.mechanisms import MECHANISMS, DivisibleProblem, MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.model.arrays import BoolArray, FloatArray
-from placement.solve.problem.faults import Faults, Place, place_text, quoted, refuse
+from placement.solve.problem.faults import Faults, Place, place_text, quote, refuse
 from placement.solve.problem.model import Amounts, DemandEntry, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
 
@@ -119,7 +119,7 @@ def _demand_of_each(problem: Problem, faults: Faults) -> dict[int, int]:
     for index, demand in enumerate(problem.demands):
         first = demand_of.setdefault(demand.tenant, index)
         if first != index:
-            tenant = quoted(problem.tenants[demand.tenant].name)
+            tenant = quote(problem.tenants[demand.tenant].name)
             faults.add(
                 ("demands", index, "tenant"),
                 f"mechanisms take one demand per tenant, and demands[{first}] is of {tenant} "

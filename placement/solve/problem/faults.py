@@ -79,24 +79,24 @@ def place_text(place: Place) -> str:
         elif _PLAIN_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f"[{quoted(step)}]"
+            text += f"[{quote(step)}]"
     return text
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Put a string from the file in quotes, in ASCII, cut where it grows long."""
     if len(text) > _LONGEST_FOUND:
         text = text[: _LONGEST_FOUND - 3] + "..."
     return json.dumps(text)
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """Say in a few words what stands in the file."""
     match value:
         case None | True | False:
             return json.dumps(value)
         case str():
-            return quoted(value)
+            return quote(value)
         case []:
             return "an empty list"
         case list():
@@ -113,7 +113,7 @@ def near_names(name: str, known: Iterable[str]) -> str:
     # difflib is quadratic in the length of what it compares
     near = difflib.get_close_matches(name[:64], names[:2000], n=3)
     if near:
-        return f"; did you mean {', '.join(map(quoted, near))}?"
+        return f"; did you mean {', '.join(map(quote, near))}?"
     if 0 < len(names) <= 12:
-        return f"; known: {', '.join(map(quoted, names))}"
+        return f"; known: {', '.join(map(quote, names))}"
     return ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, described, near_names, quoted
+from placement.solve.problem.faults import Faults, Place, describe_value, near_names, quote
 from placement.solve.problem.jsontext import NotANumber, RepeatedKeys
 from placement.solve.problem.model import Amounts
 
@@ -42,7 +42,7 @@ class JsonObject:
         self._faults = faults
         self._values: dict[str, object] = {}
         if not isinstance(value, dict):
-            faults.add(place, f"must be an object, found {described(value)}")
+            faults.add(place, f"must be an object, found {describe_value(value)}")
             return
         self._values = value
         known = (*required, *optional)
@@ -90,7 +90,7 @@ def or_null(
 def read_list(value: object, place: Place, faults: Faults, *, most: int) -> list[object]:
     """Read a list that may not be empty; an empty one stands for a fault."""
     if not isinstance(value, list):
-        faults.add(place, f"must be a list, found {described(value)}")
+        faults.add(place, f"must be a list, found {describe_value(value)}")
         return []
     if not value:
         faults.add(place, "must not be empty")
@@ -103,13 +103,13 @@ def read_list(value: object, place: Place, faults: Faults, *, most: int) -> list
 def read_name(value: object, place: Place, faults: Faults) -> str | None:
     """Read a name: printable, so that it cannot disturb a terminal or a reader."""
     if not isinstance(value, str):
-        faults.add(place, f"must be a name (a string), found {described(value)}")
+        faults.add(place, f"must be a name (a string), found {describe_value(value)}")
     elif not value:
         faults.add(place, "must not be empty")
     elif len(value) > LONGEST_NAME:
         faults.add(place, f"must have at most {LONGEST_NAME} characters, found {len(value):,}")
     elif not value.isprintable():
-        faults.add(place, f"must be of printable characters, found {quoted(value)}")
+        faults.add(place, f"must be of printable characters, found {quote(value)}")
     else:
         return value
     return None
@@ -118,7 +118,7 @@ def read_name(value: object, place: Place, faults: Faults) -> str | None:
 def read_names(value: object, place: Place, faults: Faults, *, most: int) -> list[str]:
     """Read a list of names, none of them twice; it may be empty."""
     if not isinstance(value, list):
-        faults.add(place, f"must be a list of names, found {described(value)}")
+        faults.add(place, f"must be a list of names, found {describe_value(value)}")
         return []
     if len(value) > most:
         faults.add(place, f"must have at most {most:,} entries, found {len(value):,}")
@@ -129,7 +129,7 @@ def read_names(value: object, place: Place, faults: Faults, *, most: int) -> lis
         if name is None:
             continue
         if name in names:
-            faults.add((*place, position), f"stands twice: {quoted(name)}")
+            faults.add((*place, position), f"stands twice: {quote(name)}")
         names[name] = None
     return list(names)
 
@@ -155,10 +155,10 @@ def read_amounts(
 ) -> Amounts | None:
     """Read one quantity per resource."""
     if not isinstance(value, list):
-        faults.add(place, f"must be a list of numbers, found {described(value)}")
+        faults.add(place, f"must be a list of numbers, found {describe_value(value)}")
         return None
     if len(value) != len(resources):
-        names = ", ".join(map(quoted, resources[:8])) + (", ..." if len(resources) > 8 else "")
+        names = ", ".join(map(quote, resources[:8])) + (", ..." if len(resources) > 8 else "")
         faults.add(
             place,
             f"must have {len(resources)} numbers, one per resource ({names}), found {len(value)}",
@@ -206,13 +206,13 @@ def resolve(
     """Return the index that a name stands for."""
     found = index.get(name)
     if found is None:
-        faults.add(place, f"no {kind} has the name {quoted(name)}{near_names(name, index)}")
+        faults.add(place, f"no {kind} has the name {quote(name)}{near_names(name, index)}")
     return found
 
 
 def _number(value: object, place: Place, faults: Faults) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         allowed = "a finite number" if isinstance(value, NotANumber) else "a number"
-        faults.add(place, f"must be {allowed}, found {described(value)}")
+        faults.add(place, f"must be {allowed}, found {describe_value(value)}")
         return None
     return Decimal(value)

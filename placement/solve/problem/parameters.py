@@ -9,7 +9,7 @@ from placement.catalog.names import known_parameters
 from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import ParameterError
 from placement.mechanisms import MECHANISMS, MechanismEntry
-from placement.solve.problem.faults import Faults, Place, described, near_names, quoted
+from placement.solve.problem.faults import Faults, Place, describe_value, near_names, quote
 from placement.solve.problem.fields import MOST_COUNT, resolve
 from placement.solve.problem.model import Problem
 from placement.solve.problem.whole_vms import WholeVmProblem
@@ -71,7 +71,9 @@ def _checked(
         try:
             reader.make({name: value})
         except ParameterError as error:
-            faults.add((*_PLACE, name), f"must be {error.allowed}, found {described(error.found)}")
+            faults.add(
+                (*_PLACE, name), f"must be {error.allowed}, found {describe_value(error.found)}"
+            )
     faults.raise_if_any()
     return given
 
@@ -79,7 +81,7 @@ def _checked(
 def _check_resource(name: object, place: Place, resources: tuple[str, ...], faults: Faults) -> None:
     if isinstance(name, str) and name not in resources:
         hint = near_names(name, resources)
-        faults.add(place, f"no resource has the name {quoted(name)}{hint}")
+        faults.add(place, f"no resource has the name {quote(name)}{hint}")
 
 
 def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) -> None:
@@ -93,7 +95,9 @@ def _strategies(
     """Read ``{host: [[count per demand], ...]}``; a class lends its list to all its hosts."""
     place = (*_PLACE, "strategies")
     if not isinstance(value, dict):
-        faults.add(place, f"must be an object of host names and lists, found {described(value)}")
+        faults.add(
+            place, f"must be an object of host names and lists, found {describe_value(value)}"
+        )
         return {}
     names = whole.host_indices()
     index = {name: number for number, name in enumerate(names)}
@@ -102,7 +106,7 @@ def _strategies(
         at = (*place, name)
         known = resolve(name, index, "host", at, faults) is not None
         if not isinstance(rows, list) or not rows:
-            faults.add(at, f"must be a list of combinations, found {described(rows)}")
+            faults.add(at, f"must be a list of combinations, found {describe_value(rows)}")
             continue
         read = [
             _combination(row, (*at, number), len(whole.problem.demands), faults)
@@ -120,13 +124,14 @@ def _combination(row: object, place: Place, demands: int, faults: Faults) -> lis
     if not isinstance(row, list) or len(row) != demands:
         faults.add(
             place,
-            f"must have {demands} counts, one per demand in file order, found {described(row)}",
+            f"must have {demands} counts, one per demand in file order,"
+            f" found {describe_value(row)}",
         )
         return []
     for position, count in enumerate(row):
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_COUNT:
             faults.add(
                 (*place, position),
-                f"must be a whole number from 0 to {MOST_COUNT:,}, found {described(count)}",
+                f"must be a whole number from 0 to {MOST_COUNT:,}, found {describe_value(count)}",
             )
     return row

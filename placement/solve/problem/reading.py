@@ -7,7 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, described, quoted, refuse
+from placement.solve.problem.faults import Faults, Place, describe_value, quote, refuse
 from placement.solve.problem.fields import (
     MOST_COUNT,
     JsonObject,
@@ -40,7 +40,7 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
         if node is not None and node in path:
             walked = list(path)
             circle = [tenants[index].name for index in walked[walked.index(node) :]]
-            shown = " → ".join(map(quoted, [*circle[:6], circle[0]]))
+            shown = " → ".join(map(quote, [*circle[:6], circle[0]]))
             faults.add(("tenants", node, "parent"), f"the tenants' tree has a cycle: {shown}")
         below = 0 if node is None else depth.get(node, 0)
         depth.update((index, below + n) for n, index in enumerate(reversed(path), start=1))
@@ -63,11 +63,11 @@ def check_groups(
         if index in groups and any(tenant.held):
             faults.add(
                 ("tenants", index, "held"),
-                f"{quoted(tenant.name)} is the parent of others and must hold nothing itself",
+                f"{quote(tenant.name)} is the parent of others and must hold nothing itself",
             )
     for index, demand in enumerate(demands):
         if demand.tenant in groups:
-            name = quoted(tenants[demand.tenant].name)
+            name = quote(tenants[demand.tenant].name)
             faults.add(
                 ("demands", index, "tenant"),
                 f"{name} is the parent of others; only tenants without children may ask",
@@ -289,7 +289,7 @@ class _Reader:
     ) -> MappingProxyType[int, float]:
         if not isinstance(value, dict):
             faults.add(
-                place, f"must be an object of host names and numbers, found {described(value)}"
+                place, f"must be an object of host names and numbers, found {describe_value(value)}"
             )
             return MappingProxyType({})
         self._refuse_repeated(value, place)
@@ -308,7 +308,7 @@ class _Reader:
         self, value: object, place: Place, faults: Faults
     ) -> tuple[dict[str, object], int | None]:
         if not isinstance(value, dict):
-            faults.add(place, f"must be an object, found {described(value)}")
+            faults.add(place, f"must be an object, found {describe_value(value)}")
             return {}, None
         self._refuse_repeated(value, place)
         seed: int | None = None
@@ -353,7 +353,7 @@ class _Reader:
             if name in index:
                 first = f"{kind}[{index[name]}]"
                 self._faults.add(
-                    (kind, position, "name"), f"{quoted(name)} is the name of {first} already"
+                    (kind, position, "name"), f"{quote(name)} is the name of {first} already"
                 )
             else:
                 index[name] = position

@@ -108,7 +108,7 @@ def fleet_of(
     zones = sorted({zone for each in cluster.hosts if (zone := zone_of(each.labels))})
     zone_index = {name: index for index, name in enumerate(zones)}
     zone_of_host = [zone_index.get(zone_of(each.labels) or "", -1) for each in cluster.hosts]
-    bound = _Bound.of(rows, each, cluster=cluster, waiting=waiting, tables=tables)
+    bound = _BoundVms.of(rows, each, cluster=cluster, waiting=waiting, tables=tables)
     spreads = bound.spreads(zone_of_host, arriving)
     running = RunningState(
         snapshot=snapshot,
@@ -158,7 +158,7 @@ def _eligible(snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintT
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Bound:
+class _BoundVms:
     """VMs that groups and spreads bind."""
 
     vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, constraints
@@ -177,7 +177,7 @@ class _Bound:
         cluster: Cluster,
         waiting: WaitingRows,
         tables: Sequence[ConstraintTable],
-    ) -> _Bound:
+    ) -> _BoundVms:
         ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
         members = np.flatnonzero(ruled[rows.constraints[each]]).tolist() if len(each) else []
         vms, of_group = [], dict[GroupKey, list[int]]()

@@ -21,14 +21,14 @@ from placement.rebalancing.freed import FreedHostsPolicy
 from placement.rebalancing.model import MovePlan
 from placement.rebalancing.room import room_for
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
-from simulation.checkpoint import Kept
+from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.fleet import MovableVms, VmKey
 from simulation.slots.moving.options import Moving
 from simulation.slots.moving.rolling import RollingRun
-from simulation.slots.moving.timetable import Ended, MoveOutcome, TimedMove, Timetable
+from simulation.slots.moving.timetable import EndedMove, MoveOutcome, TimedMove, Timetable
 from simulation.slots.rules import HostRules
 from simulation.slots.running import RunningBuckets, VmRows
 from simulation.slots.waiting import WaitingRows
@@ -54,7 +54,7 @@ class MovableSite(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
+class FreedHosts:
     """Hosts that a plan frees for a request: no other request may use them until it is placed."""
 
     request: int
@@ -63,7 +63,7 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlanSummary:
     """A plan that was made."""
 
     what: str  #: balance, evacuate, room
@@ -86,43 +86,43 @@ class SlotMover:
         self._began_at_s, self._length_s = began_at_s, slot_length_s
         self.timetable = Timetable()
         self.rolling = None if moving.roll is None else RollingRun(moving.roll, site.cluster)
-        self.freed: Freed | None = None
+        self.freed: FreedHosts | None = None
         self._rests: list[tuple[float, VmKey]] = []
         self._balanced: int | None = None  #: the number of the interval of the last balance
-        self._ended: list[Ended] = []
-        self._planned: list[Planned] = []
+        self._ended: list[EndedMove] = []
+        self._planned: list[PlanSummary] = []
 
     # --- what happens between slots -------------------------------------------------------
 
     def advance(self, to_s: float) -> None:
         """Let moves begin and be over up to a time."""
         while True:
-            over = self.timetable.over(to_s)
+            over = self.timetable.pop_ended(to_s)
             for move in over:
                 self._end(move)
             if not over:
-                begins = self.timetable.begins(to_s)
+                begins = self.timetable.pop_beginning(to_s)
                 if begins is None:
                     break
                 self._begin(begins)
         if self.rolling is not None:
             self.rolling.reopen(to_s)
 
-    def host_goes(self, host: int, at_s: float) -> None:
+    def remove_host(self, host: int, at_s: float) -> None:
         """Let a host fail or leave: what moves to it stays, what moves away is lost."""
-        under_way, coming = self.timetable.without(host)
+        under_way, coming = self.timetable.pop_of_host(host)
         for move in under_way:
             self._hold(move, move.destination, -1)
         for move in (*under_way, *coming):
             lost = move.vm.host == host
-            self._ended.append(Ended(move, MoveOutcome.GONE if lost else MoveOutcome.CUT))
+            self._ended.append(EndedMove(move, MoveOutcome.GONE if lost else MoveOutcome.CUT))
         if self.rolling is not None:
             self.rolling.note_gone(host, at_s)
 
     def _begin(self, move: TimedMove) -> None:
         moving = self.timetable.moving()[move.vm]
         if move.vm.end_s <= move.starts_s or self._site.running.there(*move.vm) <= moving:
-            self._ended.append(Ended(move, MoveOutcome.GONE))
+            self._ended.append(EndedMove(move, MoveOutcome.GONE))
             return
         self.timetable.under_way.append(move)
         self._hold(move, move.destination, 1)
@@ -131,10 +131,10 @@ class SlotMover:
         lives = move.vm.end_s > move.over_s
         if not lives or not self._site.running.relocate(*move.vm, move.destination):
             self._hold(move, move.destination, -1)
-            self._ended.append(Ended(move, MoveOutcome.GONE))
+            self._ended.append(EndedMove(move, MoveOutcome.GONE))
             return
         self._hold(move, move.vm.host, -1)
-        self._ended.append(Ended(move, MoveOutcome.MOVED))
+        self._ended.append(EndedMove(move, MoveOutcome.MOVED))
         there = move.vm._replace(host=move.destination)
         self._rests.append((move.over_s + self._moving.price.rest_s, there))
         if self.rolling is not None:
@@ -157,7 +157,7 @@ class SlotMover:
 
     # --- what a round sees ----------------------------------------------------------------
 
-    def to_come(self) -> IntArray | None:
+    def pending_arrivals(self) -> IntArray | None:
         """Return what pending moves bring to each host while hosts are freed, (H, R)."""
         if self.freed is None or not self.timetable.coming:
             return None
@@ -166,7 +166,7 @@ class SlotMover:
             brought[move.destination] += self._site.names.demand[move.kind]
         return brought
 
-    def around(self, policy: Policy) -> Policy:
+    def wrap(self, policy: Policy) -> Policy:
         """Return a policy that keeps what moves free, and spare."""
         site = self._site
         if self.freed is not None:
@@ -189,7 +189,7 @@ class SlotMover:
                 self.freed = None
         if self.timetable:
             refused = self.timetable.refuse(self._site.fleet())
-            self._ended += [Ended(move, MoveOutcome.REFUSED) for move in refused]
+            self._ended += [EndedMove(move, MoveOutcome.REFUSED) for move in refused]
         hosts = self._to_empty(start_s)
         if self.timetable or self.freed is not None:
             return
@@ -241,7 +241,7 @@ class SlotMover:
             if plan.still_waits or dear or not plan.moves:
                 continue
             over_s = self._take_up(plan, fleet, start_s)
-            self.freed = Freed(
+            self.freed = FreedHosts(
                 int(waiting.request[request]),
                 tuple(int(fleet.hosts[host]) for _, host, _ in plan.admitted),
                 over_s,
@@ -267,7 +267,7 @@ class SlotMover:
         over_s = self.timetable.take_up(plan, fleet, start_s, self._moving.price)
         before, after = plan.details.get("potential", (0.0, 0.0))
         self._planned.append(
-            Planned(
+            PlanSummary(
                 what=plan.policy,
                 moves=len(plan.moves),
                 gib=plan.after.moved_gib,
@@ -289,18 +289,18 @@ class SlotMover:
         self._rests = [each for each in self._rests if each[0] > at_s]
         return Counter(key for _, key in self._rests)
 
-    def taken(self) -> tuple[list[Ended], list[Planned]]:
+    def taken(self) -> tuple[list[EndedMove], list[PlanSummary]]:
         """Return the moves that ended and the plans that were made since the last call."""
         taken = self._ended, self._planned
         self._ended, self._planned = [], []
         return taken
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return all that has changed since the beginning, for a checkpoint."""
         its = self.freed
         return {
-            "timetable": self.timetable.kept(),
-            "rolling": None if self.rolling is None else self.rolling.kept(),
+            "timetable": self.timetable.state(),
+            "rolling": None if self.rolling is None else self.rolling.state(),
             "freed": None if its is None else [its.request, its.hosts, its.until_s],
             "rests": [
                 [until_s, key.request, None if math.isinf(key.end_s) else key.end_s, key.host]
@@ -309,7 +309,7 @@ class SlotMover:
             "balanced": self._balanced,
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Restore a saved state."""
         self.timetable.restore(kept["timetable"], len(self._site.cluster.capacity))
         if self.rolling is not None:
@@ -317,7 +317,9 @@ class SlotMover:
         self.freed = None
         if kept["freed"] is not None:
             request, hosts, until_s = kept["freed"]
-            self.freed = Freed(int(request), tuple(int(host) for host in hosts), float(until_s))
+            self.freed = FreedHosts(
+                int(request), tuple(int(host) for host in hosts), float(until_s)
+            )
         self._rests = [
             (float(until_s), VmKey(int(request), math.inf if end_s is None else end_s, int(host)))
             for until_s, request, end_s, host in kept["rests"]

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from placement.rebalancing.model import MovePlan
-from simulation.checkpoint import Kept, MisfitError
+from simulation.checkpoint import CheckpointData, MisfitError
 from simulation.slots.cluster import Cluster
 from simulation.slots.moving.fleet import MovableVms
 from simulation.slots.moving.options import RollOptions
@@ -16,7 +16,7 @@ from simulation.topology.hosts import SimHost
 
 
 @dataclass(slots=True)
-class _Closed:
+class _ClosedHost:
     """A host of the batch that a roll is at."""
 
     since_s: float
@@ -36,8 +36,8 @@ class RollingRun:
 
     def __init__(self, roll: RollOptions, cluster: Cluster) -> None:
         self._roll, self._cluster = roll, cluster
-        self.todo: list[int] = matching(roll.hosts, cluster.all_hosts())
-        self._at: dict[int, _Closed] = {}
+        self.todo: list[int] = matching_hosts(roll.hosts, cluster.all_hosts())
+        self._at: dict[int, _ClosedHost] = {}
         self.began_s: float | None = None
         self.over_s: float | None = None  #: None: it has not come to its end
         self.rolled = 0
@@ -96,7 +96,7 @@ class RollingRun:
                 self._cluster.accept({host: False})
                 empty = not on_hosts[host]
                 until_s = at_s + self._roll.takes_s if empty else None
-                self._at[host] = _Closed(at_s, took_vms, until_s)
+                self._at[host] = _ClosedHost(at_s, took_vms, until_s)
         self._end_if_done(at_s)
         return [host for host, its in self._at.items() if its.busy_until_s is None]
 
@@ -135,7 +135,7 @@ class RollingRun:
         if not self.todo and not self._at and self.began_s is not None and self.over_s is None:
             self.over_s = at_s
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return where it is, for a checkpoint."""
         return {
             "todo": self.todo,
@@ -146,18 +146,18 @@ class RollingRun:
             "left_out": self.skipped,
         }
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: CheckpointData) -> None:
         """Restore a saved state."""
         hosts = len(self._cluster.capacity)
         self.todo = [int(host) for host in kept["todo"]]
-        self._at = {int(host): _Closed(**its) for host, its in kept["at"]}
+        self._at = {int(host): _ClosedHost(**its) for host, its in kept["at"]}
         if not all(0 <= host < hosts for host in (*self.todo, *self._at)):
             raise MisfitError("a roll is at a host that is not there")
         self.began_s, self.over_s = kept["began_s"], kept["over_s"]
         self.rolled, self.skipped = int(kept["rolled"]), [*kept["left_out"]]
 
 
-def matching(words: str, hosts: Sequence[SimHost]) -> list[int]:
+def matching_hosts(words: str, hosts: Sequence[SimHost]) -> list[int]:
     """Return the hosts of some names, patterns or one label, in order of name."""
     found = set()
     for word in filter(None, words.split(";")):

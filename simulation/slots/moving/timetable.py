@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.model import MovePlan, Why
-from simulation.checkpoint import Kept, MisfitError
+from placement.rebalancing.model import MovePlan, MoveReason
+from simulation.checkpoint import CheckpointData, MisfitError
 from simulation.slots.moving.fleet import MovableVms, VmKey
 from simulation.slots.moving.options import MovePrice
 
@@ -37,12 +37,12 @@ class TimedMove:
     destination: int  #: a number of the cluster's host
     starts_s: float
     over_s: float
-    why: Why
+    why: MoveReason
     transfer_mib: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedMove:
     """A move and how it ended."""
 
     move: TimedMove
@@ -97,7 +97,7 @@ class Timetable:
         """Return the request of each VM that moves now, and the host where it arrives."""
         return [(move.vm.request, move.destination) for move in self.under_way]
 
-    def over(self, at_s: float) -> list[TimedMove]:
+    def pop_ended(self, at_s: float) -> list[TimedMove]:
         """Take out the moves that are over next, up to a time and before any begins."""
         next_s = min((move.over_s for move in self.under_way), default=math.inf)
         if next_s > at_s or (self.coming and self.coming[0].starts_s < next_s):
@@ -106,13 +106,13 @@ class Timetable:
         self.under_way = [move for move in self.under_way if move.over_s > next_s]
         return over
 
-    def begins(self, at_s: float) -> TimedMove | None:
+    def pop_beginning(self, at_s: float) -> TimedMove | None:
         """Take out the move that begins next, up to a time; None: none does."""
         if self.coming and self.coming[0].starts_s <= at_s:
             return self.coming.popleft()
         return None
 
-    def without(self, host: int) -> tuple[list[TimedMove], list[TimedMove]]:
+    def pop_of_host(self, host: int) -> tuple[list[TimedMove], list[TimedMove]]:
         """Take out what moves from or to a host: what is under way, and what is to come."""
         under_way, coming = (
             [move for move in moves if host in (move.vm.host, move.destination)]
@@ -150,11 +150,11 @@ class Timetable:
         self.coming = deque(move for move in self.coming if id(move) not in numbers)
         return refused
 
-    def kept(self) -> Kept:
+    def state(self) -> CheckpointData:
         """Return the moves, for a checkpoint."""
         return {name: [_row(move) for move in getattr(self, name)] for name in _LISTS}
 
-    def restore(self, kept: Kept, hosts: int) -> None:
+    def restore(self, kept: CheckpointData, hosts: int) -> None:
         """Restore the saved moves."""
         self.under_way = [_move(row, hosts) for row in kept["under_way"]]
         self.coming = deque(_move(row, hosts) for row in kept["coming"])
@@ -219,6 +219,6 @@ def _move(row: Sequence[Any], hosts: int) -> TimedMove:
         destination=destination,
         starts_s=float(times[0]),
         over_s=float(times[1]),
-        why=Why(why),
+        why=MoveReason(why),
         transfer_mib=int(transfer_mib),
     )

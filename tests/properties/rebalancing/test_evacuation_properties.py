@@ -12,7 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.model import MovePlan, RunningState, WhyStays
+from placement.rebalancing.model import MovePlan, RunningState, StayReason
 from tests.properties.rebalancing.running_clusters import a_tight_cluster, limits, runnings
 
 
@@ -57,7 +57,7 @@ def test_who_stays_for_want_of_room_fits_nowhere(
     for stays in plan.stays:
         kind = int(running.kind[stays.vm])
         demand = running.demand[kind]
-        if stays.why in (WhyStays.NO_ROOM, WhyStays.NO_HOST_LARGE_ENOUGH):
+        if stays.why in (StayReason.NO_ROOM, StayReason.NO_HOST_LARGE_ENOUGH):
             open_to = running.eligible[kind][running.snapshot.host_class] & running.receives
             open_to[hosts] = False
             fits = ((after.room >= demand) | (demand == 0)).all(axis=1)
@@ -95,7 +95,7 @@ def test_a_budget_cuts_and_what_is_planned_stays_feasible(
 
     check_plan(running, plan)
     assert plan.work <= units
-    if any(stays.why is WhyStays.CUT for stays in plan.stays):
+    if any(stays.why is StayReason.CUT for stays in plan.stays):
         assert plan.cut
 
 

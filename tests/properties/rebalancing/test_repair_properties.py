@@ -14,11 +14,11 @@ from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import (
     Mobility,
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RunningGroup,
     RunningState,
-    Why,
-    WhyStays,
+    StayReason,
 )
 from placement.rebalancing.repair import repair
 from placement.rebalancing.units import Units
@@ -84,7 +84,7 @@ def test_nothing_that_is_well_where_it_is_moves(case: tuple[RunningState, MovePl
     ill = together.union(*(vms for vms, number in too_many(running) if number > 0))
 
     for move in plan.moves:
-        if move.why is Why.REPAIRS_CAPACITY:
+        if move.why is MoveReason.REPAIRS_CAPACITY:
             assert running.over[move.source].any()
         else:
             assert move.vm in ill
@@ -115,7 +115,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
     random.shuffle(places)  # type: ignore[attr-defined]
     units, _ = Units(running, most).of(movable)
     wanted = [
-        UnitDestination(unit=unit, destination=place, why=Why.BALANCES)
+        UnitDestination(unit=unit, destination=place, why=MoveReason.BALANCES)
         for unit, place in zip(units, places, strict=True)
         if place != running.host[unit.vms[0]]
         and running.receives[place]
@@ -137,16 +137,16 @@ def test_two_full_hosts_exchange_vms_by_a_third() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024), (1, 1024)])
     units, _ = Units(running, RebalanceLimits()).of([0, 1])
     wanted = [
-        UnitDestination(unit=units[0], destination=1, why=Why.BALANCES),
-        UnitDestination(unit=units[1], destination=0, why=Why.BALANCES),
+        UnitDestination(unit=units[0], destination=1, why=MoveReason.BALANCES),
+        UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),
     ]
 
     order = in_waves(running, wanted, RebalanceLimits())
 
     assert [(m.vm, m.source, m.destination, m.why) for m in order.moves] == [
-        (0, 0, 2, Why.DETOUR),
-        (1, 1, 0, Why.BALANCES),
-        (0, 2, 1, Why.BALANCES),
+        (0, 0, 2, MoveReason.DETOUR),
+        (1, 1, 0, MoveReason.BALANCES),
+        (0, 2, 1, MoveReason.BALANCES),
     ]
     assert order.left == ()
     check_plan(running, a_plan(running, *order.moves))
@@ -156,8 +156,8 @@ def test_without_a_third_host_a_cycle_stays() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024)])
     units, _ = Units(running, RebalanceLimits()).of([0, 1])
     wanted = [
-        UnitDestination(unit=units[0], destination=1, why=Why.BALANCES),
-        UnitDestination(unit=units[1], destination=0, why=Why.BALANCES),
+        UnitDestination(unit=units[0], destination=1, why=MoveReason.BALANCES),
+        UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),
     ]
 
     order = in_waves(running, wanted, RebalanceLimits())
@@ -177,7 +177,7 @@ def test_one_vm_leaves_a_host_that_shrank_if_one_is_enough() -> None:
     plan = repair(running)
 
     assert [(move.vm, move.destination, move.why) for move in plan.moves] == [
-        (0, 1, Why.REPAIRS_CAPACITY)
+        (0, 1, MoveReason.REPAIRS_CAPACITY)
     ]
 
 
@@ -186,7 +186,9 @@ def test_a_vm_beside_one_of_its_group_that_does_not_run_yet_moves_away() -> None
 
     plan = repair(a_running(host=[0], groups=[apart]))
 
-    assert [(move.vm, move.source, move.why) for move in plan.moves] == [(0, 0, Why.REPAIRS_RULE)]
+    assert [(move.vm, move.source, move.why) for move in plan.moves] == [
+        (0, 0, MoveReason.REPAIRS_RULE)
+    ]
 
 
 def test_who_cannot_move_from_a_host_that_shrank_is_named() -> None:
@@ -196,6 +198,6 @@ def test_who_cannot_move_from_a_host_that_shrank_is_named() -> None:
 
     assert plan.moves == ()
     assert [(each.vm, each.why) for each in plan.stays] == [
-        (0, WhyStays.OBSTACLE),
-        (1, WhyStays.OBSTACLE),
+        (0, StayReason.OBSTACLE),
+        (1, StayReason.OBSTACLE),
     ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import QuotaHeadroom, check_allocation, decide, policy_by_name
-from placement.model.reserved import Reserved, check_reserved, settle, unsettled
+from placement.model.reserved import Reserved, check_reserved, restore_settled, settle
 from placement.model.snapshot import Snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
 
@@ -70,7 +70,7 @@ def test_what_is_left_and_what_was_chosen_tell_what_there_was(given_):
     settled = settle(snapshot, reserved)
     rooms = tuple(each.room for each in snapshot.allowances)
 
-    before = unsettled(settled.rest, reserved, settled.drawn, settled.kept, rooms)
+    before = restore_settled(settled.rest, reserved, settled.drawn, settled.kept, rooms)
 
     np.testing.assert_array_equal(before.free, snapshot.free)
     np.testing.assert_array_equal(before.held, snapshot.held)

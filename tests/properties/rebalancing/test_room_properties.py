@@ -14,10 +14,10 @@ from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import (
     Mobility,
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RunningGroup,
     RunningState,
-    Why,
 )
 from placement.rebalancing.room import room_for
 from tests.properties.rebalancing.running_clusters import limits, runnings
@@ -160,7 +160,7 @@ def test_the_smallest_vm_that_is_enough_makes_room() -> None:
     plan = room_for(running, 0)
 
     assert [(m.vm, m.source, m.destination, m.why) for m in plan.moves] == [
-        (1, 0, 1, Why.MAKES_ROOM)
+        (1, 0, 1, MoveReason.MAKES_ROOM)
     ]
     assert plan.admitted == ((0, 0, 1),)
 

@@ -22,7 +22,7 @@ from placement import (
     policy_by_name,
     target_shares,
 )
-from placement.constraints.allowances import Rooms
+from placement.constraints.allowances import RemainingAllowances
 from placement.constraints.within_allowances import WithinAllowances
 from placement.constraints.zones import InZones, Zone
 from placement.model.reasons import still_needed
@@ -245,7 +245,7 @@ def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
 ) -> None:
     allocation = placed(snapshot, policy)
 
-    rooms = Rooms(snapshot.after(allocation.placed))
+    rooms = RemainingAllowances(snapshot.after(allocation.placed))
     missing = snapshot.count - np.array(counts(snapshot, allocation), dtype=np.int64)
     beyond = {left.request for left in allocation.left_out if left.reason is Reason.QUOTA}
     for left in allocation.left_out:

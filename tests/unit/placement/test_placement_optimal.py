@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placement import Budget, ParameterError, check_allocation, policy_by_name
 from placement.model.constraints import AffinityGroup, Constraints, Spread
-from placement.policies.optimal.hosts import ByPattern, HostGroup, OneByOne
+from placement.policies.optimal.hosts import HostGroup, PatternHosts, SingleHosts
 from placement.policies.optimal.integer_program import IntegerProgram
 from placement.policies.optimal.patterns import maximal_patterns
 from tests.builders import a_snapshot
@@ -239,4 +239,4 @@ def test_hosts_by_pattern_hold_what_hosts_one_by_one_hold(room, demands, hosts, 
             assert fits([counts.get(kind, 0) for kind in group.kinds], demands, room)
         return sum(gain * each for gain, each in zip(value, solved.values, strict=True))
 
-    assert best(lambda p: ByPattern(p, group, patterns)) == best(lambda p: OneByOne(p, group))
+    assert best(lambda p: PatternHosts(p, group, patterns)) == best(lambda p: SingleHosts(p, group))

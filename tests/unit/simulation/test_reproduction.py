@@ -13,7 +13,7 @@ import pytest
 from simulation.errors import InputError
 from simulation.reproduction import (
     ITEMS,
-    Finished,
+    FinishedItem,
     ItemOutcome,
     Setup,
     Verdict,
@@ -50,7 +50,7 @@ AGAIN = ("fuga-fig5a", "fuga-fig6", "drfh-fig5", "drfh-table2", "psdsf-fig6")
 
 def run(
     names: Sequence[str], out: Path, setup: Setup | None = None, *, resume: bool = False
-) -> list[Finished]:
+) -> list[FinishedItem]:
     return run_items(
         items_named(names),
         setup or Setup(quick=True),
@@ -112,7 +112,7 @@ def test_the_verdict_follows_from_numbers_and_statements(
 def test_only_a_number_that_must_agree_makes_an_item_wrong(number: Number, is_wrong: bool) -> None:
     found = verdict_of(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
 
-    assert Finished(verdict=found, seconds=0.0).is_wrong == is_wrong
+    assert FinishedItem(verdict=found, seconds=0.0).is_wrong == is_wrong
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 from controller.embedded.setup import CAPACITIES
 from simulation.reproduction import ITEMS, ItemOutcome, Setup
 from simulation.reproduction.document import document_of
-from simulation.reproduction.drfh_completion import gains_by_size, only_there
+from simulation.reproduction.drfh_completion import completed_only_there, gains_by_size
 from simulation.reproduction.drfh_use import most_used_with
 from simulation.reproduction.fuga_cluster import HOSTS, deviation, fairer_than_slots
 from simulation.reproduction.fuga_scale import allocates_more
@@ -120,7 +120,7 @@ def test_most_is_used_with_the_papers_number_of_slots(best: int, holds: bool) ->
 def test_who_completes_all_in_one_place_only_is_counted() -> None:
     there, elsewhere = np.array([1.0, 1.0, 0.9, 1.0]), np.array([0.9, 1.0, 0.5, 0.99])
 
-    assert only_there(there, elsewhere) == 0.5
+    assert completed_only_there(there, elsewhere) == 0.5
 
 
 def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:

@@ -21,7 +21,7 @@ from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
 from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
-from simulation.topology.hosts import Happening, HostEvent, SimHost
+from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from simulation.traces.constraint_table import ConstraintTable
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
@@ -56,10 +56,10 @@ MOVING = Moving(
 def a_site(policy: str, moving: Moving = NO_MOVES) -> Engine:
     """Hosts that fail and return, groups, quotas from a time on, and rules."""
     events = [
-        HostEvent(at_s=600.0, host="h1", what=Happening.FAIL),
-        HostEvent(at_s=1200.0, host="h1", what=Happening.RETURN),
-        HostEvent(at_s=1500.0, host="h2", what=Happening.LEAVE),
-        HostEvent(at_s=1800.0, host="h4", what=Happening.JOIN),
+        HostEvent(at_s=600.0, host="h1", what=HostEventKind.FAIL),
+        HostEvent(at_s=1200.0, host="h1", what=HostEventKind.RETURN),
+        HostEvent(at_s=1500.0, host="h2", what=HostEventKind.LEAVE),
+        HostEvent(at_s=1800.0, host="h4", what=HostEventKind.JOIN),
     ]
     engine = an_engine(
         HOSTS, capacity=[(4, 4096)] * 5, events=events, absent=frozenset({"h4"}), policy=policy,
@@ -104,17 +104,17 @@ def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped
     seen, seen_in_parts = a_recorder(moving), a_recorder(moving)
     idle = under_way = 0
     for slot, chunk in enumerate(arriving(seed)):
-        seen.record(whole.pass_to(slot, [chunk] if len(chunk) else []), whole)
-        seen_in_parts.record(parts.pass_to(slot, [chunk] if len(chunk) else []), parts)
-        kept = decode_all({"engine": parts.kept(), "recorder": seen_in_parts.kept()})
+        seen.record(whole.advance_to(slot, [chunk] if len(chunk) else []), whole)
+        seen_in_parts.record(parts.advance_to(slot, [chunk] if len(chunk) else []), parts)
+        kept = decode_all({"engine": parts.state(), "recorder": seen_in_parts.state()})
         parts, seen_in_parts = a_site(policy, moving), a_recorder(moving)
         parts.restore(kept["engine"])
         seen_in_parts.restore(kept["recorder"])
 
         idle += parts.last_idle.seen is not None
         under_way += parts.movers is not None and bool(parts.movers.timetable.under_way)
-        assert encode(parts.kept(), DIGEST) == encode(whole.kept(), DIGEST)
-        assert encode(seen_in_parts.kept(), DIGEST) == encode(seen.kept(), DIGEST)
+        assert encode(parts.state(), DIGEST) == encode(whole.state(), DIGEST)
+        assert encode(seen_in_parts.state(), DIGEST) == encode(seen.state(), DIGEST)
     assert idle
     assert bool(under_way) == moving.is_enabled
     assert len(seen.placements.column("count"))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from placement import check_allocation
-from simulation.slots.engine import Engine, Passed
-from simulation.topology.hosts import Happening, HostEvent
+from simulation.slots.engine import Engine, SlotResult
+from simulation.topology.hosts import HostEvent, HostEventKind
 from tests.simulations import a_chunk, an_engine, random_chunks
 
 
-def placed(passed: Passed) -> list[tuple[int, int, int]]:
+def placed(passed: SlotResult) -> list[tuple[int, int, int]]:
     """Return request, host and count of what a slot placed."""
     if passed.round is None:
         return []
@@ -24,9 +24,9 @@ def placed(passed: Passed) -> list[tuple[int, int, int]]:
 def test_a_request_waits_for_its_slot_runs_its_life_and_leaves() -> None:
     engine = an_engine(capacity=[(4, 4096)])
 
-    first = engine.pass_to(1, [a_chunk({"arrival_s": 10, "lifetime_s": 90, "count": 4})])
-    second = engine.pass_to(2, [a_chunk({"arrival_s": 70, "count": 2})])
-    third = engine.pass_to(3, [])
+    first = engine.advance_to(1, [a_chunk({"arrival_s": 10, "lifetime_s": 90, "count": 4})])
+    second = engine.advance_to(2, [a_chunk({"arrival_s": 70, "count": 2})])
+    third = engine.advance_to(3, [])
 
     assert placed(first) == [(0, 0, 4)]
     assert first.round is not None
@@ -41,18 +41,18 @@ def test_a_request_waits_for_its_slot_runs_its_life_and_leaves() -> None:
 
 def test_a_life_that_ends_at_the_start_of_a_slot_makes_room_in_it() -> None:
     engine = an_engine(capacity=[(1, 1024)])
-    engine.pass_to(0, [a_chunk({"lifetime_s": 60})])
+    engine.advance_to(0, [a_chunk({"lifetime_s": 60})])
 
-    passed = engine.pass_to(1, [a_chunk({"arrival_s": 60})])
+    passed = engine.advance_to(1, [a_chunk({"arrival_s": 60})])
 
     assert placed(passed) == [(1, 0, 1)]
 
 
 def test_a_life_of_nothing_ends_with_its_slot() -> None:
     engine = an_engine(capacity=[(1, 1024)])
-    engine.pass_to(0, [a_chunk({"lifetime_s": 0})])
+    engine.advance_to(0, [a_chunk({"lifetime_s": 0})])
 
-    passed = engine.pass_to(1, [])
+    passed = engine.advance_to(1, [])
 
     assert [int(vms.count.sum()) for vms in passed.ended] == [1]
     assert engine.names.held.sum() == 0
@@ -60,10 +60,10 @@ def test_a_life_of_nothing_ends_with_its_slot() -> None:
 
 def test_a_gang_is_placed_whole_or_waits() -> None:
     engine = an_engine(capacity=[(4, 4096)])
-    engine.pass_to(0, [a_chunk({"count": 2, "lifetime_s": 60})])
+    engine.advance_to(0, [a_chunk({"count": 2, "lifetime_s": 60})])
 
-    waits = engine.pass_to(0, [a_chunk({"count": 4, "min_count": 3})])
-    whole = engine.pass_to(1, [])
+    waits = engine.advance_to(0, [a_chunk({"count": 4, "min_count": 3})])
+    whole = engine.advance_to(1, [])
 
     assert placed(waits) == []
     assert placed(whole) == [(1, 0, 4)]
@@ -71,11 +71,11 @@ def test_a_gang_is_placed_whole_or_waits() -> None:
 
 def test_a_slot_in_which_nothing_changes_has_no_round() -> None:
     engine = an_engine(capacity=[(1, 1024)])
-    engine.pass_to(0, [a_chunk({"count": 2})])
+    engine.advance_to(0, [a_chunk({"count": 2})])
 
-    decided = engine.pass_to(1, [])
-    repeated = engine.pass_to(2, [])
-    changed = engine.pass_to(3, [a_chunk({"arrival_s": 180})])
+    decided = engine.advance_to(1, [])
+    repeated = engine.advance_to(2, [])
+    changed = engine.advance_to(3, [a_chunk({"arrival_s": 180})])
 
     assert decided.round is not None
     assert repeated.round is None
@@ -84,11 +84,11 @@ def test_a_slot_in_which_nothing_changes_has_no_round() -> None:
 
 
 def test_vms_of_a_host_that_fails_wait_again_for_the_rest_of_their_lives() -> None:
-    fails = HostEvent(at_s=90, host="h0", what=Happening.FAIL)
+    fails = HostEvent(at_s=90, host="h0", what=HostEventKind.FAIL)
     engine = an_engine(events=[fails])
-    engine.pass_to(0, [a_chunk({"count": 3, "lifetime_s": 300})])
+    engine.advance_to(0, [a_chunk({"count": 3, "lifetime_s": 300})])
 
-    passed = engine.pass_to(2, [])
+    passed = engine.advance_to(2, [])
 
     assert [vms.count.tolist() for vms in passed.lost] == [[3]]
     assert placed(passed) == [(0, 1, 3)]
@@ -99,11 +99,11 @@ def test_vms_of_a_host_that_fails_wait_again_for_the_rest_of_their_lives() -> No
 
 
 def test_vms_that_ended_before_their_host_failed_are_not_lost() -> None:
-    fails = HostEvent(at_s=100, host="h0", what=Happening.FAIL)
+    fails = HostEvent(at_s=100, host="h0", what=HostEventKind.FAIL)
     engine = an_engine(events=[fails])
-    engine.pass_to(0, [a_chunk({"lifetime_s": 95}, {"lifetime_s": 110})])
+    engine.advance_to(0, [a_chunk({"lifetime_s": 95}, {"lifetime_s": 110})])
 
-    passed = engine.pass_to(2, [])
+    passed = engine.advance_to(2, [])
 
     assert [vms.request.tolist() for vms in passed.lost] == [[1]]
     assert sum(int(vms.count.sum()) for vms in passed.ended) == 1
@@ -111,15 +111,15 @@ def test_vms_that_ended_before_their_host_failed_are_not_lost() -> None:
 
 def test_a_host_that_leaves_is_out_of_the_pool_and_one_that_joins_is_in_it() -> None:
     events = [
-        HostEvent(at_s=30, host="h0", what=Happening.LEAVE),
-        HostEvent(at_s=90, host="h1", what=Happening.JOIN),
+        HostEvent(at_s=30, host="h0", what=HostEventKind.LEAVE),
+        HostEvent(at_s=90, host="h1", what=HostEventKind.JOIN),
     ]
     engine = an_engine(
         capacity=[(1, 1024), (2, 2048), (4, 4096)], events=events, absent=frozenset({"h1"})
     )
     pools = []
     for slot in range(3):
-        passed = engine.pass_to(slot, [a_chunk({"arrival_s": 60 * slot})])
+        passed = engine.advance_to(slot, [a_chunk({"arrival_s": 60 * slot})])
         assert passed.round is not None
         pools.append(int(passed.round.snapshot.pool[0]))
 
@@ -128,10 +128,10 @@ def test_a_host_that_leaves_is_out_of_the_pool_and_one_that_joins_is_in_it() -> 
 
 def test_who_waits_too_long_gives_up() -> None:
     engine = an_engine(capacity=[(1, 1024)], wait_at_most_s=90.0)
-    engine.pass_to(0, [a_chunk({"count": 3})])
-    engine.pass_to(1, [])
+    engine.advance_to(0, [a_chunk({"count": 3})])
+    engine.advance_to(1, [])
 
-    passed = engine.pass_to(2, [])
+    passed = engine.advance_to(2, [])
 
     assert passed.given_up.count.tolist() == [2]
     assert len(engine.waiting) == 0
@@ -141,7 +141,7 @@ def test_a_policy_that_fails_is_replaced_for_the_round() -> None:
     engine = an_engine()
     engine.decider.policy = _Broken()
 
-    passed = engine.pass_to(0, [a_chunk({})])
+    passed = engine.advance_to(0, [a_chunk({})])
 
     assert passed.round is not None
     assert passed.round.fallback_reason == "RuntimeError: broken"
@@ -157,16 +157,16 @@ class _Broken:
 def test_nothing_is_lost_or_placed_twice(policy: str) -> None:
     length_s, slots = 60.0, 40
     events = [
-        HostEvent(at_s=500, host="h1", what=Happening.FAIL),
-        HostEvent(at_s=900, host="h1", what=Happening.RETURN),
-        HostEvent(at_s=1300, host="h2", what=Happening.LEAVE),
-        HostEvent(at_s=1500, host="h0", what=Happening.DRAIN),
+        HostEvent(at_s=500, host="h1", what=HostEventKind.FAIL),
+        HostEvent(at_s=900, host="h1", what=HostEventKind.RETURN),
+        HostEvent(at_s=1300, host="h2", what=HostEventKind.LEAVE),
+        HostEvent(at_s=1500, host="h0", what=HostEventKind.DRAIN),
     ]
     engine = an_engine(capacity=[(8, 8192), (4, 6144), (6, 4096)], policy=policy, events=events)
     asked = ended = given = lost = 0
     running: Counter[int] = Counter()
     for slot, chunk in enumerate(random_chunks(7, slots, length_s)):
-        passed = engine.pass_to(slot, [chunk] if len(chunk) else [])
+        passed = engine.advance_to(slot, [chunk] if len(chunk) else [])
 
         asked += int(chunk.count.sum())
         for vms in passed.ended:
@@ -212,7 +212,7 @@ def _check_sums(engine: Engine) -> None:
 def test_the_same_seed_gives_the_same_and_another_one_may_not() -> None:
     def decided(seed: int) -> list[list[tuple[int, int, int]]]:
         engine = an_engine(capacity=[(8, 8192)] * 4, policy="random_fit", seed=seed)
-        return [placed(engine.pass_to(s, [c])) for s, c in enumerate(random_chunks(3, 10, 60.0))]
+        return [placed(engine.advance_to(s, [c])) for s, c in enumerate(random_chunks(3, 10, 60.0))]
 
     assert decided(0) == decided(0)
     assert decided(0) != decided(1)

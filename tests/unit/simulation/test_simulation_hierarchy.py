@@ -12,7 +12,7 @@ from simulation.errors import InputError
 from simulation.experiments.plan import ZoneChoice, plan, zone_policies
 from simulation.experiments.specs import open_inputs
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota, read_hierarchy
-from simulation.topology.hosts import Happening, HostEvent, SimHost
+from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from tests.simulations import a_chunk, an_engine
 
 TREE = """name,parent,weight
@@ -141,7 +141,7 @@ def test_tenants_go_in_the_order_of_the_tree() -> None:
     engine = an_engine(hierarchy=tree, policy="best_fit_drfh")
     asked = [{"tenant": name, "count": 9} for name in ("bob", "ann", "cid")]
 
-    passed = engine.pass_to(0, [a_chunk(*asked)])
+    passed = engine.advance_to(0, [a_chunk(*asked)])
 
     assert passed.round is not None
     names = [engine.names.tenants.values[number] for number in passed.round.tenants.tolist()]
@@ -175,11 +175,11 @@ def test_each_zone_decides_by_its_own_policy_and_anew_when_hosts_come() -> None:
         capacity=[(4, 4096)] * 3,
         zone_policies=zones,
         absent=frozenset({"h1"}),
-        events=[HostEvent(at_s=60.0, host="h1", what=Happening.JOIN)],
+        events=[HostEvent(at_s=60.0, host="h1", what=HostEventKind.JOIN)],
     )
 
-    first = engine.pass_to(0, [a_chunk({"count": 12})])
-    second = engine.pass_to(1, [])
+    first = engine.advance_to(0, [a_chunk({"count": 12})])
+    second = engine.advance_to(1, [])
 
     assert first.round is not None
     assert second.round is not None

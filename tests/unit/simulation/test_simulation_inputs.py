@@ -15,7 +15,7 @@ import pytest
 from simulation.errors import InputError
 from simulation.experiments.specs import Inputs, RunSpec, TraceSpec, open_inputs
 from simulation.slots.cluster import Cluster
-from simulation.topology.hosts import Happening
+from simulation.topology.hosts import HostEventKind
 from simulation.topology.inventory import read_inventory
 
 
@@ -324,8 +324,8 @@ def test_google_machines_are_scaled_and_their_events_are_kept(tmp_path: Path) ->
 
     assert (host.name, dict(host.capacity)) == ("m5", {"vcpus": 32, "memory_mib": 65536})
     assert [(each.at_s, each.what) for each in inventory.events] == [
-        (9, Happening.LEAVE),
-        (12, Happening.JOIN),
+        (9, HostEventKind.LEAVE),
+        (12, HostEventKind.JOIN),
     ]
     assert Cluster.of(inventory, ("vcpus",)).present.all()
 

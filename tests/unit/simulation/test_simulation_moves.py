@@ -11,10 +11,10 @@ import pytest
 
 from registry.requests import MembershipRule, Rules
 from simulation import InputError
-from simulation.slots.engine import Engine, Passed
+from simulation.slots.engine import Engine, SlotResult
 from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
 from simulation.slots.moving.timetable import MoveOutcome
-from simulation.topology.hosts import Happening, HostEvent, SimHost
+from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from simulation.traces.constraint_table import ConstraintTable
 from tests.simulations import a_chunk, an_engine, random_chunks
 
@@ -34,7 +34,7 @@ EVERYTHING = Moving(
 )
 
 
-def moved(passed: Passed) -> list[tuple[int, int, int, str]]:
+def moved(passed: SlotResult) -> list[tuple[int, int, int, str]]:
     """Return request, hosts and outcome of the moves that ended."""
     return [
         (each.move.vm.request, each.move.vm.host, each.move.destination, each.outcome.value)
@@ -67,11 +67,11 @@ def books_of(engine: Engine) -> tuple[Any, ...]:
 def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
     moving = Moving(price=MovePrice(gib_per_s=0.1, least_s=20.0), balance=Balance(every_s=60.0))
     engine = an_engine(capacity=[(8, 8192), (8, 8192)], moving=moving)
-    engine.pass_to(0, [a_chunk({"count": 6, "demand": (1, 1024)})])
+    engine.advance_to(0, [a_chunk({"count": 6, "demand": (1, 1024)})])
 
-    engine.pass_to(1, [])
+    engine.advance_to(1, [])
     meanwhile = engine.cluster.committed[:, 0].tolist()
-    passed = engine.pass_to(2, [])
+    passed = engine.advance_to(2, [])
 
     # Two at a time, of 1 GiB at 0.1 GiB/s and 20 s more: two waves of 30 s.
     assert meanwhile == [6, 2]
@@ -83,11 +83,11 @@ def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
 def test_what_ends_while_it_moves_leaves_nothing_behind() -> None:
     moving = Moving(price=MovePrice(least_s=100.0), balance=Balance(every_s=60.0))
     engine = an_engine(capacity=[(8, 8192), (8, 8192)], moving=moving)
-    engine.pass_to(0, [a_chunk({"count": 6, "lifetime_s": 150.0})])
-    engine.pass_to(1, [])
-    engine.pass_to(2, [])
+    engine.advance_to(0, [a_chunk({"count": 6, "lifetime_s": 150.0})])
+    engine.advance_to(1, [])
+    engine.advance_to(2, [])
 
-    passed = engine.pass_to(3, [])
+    passed = engine.advance_to(3, [])
 
     assert {each[-1] for each in moved(passed)} == {"gone"}
     assert not engine.cluster.committed.any()
@@ -98,11 +98,11 @@ def test_a_round_between_two_waves_may_take_the_room_of_the_second() -> None:
         price=MovePrice(least_s=70.0, per_host=1), balance=Balance(every_s=60.0, least_gain=1e-6)
     )
     engine = an_engine(capacity=[(8, 8192), (4, 4096)], moving=moving)
-    engine.pass_to(0, [a_chunk({"count": 6})])
-    engine.pass_to(1, [])
+    engine.advance_to(0, [a_chunk({"count": 6})])
+    engine.advance_to(1, [])
 
-    second = engine.pass_to(2, [a_chunk({"arrival_s": 90.0, "demand": (3, 3072)})])
-    third = engine.pass_to(3, [])
+    second = engine.advance_to(2, [a_chunk({"arrival_s": 90.0, "demand": (3, 3072)})])
+    third = engine.advance_to(3, [])
 
     assert MoveOutcome.REFUSED.value in {each[-1] for each in (*moved(second), *moved(third))}
     assert (engine.cluster.committed <= engine.cluster.capacity).all()
@@ -112,10 +112,10 @@ def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
     roll = RollOptions(takes_s=120.0, wait_s=120.0)
     engine = an_engine(capacity=[(4, 4096), (4, 4096), (2, 2048)], moving=Moving(roll=roll))
     # The first host's VM of four cores fits the second, and then nowhere but back.
-    engine.pass_to(0, [a_chunk({"demand": (4, 4096)}, {"demand": (2, 2048)})])
+    engine.advance_to(0, [a_chunk({"demand": (4, 4096)}, {"demand": (2, 2048)})])
 
     for slot in range(1, 40):
-        engine.pass_to(slot, [])
+        engine.advance_to(slot, [])
 
     assert engine.movers is not None
     told = engine.movers.roll_report()
@@ -131,13 +131,13 @@ def test_room_is_made_for_who_starves_and_kept_from_others() -> None:
     moving = Moving(price=MovePrice(least_s=90.0), room=Room(patience=2))
     engine = an_engine(policy="best_fit_drfh", moving=moving)
     small, large = {"demand": (1, 1024), "tenant": "s"}, {"demand": (3, 3072), "lifetime_s": 30}
-    engine.pass_to(0, [a_chunk(small, large)])
-    engine.pass_to(0, [a_chunk(small, large)])
+    engine.advance_to(0, [a_chunk(small, large)])
+    engine.advance_to(0, [a_chunk(small, large)])
     starves = a_chunk({"arrival_s": 60, "tenant": "l", "demand": (4, 4096)})
-    passed = [engine.pass_to(1, [starves])]
+    passed = [engine.advance_to(1, [starves])]
     for slot in range(2, 10):
         more = a_chunk({"arrival_s": 60.0 * slot, "tenant": "s", "lifetime_s": 61.0})
-        passed.append(engine.pass_to(slot, [more]))
+        passed.append(engine.advance_to(slot, [more]))
 
     placed = [
         int(request)
@@ -152,9 +152,9 @@ def test_room_is_made_for_who_starves_and_kept_from_others() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_books_are_in_order_whatever_happens(seed: int) -> None:
     events = [
-        HostEvent(at_s=130.0 + 400 * seed % 7, host="h1", what=Happening.FAIL),
-        HostEvent(at_s=900.0, host="h1", what=Happening.RETURN),
-        HostEvent(at_s=1210.0, host="h2", what=Happening.LEAVE),
+        HostEvent(at_s=130.0 + 400 * seed % 7, host="h1", what=HostEventKind.FAIL),
+        HostEvent(at_s=900.0, host="h1", what=HostEventKind.RETURN),
+        HostEvent(at_s=1210.0, host="h2", what=HostEventKind.LEAVE),
     ]
     engine = an_engine(
         ZONES, capacity=[(6, 6144)] * 6, events=events, policy="best_fit_drfh", moving=EVERYTHING
@@ -165,7 +165,7 @@ def test_books_are_in_order_whatever_happens(seed: int) -> None:
         object.__setattr__(
             chunk, "constraint_tables", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
         )
-        passed = engine.pass_to(slot, [chunk] if len(chunk) else [])
+        passed = engine.advance_to(slot, [chunk] if len(chunk) else [])
         outcomes.update(each[-1] for each in moved(passed))
 
         committed, groups = books_of(engine)

@@ -25,7 +25,7 @@ from registry.admin import (
 )
 from registry.requests import MembershipRule, Rules
 from simulation import DecidedRounds, InputError, read_inventory, read_recording, record
-from simulation.topology.hosts import Happening, HostEvent
+from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces.faults import BadRows
 from simulation.traces.native import NativeTrace
 from tests.simulations import a_chunk, an_engine
@@ -325,13 +325,13 @@ def test_hosts_join_close_open_fail_and_leave(tmp_path: Path) -> None:
     inventory = read_inventory(read_recording(tmp_path / "registry").hosts)
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h2~2"]
     assert [(each.at_s, each.host, each.what) for each in inventory.events] == [
-        (0, "h1", Happening.DRAIN),
-        (5, "h1", Happening.RETURN),
-        (7, "h2~2", Happening.LEAVE),
-        (9, "h1", Happening.FAIL),
-        (30, "h2", Happening.JOIN),
-        (30, "h2", Happening.DRAIN),
-        (40, "h2", Happening.RETURN),
+        (0, "h1", HostEventKind.DRAIN),
+        (5, "h1", HostEventKind.RETURN),
+        (7, "h2~2", HostEventKind.LEAVE),
+        (9, "h1", HostEventKind.FAIL),
+        (30, "h2", HostEventKind.JOIN),
+        (30, "h2", HostEventKind.DRAIN),
+        (40, "h2", HostEventKind.RETURN),
     ]
 
 
@@ -372,7 +372,7 @@ def test_what_waits_longer_than_its_row_says_is_given_up() -> None:
     asked = replace(chunk, demand=np.full((len(chunk), 2), 9))
 
     given_up = [
-        int(engine.pass_to(slot, [asked] if slot == 0 else []).given_up.count.sum())
+        int(engine.advance_to(slot, [asked] if slot == 0 else []).given_up.count.sum())
         for slot in range(4)
     ]
 
@@ -402,9 +402,9 @@ def test_what_runs_already_takes_room_and_leaves() -> None:
         {"count": 6, "lifetime_s": 90, "on_host": "h0"}, {"count": 1}, {"on_host": "elsewhere"}
     )
 
-    first = engine.pass_to(0, [chunk])
-    second = engine.pass_to(1, [])
-    third = engine.pass_to(2, [])
+    first = engine.advance_to(0, [chunk])
+    second = engine.advance_to(1, [])
+    third = engine.advance_to(2, [])
 
     assert first.stood is not None
     assert first.stood.count.tolist() == [6]  # more than there is room for: they ran there
@@ -419,10 +419,10 @@ def test_what_runs_already_takes_room_and_leaves() -> None:
 
 
 def test_what_ran_already_and_is_lost_waits_for_another_host() -> None:
-    engine = an_engine(events=[HostEvent(at_s=60, host="h0", what=Happening.FAIL)])
+    engine = an_engine(events=[HostEvent(at_s=60, host="h0", what=HostEventKind.FAIL)])
 
-    engine.pass_to(0, [a_chunk({"count": 2, "on_host": "h0", "lifetime_s": 300})])
-    passed = engine.pass_to(1, [])
+    engine.advance_to(0, [a_chunk({"count": 2, "on_host": "h0", "lifetime_s": 300})])
+    passed = engine.advance_to(1, [])
 
     assert passed.round is not None
     assert np.flatnonzero(engine.cluster.committed[:, 0]).tolist() == [1]

@@ -277,7 +277,7 @@ def _before_round(
 
     engine.decider.decide = spy  # type: ignore[method-assign, assignment]
     try:
-        passed = engine.pass_to(slot, chunks)
+        passed = engine.advance_to(slot, chunks)
     finally:
         engine.decider.decide = decide_  # type: ignore[method-assign]
     return (seen[0], passed) if seen else None
@@ -285,7 +285,7 @@ def _before_round(
 
 def test_rounds_repeat_for_the_simulator_when_they_do_for_the_control_centre() -> None:
     engine = an_engine(HOSTS, capacity=CAPACITY)
-    engine.pass_to(0, [a_chunk({"demand": (99, 99), "tenant": "b"}, {"count": 50})])
+    engine.advance_to(0, [a_chunk({"demand": (99, 99), "tenant": "b"}, {"count": 50})])
     snapshots, digests = [], []
     for age in (0, 1, 11, 12, 13, 95, 96):
         engine.waiting = dataclasses.replace(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.forecast.lifetimes import Lifetimes, Observed
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 
 
-def observed(*of_group: tuple[int, float, bool]) -> Observed:
+def observed(*of_group: tuple[int, float, bool]) -> ObservedLifetimes:
     """Return VMs of one tenant's: (type, age, whether it ended)."""
     vm_type, age_s, ended = zip(*of_group, strict=True)
     types = np.array(vm_type, dtype=np.int64)
-    return Observed(
+    return ObservedLifetimes(
         groups=np.column_stack([types]),
         age_s=np.array(age_s, dtype=np.float64),
         ended=np.array(ended, dtype=np.bool_),
@@ -45,7 +45,7 @@ def test_a_curve_goes_on_beyond_what_was_seen_as_a_power_of_the_age():
     """Pareto's lives of exponent 1.5, of which nobody could watch one for more than an hour."""
     rng = np.random.default_rng(2)
     lived_s = 60.0 * (1.0 - rng.random(4000)) ** (-1 / 1.5)
-    known = Observed(
+    known = ObservedLifetimes(
         groups=np.zeros((4000, 1), dtype=np.int64),
         age_s=np.minimum(lived_s, 3600.0),
         ended=lived_s <= 3600.0,

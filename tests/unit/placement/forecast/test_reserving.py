@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement.forecast.lifetimes import Lifetimes, Observed
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.reserving import LEAST_SAMPLES, REQUIRED_PART, ReservationDemand, judge
 from tests.unit.placement.forecast.test_run_ahead import a_present, ending, every_life, some_lives
 
 FEW = 10
 NOTHING_LIVED = Lifetimes(
-    Observed(
+    ObservedLifetimes(
         groups=np.zeros((0, 1), dtype=np.int64),
         age_s=np.zeros(0),
         ended=np.ones(0, dtype=np.bool_),

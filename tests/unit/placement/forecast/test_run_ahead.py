@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from placement import decide, policy_by_name
-from placement.forecast.current_state import CameLately, Present, RunningVms
+from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import estimate_of
-from placement.forecast.lifetimes import Lifetimes, Observed
-from placement.forecast.narrowed import narrowed
+from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
+from placement.forecast.narrowed import narrow
 from placement.forecast.queue import queues_of
-from placement.forecast.run_ahead import RunAheadOptions, played, steps_of
+from placement.forecast.run_ahead import RunAheadOptions, simulate_waits, steps_of
 from tests.builders import a_snapshot
 
-NOBODY_CAME = CameLately(
+NOBODY_CAME = RecentArrivals(
     at_s=np.zeros(0), row=np.zeros(0, np.int64), count=np.zeros(0, np.int64), span_s=3600.0
 )
 
 
 def every_life(seconds: float) -> Lifetimes:
     return Lifetimes(
-        Observed(
+        ObservedLifetimes(
             groups=np.zeros((100, 1), dtype=np.int64),
             age_s=np.full(100, seconds),
             ended=np.ones(100, dtype=np.bool_),
@@ -35,7 +35,7 @@ def every_life(seconds: float) -> Lifetimes:
 def some_lives(seed: int = 1) -> Lifetimes:
     lived_s = np.random.default_rng(seed).lognormal(6, 1, 400)
     return Lifetimes(
-        Observed(
+        ObservedLifetimes(
             groups=np.zeros((400, 1), dtype=np.int64),
             age_s=lived_s,
             ended=np.ones(400, dtype=np.bool_),
@@ -44,8 +44,8 @@ def some_lives(seed: int = 1) -> Lifetimes:
 
 
 def a_present(
-    ages_s: list[float], *, came: CameLately = NOBODY_CAME, hosts: int = 0, **snapshot: Any
-) -> Present:
+    ages_s: list[float], *, came: RecentArrivals = NOBODY_CAME, hosts: int = 0, **snapshot: Any
+) -> CurrentState:
     """Return full hosts of 4 cores, each with one VM that holds it, of these ages."""
     full = hosts or len(ages_s)
     capacity = ((4, 4096),) * full
@@ -58,7 +58,7 @@ def a_present(
         **snapshot,
     )
     vms = len(ages_s)
-    return Present(
+    return CurrentState(
         snapshot=found,
         groups=np.zeros((rows, 1), dtype=np.int64),
         ends_in_s=np.full(rows, np.inf),
@@ -72,7 +72,7 @@ def a_present(
             age_s=np.array(ages_s, dtype=np.float64),
             ends_in_s=np.full(vms, np.inf),
         ),
-        came=came,
+        arrivals=came,
     )
 
 
@@ -86,7 +86,7 @@ def test_a_request_has_its_place_in_the_slot_after_a_vm_ends():
     """VMs live 600 s: that of 250 s has 350 s left, so the slot at 360 s places the first."""
     present = a_present([100.0, 250.0], demand=((4, 4096),) * 3, tenant=(0, 1, 2))
 
-    waits_s = played(present, every_life(600.0), ahead())
+    waits_s = simulate_waits(present, every_life(600.0), ahead())
 
     assert waits_s.shape == (12, 3)
     assert set(waits_s.min(axis=1)) == {360.0}
@@ -97,8 +97,11 @@ def test_a_request_has_its_place_in_the_slot_after_a_vm_ends():
 
 
 def ending(
-    present: Present, *, running_s: list[float] | None = None, waiting_s: list[float] | None = None
-) -> Present:
+    present: CurrentState,
+    *,
+    running_s: list[float] | None = None,
+    waiting_s: list[float] | None = None,
+) -> CurrentState:
     """Return the same with requests whose time is over in so many seconds."""
     running = present.running
     if running_s is not None:
@@ -111,7 +114,7 @@ def test_a_vm_ends_with_its_request_at_the_latest():
     """VMs live 600 s; one is of a request that ends in 100 s, one of one that ends much later."""
     present = a_present([100.0, 250.0], demand=((4, 4096),) * 2, tenant=(0, 1))
 
-    waits_s = played(ending(present, running_s=[100.0, 5000.0]), every_life(600.0), ahead())
+    waits_s = simulate_waits(ending(present, running_s=[100.0, 5000.0]), every_life(600.0), ahead())
 
     assert np.sort(waits_s, axis=1).tolist() == [[120.0, 360.0]] * 12
 
@@ -120,7 +123,7 @@ def test_what_is_placed_ends_with_its_request_and_who_waits_leaves_with_it():
     """One host is free in 60 s: row 0 has it to 200 s, row 1 does not wait so long, row 2 does."""
     present = a_present([540.0], demand=((4, 4096),) * 3, tenant=(0, 1, 2), age=(9, 8, 0))
 
-    waits_s = played(
+    waits_s = simulate_waits(
         ending(present, waiting_s=[200.0, 190.0, np.inf]), every_life(600.0), ahead("first_fit")
     )
 
@@ -146,16 +149,16 @@ def test_many_requests_that_end_are_lines_by_doublings_of_their_time():
 def test_who_comes_lately_is_in_the_way():
     """Tenant 1 asks for a host a minute; tenant 0 holds more, so it goes behind."""
     lonely = a_present([0.0, 200.0, 400.0], demand=((4, 4096),) * 2, tenant=(0, 1), count=(1, 0))
-    came = CameLately(
+    came = RecentArrivals(
         at_s=np.arange(60) * 60.0,
         row=np.ones(60, np.int64),
         count=np.ones(60, np.int64),
         span_s=3600.0,
     )
-    crowded = dataclasses.replace(lonely, came=came)
+    crowded = dataclasses.replace(lonely, arrivals=came)
 
     alone, among_many = (
-        played(each, every_life(600.0), ahead())[:, 0] for each in (lonely, crowded)
+        simulate_waits(each, every_life(600.0), ahead())[:, 0] for each in (lonely, crowded)
     )
 
     assert (alone == 240.0).all()
@@ -165,7 +168,7 @@ def test_who_comes_lately_is_in_the_way():
 def test_what_cannot_be_placed_waits_beyond_the_horizon():
     present = a_present([0.0], demand=((5, 1024), (1, 1024)), tenant=(0, 0))
 
-    waits_s = played(present, every_life(600.0), ahead())
+    waits_s = simulate_waits(present, every_life(600.0), ahead())
 
     assert np.isinf(waits_s[:, 0]).all()
     estimate = estimate_of(waits_s[:, 0], slot_length_s=60.0, horizon_s=7200.0)
@@ -179,7 +182,7 @@ def test_samples_are_the_same_again_and_however_many_there_are():
     lives = some_lives()
 
     once, again, fewer = (
-        played(present, lives, ahead("fuga", samples=samples)) for samples in (6, 6, 3)
+        simulate_waits(present, lives, ahead("fuga", samples=samples)) for samples in (6, 6, 3)
     )
 
     assert np.array_equal(once, again)
@@ -191,14 +194,14 @@ def test_time_that_is_up_costs_the_sample_that_is_not_finished():
     present = a_present([0.0] * 4, demand=((4, 4096),) * 4, tenant=(0, 1, 2, 3))
     asked = iter([False] * 7 + [True] * 100)
 
-    waits_s = played(present, some_lives(), ahead(), lambda: next(asked))
+    waits_s = simulate_waits(present, some_lives(), ahead(), lambda: next(asked))
 
     assert 1 <= len(waits_s) < 12
 
 
 @pytest.mark.parametrize("policy", ["best_fit_drfh", "first_fit_drfh", "first_fit", "fuga"])
 def test_hosts_without_room_can_be_left_out(policy: str):
-    """A decision on what `narrowed` shows is that on everything."""
+    """A decision on what `narrow` shows is that on everything."""
     rng = np.random.default_rng(5)
     for _ in range(10):
         hosts = 60
@@ -216,7 +219,7 @@ def test_hosts_without_room_can_be_left_out(policy: str):
             eligible=[[True, True, True], [True] * 3, [False, True, True], [True] * 3],
             resources=("vcpus", "memory_mib"),
         )
-        part = narrowed(snapshot)
+        part = narrow(snapshot)
         on_all, on_some = (
             decide(each, policy_by_name(policy, {}), seed=3, budget_units=None)
             for each in (snapshot, part.snapshot)
@@ -242,7 +245,7 @@ def test_requests_that_are_alike_stand_in_one_line():
     )
 
     lines = queues_of(present)
-    waits_s = played(present, every_life(900.0), ahead(samples=2))
+    waits_s = simulate_waits(present, every_life(900.0), ahead(samples=2))
 
     assert len(lines.present.snapshot.count) == 2
     assert lines.place[:6].tolist() == [1, 1, 2, 2, 3, 3]

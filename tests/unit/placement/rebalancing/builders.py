@@ -12,13 +12,13 @@ from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RebalanceMove,
     RebalanceObstacle,
     RunningGroup,
     RunningSpread,
     RunningState,
-    Why,
 )
 from tests.builders import a_snapshot
 
@@ -105,7 +105,12 @@ def a_running(
 
 
 def a_move(
-    running: RunningState, vm: int, destination: int, *, wave: int = 0, why: Why = Why.EVACUATES
+    running: RunningState,
+    vm: int,
+    destination: int,
+    *,
+    wave: int = 0,
+    why: MoveReason = MoveReason.EVACUATES,
 ) -> RebalanceMove:
     """Return a move of a VM from where it is, as it can be moved."""
     return RebalanceMove(

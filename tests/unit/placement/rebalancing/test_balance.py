@@ -11,7 +11,13 @@ from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.private_terms import Level
-from placement.rebalancing.model import Mobility, RebalanceLimits, RunningGroup, RunningSpread, Why
+from placement.rebalancing.model import (
+    Mobility,
+    MoveReason,
+    RebalanceLimits,
+    RunningGroup,
+    RunningSpread,
+)
 from tests.unit.placement.rebalancing.builders import a_running
 
 FREE = Objective(price_per_gib=0.0, least_gain=1e-9)
@@ -27,7 +33,7 @@ def test_vms_of_a_full_host_go_to_an_empty_one_until_both_are_alike():
     plan = balance(running)
 
     assert [(move.source, move.destination, move.why) for move in plan.moves] == [
-        (0, 1, Why.BALANCES)
+        (0, 1, MoveReason.BALANCES)
     ] * 2
     assert loads(running.after(plan.moves)) == [[0.5, 0.5], [0.5, 0.5]]
     # Each host was half of its CPU and memory away from the load of the pool.

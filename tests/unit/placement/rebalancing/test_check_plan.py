@@ -12,19 +12,19 @@ from placement.errors import InfeasiblePlanError, RunningError, ShapeMismatchErr
 from placement.model.snapshot import Reason
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import (
-    Missing,
+    MissingRoom,
     Mobility,
     MovePlan,
+    MoveReason,
     RebalanceLimits,
     RebalanceMove,
     RebalanceObstacle,
     RunningGroup,
     RunningSpread,
     RunningState,
-    Stays,
-    StillWaits,
-    Why,
-    WhyStays,
+    StayingVm,
+    StayReason,
+    UnplacedVms,
 )
 from tests.unit.placement.rebalancing.builders import a_move, a_plan, a_running
 
@@ -92,7 +92,13 @@ def test_a_move_names_what_is_there(change: dict[str, object], rule: str) -> Non
 def test_a_vm_moves_once() -> None:
     running = a_running(host=[0])
     on = RebalanceMove(
-        vm=0, source=1, destination=2, wave=1, why=Why.EVACUATES, live=True, transfer_mib=1024
+        vm=0,
+        source=1,
+        destination=2,
+        wave=1,
+        why=MoveReason.EVACUATES,
+        live=True,
+        transfer_mib=1024,
     )
 
     assert "moves twice" in refused(running, a_plan(running, a_move(running, 0, 1), on))
@@ -100,14 +106,14 @@ def test_a_vm_moves_once() -> None:
 
 def test_a_detour_goes_on_from_the_third_host() -> None:
     running = a_running(host=[0])
-    detour = a_move(running, 0, 1, why=Why.DETOUR)
+    detour = a_move(running, 0, 1, why=MoveReason.DETOUR)
     on = RebalanceMove(
-        vm=0, source=1, destination=2, wave=1, why=Why.BALANCES, live=True, transfer_mib=1024
+        vm=0, source=1, destination=2, wave=1, why=MoveReason.BALANCES, live=True, transfer_mib=1024
     )
 
     check_plan(running, a_plan(running, detour, on))
     assert "goes nowhere from there" in refused(running, a_plan(running, detour))
-    again = dataclasses.replace(on, why=Why.DETOUR)
+    again = dataclasses.replace(on, why=MoveReason.DETOUR)
     assert "two detours" in refused(running, a_plan(running, detour, again))
     at_once = dataclasses.replace(on, wave=0)
     assert refused(running, a_plan(running, detour, at_once)) == "VM 0 is on host 0, not 1"
@@ -132,8 +138,8 @@ def test_what_moves_cold_does_not_move_live() -> None:
 def test_what_moved_lately_moves_for_need_alone() -> None:
     running = a_running(host=[0], rests=[True])
 
-    check_plan(running, a_plan(running, a_move(running, 0, 1, why=Why.EVACUATES)))
-    for why in (Why.BALANCES, Why.PACKS):
+    check_plan(running, a_plan(running, a_move(running, 0, 1, why=MoveReason.EVACUATES)))
+    for why in (MoveReason.BALANCES, MoveReason.PACKS):
         assert "rests" in refused(running, a_plan(running, a_move(running, 0, 1, why=why)))
 
 
@@ -221,7 +227,7 @@ def test_a_zone_takes_no_more_than_its_part() -> None:
 
 def test_what_is_let_in_fits_once_all_is_moved() -> None:
     running = a_running(host=[0, 1, 2], requests=[(4, 1024)], count=[1])
-    move = a_move(running, 0, 1, why=Why.MAKES_ROOM)
+    move = a_move(running, 0, 1, why=MoveReason.MAKES_ROOM)
 
     check_plan(running, a_plan(running, move, admitted=[(0, 0, 1)]))
     assert "lacks vcpus" in refused(running, a_plan(running, admitted=[(0, 0, 1)]))
@@ -271,7 +277,7 @@ def test_a_gang_is_let_in_whole() -> None:
 def test_who_stays_does_not_move_and_stands_once() -> None:
     running = a_running(host=[0, 0])
     plan = a_plan(running, a_move(running, 0, 1))
-    stays = Stays(vm=0, why=WhyStays.NO_ROOM)
+    stays = StayingVm(vm=0, why=StayReason.NO_ROOM)
 
     assert "moves and stays" in refused(running, dataclasses.replace(plan, stays=(stays,)))
     twice = (dataclasses.replace(stays, vm=1),) * 2
@@ -314,11 +320,11 @@ def test_a_plan_and_what_runs_are_read_back_as_they_were() -> None:
     plan = dataclasses.replace(
         a_plan(running, a_move(running, 0, 1)),
         stays=(
-            Stays(vm=1, why=WhyStays.OBSTACLE, obstacle=RebalanceObstacle.LABEL),
-            Stays(vm=2, why=WhyStays.NO_ROOM, missing=Missing(host=1, amounts=(1, 0))),
+            StayingVm(vm=1, why=StayReason.OBSTACLE, obstacle=RebalanceObstacle.LABEL),
+            StayingVm(vm=2, why=StayReason.NO_ROOM, missing=MissingRoom(host=1, amounts=(1, 0))),
         ),
         admitted=((0, 1, 2),),
-        still_waits=(StillWaits(request=0, count=1, reason=Reason.QUOTA),),
+        still_waits=(UnplacedVms(request=0, count=1, reason=Reason.QUOTA),),
     )
 
     assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan

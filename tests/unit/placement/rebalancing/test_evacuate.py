@@ -8,13 +8,13 @@ import pytest
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import (
-    Missing,
+    MissingRoom,
     Mobility,
     RebalanceLimits,
     RebalanceObstacle,
     RunningGroup,
     RunningSpread,
-    WhyStays,
+    StayReason,
 )
 from tests.unit.placement.rebalancing.builders import a_running
 
@@ -45,7 +45,7 @@ def test_where_not_all_fit_the_tenant_left_with_least_goes_first() -> None:
     plan = evacuate(running, [0])
 
     assert [move.vm for move in plan.moves] == [1]
-    assert [(each.vm, each.why) for each in plan.stays] == [(0, WhyStays.NO_ROOM)]
+    assert [(each.vm, each.why) for each in plan.stays] == [(0, StayReason.NO_ROOM)]
 
 
 def test_a_heavier_weight_is_in_greater_need() -> None:
@@ -70,8 +70,8 @@ def test_what_would_have_to_be_free_is_told_of_the_host_that_lacks_least() -> No
     plan = evacuate(running, [0])
 
     assert plan.moves == ()
-    assert plan.stays[0].why is WhyStays.NO_ROOM
-    assert plan.stays[0].missing == Missing(host=1, amounts=(1, 0))
+    assert plan.stays[0].why is StayReason.NO_ROOM
+    assert plan.stays[0].missing == MissingRoom(host=1, amounts=(1, 0))
 
 
 def test_who_cannot_move_is_named_with_its_obstacle() -> None:
@@ -86,13 +86,13 @@ def test_who_cannot_move_is_named_with_its_obstacle() -> None:
 @pytest.mark.parametrize(
     ("groups", "spreads", "why"),
     [
-        ([RunningGroup(apart=True, hard=True, vms=(0, 1))], [], WhyStays.ANTI_AFFINITY),
-        ([], [RunningSpread(most=1, vms=(0, 1))], WhyStays.ZONE_FULL),
+        ([RunningGroup(apart=True, hard=True, vms=(0, 1))], [], StayReason.ANTI_AFFINITY),
+        ([], [RunningSpread(most=1, vms=(0, 1))], StayReason.ZONE_FULL),
         ([RunningGroup(apart=True, hard=False, vms=(0, 1))], [], None),
     ],
 )
 def test_a_rule_that_leaves_no_host_is_named(
-    groups: list[RunningGroup], spreads: list[RunningSpread], why: WhyStays | None
+    groups: list[RunningGroup], spreads: list[RunningSpread], why: StayReason | None
 ) -> None:
     running = a_running(
         host=[0, 1],
@@ -119,7 +119,7 @@ def test_more_than_may_move_at_once_stays_together() -> None:
     group = RunningGroup(apart=False, hard=True, vms=(0, 1, 2))
     running = a_running(host=[0, 0, 0], groups=[group])
 
-    assert {each.why for each in evacuate(running, [0]).stays} == {WhyStays.LIMITS}
+    assert {each.why for each in evacuate(running, [0]).stays} == {StayReason.LIMITS}
     whole = evacuate(running, [0], limits=RebalanceLimits(per_source=3, per_destination=3))
     assert len({(move.wave, move.destination) for move in whole.moves}) == 1
     assert len(whole.moves) == 3

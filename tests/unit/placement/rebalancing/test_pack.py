@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from placement.rebalancing.check import check_plan
-from placement.rebalancing.model import Mobility, RunningGroup, Why
+from placement.rebalancing.model import Mobility, MoveReason, RunningGroup
 from placement.rebalancing.pack import PACK_OBJECTIVE, pack
 from tests.unit.placement.rebalancing.builders import a_running
 
@@ -17,8 +17,8 @@ def test_vms_that_fit_on_fewer_hosts_leave_the_others_empty():
 
     check_plan(running, plan)
     assert {(move.vm, move.destination, move.why) for move in plan.moves} == {
-        (0, 2, Why.PACKS),
-        (1, 2, Why.PACKS),
+        (0, 2, MoveReason.PACKS),
+        (1, 2, MoveReason.PACKS),
     }
     assert (plan.before.hosts_in_use, plan.after.hosts_in_use) == (3, 1)
     # Two hosts in use less; 1 - (1/4)^2 twice and 1 - (1/2)^2 before, 1 - 1 afterwards.

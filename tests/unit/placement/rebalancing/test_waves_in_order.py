@@ -2,14 +2,14 @@
 
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.waves_in_order import waves_in_order
-from placement.rebalancing.model import RebalanceLimits, RunningGroup, Why
+from placement.rebalancing.model import MoveReason, RebalanceLimits, RunningGroup
 from tests.unit.placement.rebalancing.builders import a_move, a_running
 
 MANY = RebalanceLimits(per_source=9, per_destination=9, at_once=9)
 
 
 def waves_of(running, *moves, limits=MANY):
-    made = [a_move(running, vm, host, why=Why.BALANCES) for vm, host in moves]
+    made = [a_move(running, vm, host, why=MoveReason.BALANCES) for vm, host in moves]
     return [
         (m.vm, m.wave) for m in waves_in_order(running, GroupConstraints(running), made, limits)
     ]
