@@ -19,14 +19,13 @@ def record_of(record: type[R], row: Row[Any], **others: Any) -> R:
 
     A word becomes a member of the field's enum, and a list of JSON a tuple.
     """
-    columns = row._mapping
+    columns = row._asdict()
     kind: type = record
-    values = {
-        name: columns[name] if convert is None or columns[name] is None else convert(columns[name])
-        for name, convert in _conversions(kind).items()
-        if name not in others and name in columns
-    }
-    return record(**values, **others)
+    for name, convert in _conversions(kind).items():
+        if name in columns and name not in others:
+            value = columns[name]
+            others[name] = value if convert is None or value is None else convert(value)
+    return record(**others)
 
 
 def row_of(table: Table, record: object, **others: Any) -> dict[str, Any]:

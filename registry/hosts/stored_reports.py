@@ -92,46 +92,23 @@ def _holds(name: str, value: str) -> ColumnElement[bool]:
     return cast(host_reports.c.report[name], Text).like(f'%"{value}"%')
 
 
-def _to_json(report: HostReport) -> dict[str, Any]:
-    return {
-        "hostname": report.hostname,
-        "detected": dict(report.detected),
-        "cpu_busy_percent": report.cpu_busy_percent,
-        "memory_used_mib": report.memory_used_mib,
-        "disk_used_gib": report.disk_used_gib,
-        "domains": [
-            {
-                "uuid": str(domain.uuid),
-                "name": domain.name,
-                "state": domain.state,
-                "vcpus": domain.vcpus,
-                "memory_mib": domain.memory_mib,
-                "disk_gib": domain.disk_gib,
-                "assignment_id": str(domain.assignment_id) if domain.assignment_id else None,
-                "generation": domain.generation,
-                "cpu_time_ns": domain.cpu_time_ns,
-                "memory_used_mib": domain.memory_used_mib,
-                "off_reason": domain.off_reason,
-                "filtered": domain.filtered,
-            }
-            for domain in report.domains
-        ],
-        "volumes": list(report.volumes),
-        "unnamed": list(report.unnamed),
-        "interfaces": dict(report.interfaces),
-        "addresses": list(report.addresses),
-        "started_at": report.started_at.isoformat(),
-        "polled_at": report.polled_at.isoformat(),
-        "took_ms": report.took_ms,
-        "machine_uuid": report.machine_uuid,
-        "largest_console_bytes": report.largest_console_bytes,
-        "pool_silent_since": (
-            report.pool_silent_since.isoformat() if report.pool_silent_since else None
-        ),
-        "security_model": report.security_model,
-        "shares_kept": report.shares_kept,
-        "can_filter": report.can_filter,
-    }
+def _to_json(record: HostReport | DomainReport) -> dict[str, Any]:
+    names = _REPORT_FIELDS if isinstance(record, HostReport) else _DOMAIN_FIELDS
+    return {name: _plain(getattr(record, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case tuple():
+            return [_plain(each) for each in value]
+        case DomainReport():
+            return _to_json(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _from_json(stored: Mapping[str, Any]) -> HostReport:

@@ -15,6 +15,8 @@ from registry.db.names import (
     check_int,
     check_name,
 )
+from registry.db.rows import row_of
+from registry.db.schema import hosts
 from registry.errors import InvalidError
 from registry.hosts.machine_names import machine_label_of
 from registry.hosts.uris import Opening, opening_of
@@ -84,21 +86,16 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
             raise InvalidError(field, value, "1 to 255 printable characters")
     if new.memory_backing_mib is not None:
         check_int("memory_backing_mib", new.memory_backing_mib, 1, MAX_AMOUNT)
-    return {
-        "name": new.name,
-        "uri": new.uri,
+    return row_of(
+        hosts,
+        new,
+        admin=HostAdmin.ACTIVE.value,
+        health=HostHealth.ENROLLING.value,
+        max_builds=check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
+        fence_target=checked_target(new.fence_target),
         **checked_way_in(new.uri, new.credential, new.ssh_host_keys),
-        "admin": HostAdmin.ACTIVE.value,
-        "health": HostHealth.ENROLLING.value,
         **checked_host_labels(new.labels),
-        "domain_type": new.domain_type,
-        "pool": new.pool,
-        "network": new.network,
-        "base_volume": new.base_volume,
-        "memory_backing_mib": new.memory_backing_mib,
-        "max_builds": check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
-        "fence_target": checked_target(new.fence_target),
-    }
+    )
 
 
 def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
