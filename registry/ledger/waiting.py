@@ -39,9 +39,5 @@ def from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
         return None
     since = stored["since"]
     return WaitingStatus(
-        count=stored["count"],
-        reason=stored["reason"],
-        round=stored["round"],
-        since=datetime.fromisoformat(since) if since is not None else None,
-        detail=stored["detail"],
+        **{**stored, "since": datetime.fromisoformat(since) if since is not None else None}
     )

@@ -18,6 +18,7 @@ from registry.db.ids import uuid7
 from registry.db.once import made
 from registry.db.packing import pack, unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.rows import row_of
 from registry.db.schema import (
     hosts,
     moves,
@@ -219,16 +220,7 @@ class Plans:
                 values["admitted"] = {**admitted, "waiting": waiting}
             if decided:
                 rows = [
-                    {
-                        "plan_id": id,
-                        "position": position,
-                        "wave": each.wave,
-                        "vm_id": each.vm_id,
-                        "from_host_id": each.from_host_id,
-                        "to_host_id": each.to_host_id,
-                        "why": each.why,
-                        "transfer_mib": each.transfer_mib,
-                    }
+                    row_of(plan_moves, each, plan_id=id, position=position)
                     for position, each in enumerate(decided)
                 ]
                 connection.execute(insert(plan_moves), rows)

@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, func, select, update
 
 from registry.db.locks import lock_hosts
+from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -115,15 +116,7 @@ def write_host(connection: Connection, row: Row[Any], **values: Any) -> None:
 
 def to_roll_host(row: Row[Any]) -> RollHost:
     """Return a row as its value."""
-    return RollHost(
-        turn=row.turn,
-        host=row.name,
-        phase=RollPhase(row.phase),
-        since=row.since,
-        admin_before=HostAdmin(row.admin_before) if row.admin_before else None,
-        plan_id=row.plan_id,
-        error=row.error,
-    )
+    return record_of(RollHost, row, host=row.name)
 
 
 def _note(

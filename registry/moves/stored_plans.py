@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select
 
 from registry.db.rows import record_of
 from registry.db.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
@@ -69,7 +69,7 @@ def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]
 
 def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
     """Return the moves of a plan in their order, and what became of each."""
-    query = (
+    query: Select[Any] = (
         select(
             plan_moves.c.position,
             plan_moves.c.wave,
@@ -95,10 +95,7 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
         .where(plan_moves.c.plan_id == key)
         .order_by(plan_moves.c.position)
     )
-    return tuple(
-        PlanMove(**{**row._mapping, "state": row.state and MoveState(row.state)})
-        for row in connection.execute(query)
-    )
+    return tuple(record_of(PlanMove, row) for row in connection.execute(query))
 
 
 def following_in(

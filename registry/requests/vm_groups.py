@@ -12,6 +12,7 @@ from sqlalchemy import Connection, and_, func, select
 from registry.db.bulk import chunks
 from registry.db.engine import Database
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
+from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -65,16 +66,14 @@ class VmGroups:
             rows = connection.execute(query).all()
             found = _members(connection, (row.id for row in rows))
         groups = [
-            VmGroup(
-                id=row.id,
-                name=row.name,
-                tenant=row.tenant,
+            record_of(
+                VmGroup,
+                row,
                 rule="anti_affinity" if row.apart else "affinity",
                 soft=not row.hard,
                 requests=tuple(found[row.id].requests),
                 vms=found[row.id].wanted,
                 hosts=dict(sorted(found[row.id].hosts.items())),
-                created_at=row.created_at,
             )
             for row in rows
         ]
