@@ -386,6 +386,7 @@ request_access = Table(
     Column("user_data", LargeBinary),
     Column("user_data_bytes", Integer, nullable=False),
     Column("user_data_sha256", String(64), nullable=False),
+    Column("user_data_ignored", Text),  # why cloud-init will ignore it
 )
 
 # VMs of a tenant that keep apart or together; its lock is held while they are placed.

@@ -34,6 +34,7 @@ class GuestAccess:
 
     ssh_keys: tuple[str, ...]
     user_data: bytes | None = field(repr=False)  #: never to be logged
+    ignored: str | None = None  #: why cloud-init will ignore the user data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class Request:
     #: its VMs are placed on what is left over, and end when the room is needed
     spot: Settable[bool] = False
     reservation: Settable[UUID | None] = None  #: on whose room it draws
+    warnings: Observed[tuple[str, ...]] = ()  #: what of it is doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

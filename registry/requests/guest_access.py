@@ -21,20 +21,24 @@ from registry.tenancy.public_keys import check_public_keys, fingerprint
 
 MAX_USER_DATA_BYTES: Final = 65536
 
-#: What is shown of a request: fingerprints, and of its user-data size and hash.
-AccessSummary = tuple[tuple[str, ...], UserData | None]
-NOTHING: Final[AccessSummary] = ((), None)
+#: What is shown of a request: fingerprints, of its user data size and hash, and warnings.
+AccessSummary = tuple[tuple[str, ...], UserData | None, tuple[str, ...]]
+NOTHING: Final[AccessSummary] = ((), None, ())
 NO_ACCESS: Final = GuestAccess(ssh_keys=(), user_data=None)
 
 
-def check_access(keys: Sequence[str], user_data: bytes | None) -> GuestAccess:
+def check_access(
+    keys: Sequence[str], user_data: bytes | None, ignored: str | None = None
+) -> GuestAccess:
     """Return what came with a request, or raise `InvalidError`."""
     if user_data is not None and len(user_data) > MAX_USER_DATA_BYTES:
         raise InvalidError(
             "user_data", f"{len(user_data)} bytes", f"at most {MAX_USER_DATA_BYTES} bytes"
         )
     return GuestAccess(
-        ssh_keys=tuple(check_public_keys("ssh_keys", keys)), user_data=user_data or None
+        ssh_keys=tuple(check_public_keys("ssh_keys", keys)),
+        user_data=user_data or None,
+        ignored=ignored if user_data else None,
     )
 
 
@@ -47,6 +51,7 @@ def access_row(request_id: UUID, access: GuestAccess) -> dict[str, Any]:
         "user_data": access.user_data,
         "user_data_bytes": len(content),
         "user_data_sha256": hashlib.sha256(content).hexdigest(),
+        "user_data_ignored": access.ignored,
     }
 
 
@@ -54,9 +59,14 @@ def access_summary(access: GuestAccess) -> AccessSummary:
     """Return the visible part of a request's SSH keys and user data."""
     keys = tuple(fingerprint(key) for key in access.ssh_keys)
     if access.user_data is None:
-        return keys, None
+        return keys, None, ()
     sha256 = hashlib.sha256(access.user_data).hexdigest()
-    return keys, UserData(bytes=len(access.user_data), sha256=sha256)
+    data = UserData(bytes=len(access.user_data), sha256=sha256)
+    return keys, data, _warnings(access.ignored)
+
+
+def _warnings(ignored: str | None) -> tuple[str, ...]:
+    return () if ignored is None else (f"cloud-init will ignore the user data, which {ignored}",)
 
 
 def read_access(
@@ -70,7 +80,8 @@ def read_access(
         for row in connection.execute(query):
             data = UserData(bytes=row.user_data_bytes, sha256=row.user_data_sha256)
             keys = tuple(fingerprint(key) for key in row.ssh_keys)
-            found[row.request_id] = (keys, data if data.bytes else None)
+            warnings = _warnings(row.user_data_ignored)
+            found[row.request_id] = (keys, data if data.bytes else None, warnings)
     return found
 
 

@@ -91,6 +91,7 @@ class RequestSpec:
     network: str | None = None
     ssh_keys: Sequence[str] = ()
     user_data: bytes | None = field(default=None, repr=False)  #: never to be logged
+    user_data_ignored: str | None = None  #: why cloud-init will ignore it
     hostname: str | None = None
     rules: Rules = NO_RULES
     priority: int = 0
@@ -100,7 +101,11 @@ class RequestSpec:
     @property
     def access(self) -> GuestAccess:
         """What the guests are to learn so that their tenant can log in."""
-        return GuestAccess(ssh_keys=tuple(self.ssh_keys), user_data=self.user_data or None)
+        return GuestAccess(
+            ssh_keys=tuple(self.ssh_keys),
+            user_data=self.user_data or None,
+            ignored=self.user_data_ignored,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,7 +150,7 @@ def check_asked(asked: RequestSpec) -> RequestSpec:
         check_combination(rules, asked.requires)
     access = asked.access
     if access != NO_ACCESS:
-        access = check_access(asked.ssh_keys, asked.user_data)
+        access = check_access(asked.ssh_keys, asked.user_data, asked.user_data_ignored)
     return replace(
         asked,
         count=check_int("count", asked.count, 1, MAX_COUNT),
@@ -154,6 +159,7 @@ def check_asked(asked: RequestSpec) -> RequestSpec:
         labels=check_own_labels(asked.labels) if asked.labels else {},
         ssh_keys=access.ssh_keys,
         user_data=access.user_data,
+        user_data_ignored=access.ignored,
         rules=check_rules(rules, asked.count) if rules != NO_RULES else NO_RULES,
         priority=check_int("priority", asked.priority, -MAX_PRIORITY, MAX_PRIORITY),
         hostname=None if asked.hostname is None else check_hostname("hostname", asked.hostname),
@@ -166,7 +172,9 @@ def new_request(
 ) -> Request:
     """Return a request as it is before anything happens to it."""
     key = uuid7()
-    keys, user_data = access_summary(asked.access) if asked.access != NO_ACCESS else NOTHING
+    keys, user_data, warnings = (
+        access_summary(asked.access) if asked.access != NO_ACCESS else NOTHING
+    )
     return Request(
         id=key,
         name=asked.name if asked.name is not None else f"req-{key.hex[-10:]}",
@@ -193,6 +201,7 @@ def new_request(
         network=asked.network,
         ssh_keys=keys,
         user_data=user_data,
+        warnings=warnings,
     )
 
 

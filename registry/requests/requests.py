@@ -375,6 +375,7 @@ def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Req
             network=on_network.get(row.id),
             ssh_keys=access.get(row.id, NOTHING)[0],
             user_data=access.get(row.id, NOTHING)[1],
+            warnings=access.get(row.id, NOTHING)[2],
         )
         for row in rows
     )

@@ -73,6 +73,12 @@ async def ask_for_vms(
     hosts = None
     if body.hosts is not None:
         hosts = await run_in_threadpool(_resolve_hosts, body.hosts, reader)
+    user_data = None if body.user_data is None else base64.b64decode(body.user_data)
+    ignored = None
+    if user_data is not None:
+        from controller.cloud_init import why_ignored  # noqa: PLC0415 - YAML, seldom needed
+
+        ignored = await run_in_threadpool(why_ignored, user_data)
     spec = RequestSpec(
         tenant=tenant,
         vm_type=body.vm_type,
@@ -85,7 +91,8 @@ async def ask_for_vms(
         labels=body.labels,
         ttl_s=body.ttl_s,
         ssh_keys=body.ssh_keys,
-        user_data=None if body.user_data is None else base64.b64decode(body.user_data),
+        user_data=user_data,
+        user_data_ignored=ignored,
         hostname=body.hostname,
         image=body.image or services.default_image,
         rules=body.rules.as_rules() if "rules" in body.model_fields_set else NO_RULES,

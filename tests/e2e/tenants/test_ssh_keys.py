@@ -6,6 +6,8 @@ import base64
 import hashlib
 import uuid
 
+import pytest
+
 from tests.builders import a_public_key
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
@@ -87,6 +89,32 @@ def test_user_data_goes_in_and_only_its_size_and_hash_come_out(api: Api):
     for each in (answer, again, shown, events):
         assert "hunter2" not in each.text
         assert body["user_data"] not in each.text
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"packages: [nginx]\n", "has none of the first lines that it knows"),
+        (b"#cloud-config\n- a\n", "has no settings at its first level"),
+        (b"#cloud-config\nruncmd: [ls]\n", None),
+    ],
+)
+def test_user_data_that_cloud_init_will_ignore_comes_with_a_warning(
+    api: Api, content: bytes, why: str | None
+) -> None:
+    body = {"vm_type": "small", "count": 1, "user_data": base64.b64encode(content).decode()}
+
+    made = api.tenant_a.post("/v1/requests", json=body, headers={"Idempotency-Key": "k"})
+    again = api.tenant_a.post("/v1/requests", json=body, headers={"Idempotency-Key": "k"})
+    shown = api.tenant_a.get(f"/v1/requests/{made.json()['id']}")
+
+    for answer in (made, again, shown):
+        warnings = answer.json()["warnings"]
+        assert len(warnings) == (why is not None)
+        assert all(
+            each.startswith(f"cloud-init will ignore the user data, which {why}")
+            for each in warnings
+        )
 
 
 def test_faulty_user_data_is_not_quoted_either(api: Api):

@@ -121,14 +121,14 @@ async function call<T>(
 }
 
 /** Send a file as it is. Not `fetch`, which does not tell how much has been sent. */
-export function upload(path: string, file: Blob, tell: (bytes: number) => void): Promise<unknown> {
+export function upload(path: string, file: Blob, key: string, tell: (bytes: number) => void): Promise<unknown> {
   return new Promise((done, refuse) => {
     const token = session.token;
     const call = new XMLHttpRequest();
     call.open("POST", ROOT + path);
     call.setRequestHeader("Authorization", `Bearer ${token}`);
     call.setRequestHeader("Content-Type", "application/octet-stream");
-    call.setRequestHeader("Idempotency-Key", newKey());
+    call.setRequestHeader("Idempotency-Key", key);
     call.upload.onprogress = (event) => tell(event.loaded);
     call.onerror = () => refuse(new Problem(0, null, null, AWAY));
     call.onload = () => {

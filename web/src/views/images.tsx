@@ -131,12 +131,12 @@ function FromFile() {
   return (
     <Adding
       title="Upload a file"
-      content={[query, file?.size]}
+      content={[query, file?.size, file?.lastModified]}
       ready={Boolean(name && file)}
-      make={async () => {
+      make={async (key) => {
         if (file === null) return;
         try {
-          await upload(`images/upload${query}`, file, setSent);
+          await upload(`images/upload${query}`, file, key, setSent);
         } finally {
           setSent(null);
         }

@@ -95,6 +95,13 @@ export function RequestView({ id }: { id: string }) {
           </>
         )}
       </p>
+      {request.warnings.length > 0 && (
+        <ul class="told warn plain">
+          {request.warnings.map((each) => (
+            <li key={each}>{each}.</li>
+          ))}
+        </ul>
+      )}
       {!session.readOnly && LIVE.includes(request.state) && (
         <div class="buttons">
           <Labelling things={[request]} path="requests" />

@@ -1,6 +1,6 @@
 /** The tree of tenants: weights, places and quotas, each change tried before it is made. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Problem, queryText, send } from "../../api/client";
+import { newKey, Problem, queryText, send } from "../../api/client";
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
 import type { Effects, Quota, TenantShare, Tenant } from "../../api/types";
@@ -464,9 +464,10 @@ function NewAsks({ rows, onDone }: { rows: TenantShare[]; onDone: () => void }) 
   const body = { name, weight: Number(weight || 1), parent, is_group: isGroup };
   const rehearsal = useRehearsal("POST", "tenants", name ? body : null);
   const sending = useSending();
+  const key = useMemo(newKey, [JSON.stringify(body)]);
   const yes = async (): Promise<void> => {
     const done = await sending.run(async () => {
-      await send<Tenant>("POST", "tenants", { body });
+      await send<Tenant>("POST", "tenants", { body, key });
     });
     if (done) onDone();
   };
