@@ -39,7 +39,7 @@ class StarvationReserve:
     policy : Policy
         Decides everything else; it sees held hosts as a class of their own, open
         to the requests that they are held for.
-    patience : Patience
+    patience : StarvationPatience
     """
 
     def __init__(self, policy: Policy, patience: StarvationPatience) -> None:
@@ -93,7 +93,7 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
     held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
     pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
     of_request = vm_kinds(snapshot).of_request.tolist()
-    lines: dict[tuple[int, int], _ReservedHosts] = {}
+    candidates: dict[tuple[int, int], _ReservedHosts] = {}
     rows: list[tuple[int, int]] = []
     in_vain: set[tuple[int, int]] = set()  # kinds, and VMs at once: no hosts are left for them
     for request in requests.tolist():
@@ -108,12 +108,12 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
             continue
         chosen = None
         for level in sorted({int(levels[request]), 1}, reverse=True):
-            if (kind, level) not in lines:
+            if (kind, level) not in candidates:
                 hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
-                lines[kind, level] = _ReservedHosts(hosts, room[hosts], empty[hosts], demand)
+                candidates[kind, level] = _ReservedHosts(hosts, room[hosts], empty[hosts], demand)
             waited = int(levels[request])
             most = left if rows else patience.most_for_first(open_hosts, waited)
-            if (chosen := lines[kind, level].least_missing(taken, needed, most)) is not None:
+            if (chosen := candidates[kind, level].least_missing(taken, needed, most)) is not None:
                 break
         if chosen is None:
             in_vain.add((kind, needed))

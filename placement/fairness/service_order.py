@@ -39,17 +39,17 @@ def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> In
     demand = snapshot.demand[by_tenant].astype(np.float64)
     before = _sums_before(count[:, None] * demand, tenant) + held[tenant]
 
-    line = np.repeat(by_tenant, count)
-    nth = np.arange(len(line)) - np.repeat(np.cumsum(count) - count, count)
+    order = np.repeat(by_tenant, count)
+    nth = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
     scale = relative_weights(snapshot.weight)[tenant]
-    levels = np.zeros(len(line))
+    levels = np.zeros(len(order))
     for resource, pool in enumerate(snapshot.pool.tolist()):
         if pool > 0:
             start = np.repeat(before[:, resource], count)
             start += nth * np.repeat(demand[:, resource], count)
             np.maximum(levels, start / pool, out=levels)
     levels /= np.repeat(scale, count)
-    return line[np.lexsort((nth, line, all_in_steps(levels)))]
+    return order[np.lexsort((nth, order, all_in_steps(levels)))]
 
 
 def _sums_before(amounts: FloatArray, tenant: IntArray) -> FloatArray:

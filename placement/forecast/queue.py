@@ -53,30 +53,30 @@ def queues_of(present: CurrentState) -> Queues:
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    line, first = rank[inverse.ravel()], first[order]
-    count = np.bincount(line, weights=snapshot.count, minlength=len(first)).astype(np.int64)
+    queue, first = rank[inverse.ravel()], first[order]
+    count = np.bincount(queue, weights=snapshot.count, minlength=len(first)).astype(np.int64)
     age = np.zeros(len(first), dtype=np.int64)
-    np.maximum.at(age, line, snapshot.age)
+    np.maximum.at(age, queue, snapshot.age)
     ends_in_s = np.zeros(len(first))
-    np.maximum.at(ends_in_s, line, present.ends_in_s)
+    np.maximum.at(ends_in_s, queue, present.ends_in_s)
     place = np.zeros(rows, dtype=np.int64)
-    by_line = np.argsort(line, kind="stable")
-    passed = np.cumsum(snapshot.count[by_line])
+    by_queue = np.argsort(queue, kind="stable")
+    passed = np.cumsum(snapshot.count[by_queue])
     before = np.concatenate([[0], np.cumsum(count)[:-1]])
-    place[by_line] = passed - before[line[by_line]]
+    place[by_queue] = passed - before[queue[by_queue]]
     constraints = snapshot.constraints
     if constraints is not None:
         constraints = dataclasses.replace(
             constraints,
             groups=tuple(
-                dataclasses.replace(each, requests=tuple(sorted(line[[*each.requests]].tolist())))
+                dataclasses.replace(each, requests=tuple(sorted(queue[[*each.requests]].tolist())))
                 for each in constraints.groups
             ),
             spreads=tuple(
-                dataclasses.replace(each, request=int(line[each.request]))
+                dataclasses.replace(each, request=int(queue[each.request]))
                 for each in constraints.spreads
             ),
-            preferred={int(line[row]): to for row, to in constraints.preferred.items()},
+            preferred={int(queue[row]): to for row, to in constraints.preferred.items()},
         )
     came = present.arrivals
     return Queues(
@@ -96,10 +96,10 @@ def queues_of(present: CurrentState) -> Queues:
             groups=present.groups[first],
             ends_in_s=ends_in_s,
             arrivals=RecentArrivals(
-                at_s=came.at_s, row=line[came.row], count=came.count, span_s=came.span_s
+                at_s=came.at_s, row=queue[came.row], count=came.count, span_s=came.span_s
             ),
         ),
-        line,
+        queue,
         place,
         waiting,
     )

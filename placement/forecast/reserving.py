@@ -59,7 +59,7 @@ def judge(
 
     Parameters
     ----------
-    before : tuple of Wanted
+    before : tuple of ReservationDemand
         What else has to have its room then.
     after_s : float
         From now until its room is kept, at least 0.
@@ -68,7 +68,7 @@ def judge(
 
     Returns
     -------
-    Judged
+    ReservationVerdict
         ``fits`` is at most what is wanted; `REQUIRED_PART` of the samples have room for so many.
     """
     waits = _merged((*_waiting(present), *before))

@@ -78,11 +78,11 @@ def simulate_waits(
     ndarray of float64, shape (S, Q)
         inf where it had none by the horizon; nan of rows that do not wait.
     """
-    lines = queues_of(present)
-    known = _SampleInputs.of(lines.present, lifetimes)
+    queues = queues_of(present)
+    known = _SampleInputs.of(queues.present, lifetimes)
     found = []
     for number in range(ahead.samples):
-        waits = _Sample(lines, known, lifetimes, ahead, number).play(is_over)
+        waits = _Sample(queues, known, lifetimes, ahead, number).play(is_over)
         if waits is None:
             break
         found.append(waits)
@@ -131,7 +131,7 @@ class _Sample:
 
     def __init__(
         self,
-        lines: Queues,
+        queues: Queues,
         known: _SampleInputs,
         lifetimes: Lifetimes,
         ahead: RunAheadOptions,
@@ -140,10 +140,10 @@ class _Sample:
         steps = steps_of(ahead.slot_length_s, ahead.horizon_s)
         rng = np.random.default_rng([ahead.seed, number])
         lives = lifetimes.drawn(rng)
-        present = lines.present
+        present = queues.present
         snapshot, running = present.snapshot, present.running
-        self._lines, self._present, self._known, self._lives = lines, present, known, lives
-        self._waiting = lines.waiting
+        self._queues, self._present, self._known, self._lives = queues, present, known, lives
+        self._waiting = queues.waiting
         self._steps, self._ahead, self._rng = steps, ahead, rng
         self._room, self._held = known.room.copy(), snapshot.held.copy()
         self._count, self._least = snapshot.count.copy(), snapshot.min_count.copy()
@@ -171,7 +171,7 @@ class _Sample:
                 placed, cut = self._decide(step, at_s)
                 may_place = cut or bool(len(placed))
                 np.add.at(passed, placed[:, 0], placed[:, 2])
-                done = passed[self._lines.queue[waiting]] >= self._lines.place[waiting]
+                done = passed[self._queues.queue[waiting]] >= self._queues.place[waiting]
                 waits[waiting[done]] = self._between(before_s, at_s)
                 waiting = waiting[~done]
                 if not len(waiting):

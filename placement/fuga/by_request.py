@@ -79,8 +79,8 @@ class ByRequest:
                 )
                 missing = count - sum(served.values())
                 if missing:
-                    last_in_line = int(self._serving.order[kind][-1])
-                    served[last_in_line] = served.get(last_in_line, 0) + missing
+                    last_request = int(self._serving.order[kind][-1])
+                    served[last_request] = served.get(last_request, 0) + missing
                 for request, n in served.items():
                     by_request[request] = by_request.get(request, 0) + n
         return {str(request): n for request, n in sorted(by_request.items())}

@@ -85,16 +85,16 @@ class Serving:
         alpha: float,
     ) -> None:
         self._alpha = alpha
-        line = order_of_service(snapshot, offered, held)
-        of_kind = kinds.of_request[line]
+        order = order_of_service(snapshot, offered, held)
+        of_kind = kinds.of_request[order]
         #: requests in order of service, one entry for each VM, for each kind
-        self.order = [line[of_kind == kind] for kind in range(len(kinds))]
+        self.order = [order[of_kind == kind] for kind in range(len(kinds))]
         #: VMs of each kind that there are to serve
         self.most = tuple(len(each) for each in self.order)
         #: the same, shape (T,)
         self.available = np.array(self.most, dtype=np.int64)
         self._one_request = [bool(len(each) and (each == each[0]).all()) for each in self.order]
-        steps = _steps(snapshot, line, given, targets, alpha)
+        steps = _steps(snapshot, order, given, targets, alpha)
         # Of each kind: by how much so many VMs change the sum of distances.
         self._changes = [
             np.concatenate([[0.0], np.cumsum(steps[of_kind == kind])]) for kind in range(len(kinds))
@@ -152,25 +152,25 @@ class Serving:
 
     def served(self, kind: int, first: int, count: int) -> dict[int, int]:
         """Return the requests that the VMs ``first`` to ``first + count`` of a kind go to."""
-        line = self.order[kind][first : first + count]
+        requests = self.order[kind][first : first + count]
         if self._one_request[kind]:
-            return {int(line[0]): len(line)} if len(line) else {}
-        return dict(sorted(Counter(line.tolist()).items()))
+            return {int(requests[0]): len(requests)} if len(requests) else {}
+        return dict(sorted(Counter(requests.tolist()).items()))
 
 
 def _steps(
-    snapshot: Snapshot, line: IntArray, given: IntArray, targets: FloatArray, alpha: float
+    snapshot: Snapshot, order: IntArray, given: IntArray, targets: FloatArray, alpha: float
 ) -> FloatArray:
     """Return how each VM in order of service changes the sum of distances, shape (V,)."""
-    nth = np.zeros(len(line), dtype=np.int64)
-    by_request = np.argsort(line, kind="stable")
-    starts = np.flatnonzero(np.diff(line[by_request], prepend=-1))
-    lengths = np.diff(np.append(starts, len(line)))
-    nth[by_request] = np.arange(len(line)) - np.repeat(starts, lengths)
+    nth = np.zeros(len(order), dtype=np.int64)
+    by_request = np.argsort(order, kind="stable")
+    starts = np.flatnonzero(np.diff(order[by_request], prepend=-1))
+    lengths = np.diff(np.append(starts, len(order)))
+    nth[by_request] = np.arange(len(order)) - np.repeat(starts, lengths)
     demand = fractions_of_pool(snapshot.demand, snapshot.pool)
     of_one_vm = (demand ** (alpha - 1)).sum(axis=1)
-    before = given[line] + nth - targets[line]
-    steps: FloatArray = of_one_vm[line] * (
+    before = given[order] + nth - targets[order]
+    steps: FloatArray = of_one_vm[order] * (
         np.abs(before + 1) ** (alpha - 1) - np.abs(before) ** (alpha - 1)
     )
     return steps

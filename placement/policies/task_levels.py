@@ -69,25 +69,25 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     for request in np.flatnonzero(np.array(remaining, dtype=np.int64)).tolist():
         key = (int(snapshot.tenant[request]), int(kinds.of_request[request]))
         waiting.setdefault(key, deque()).append(request)
-    line = [(-1.0, queue[0], tenant, kind) for (tenant, kind), queue in waiting.items()]
-    heapq.heapify(line)
+    heap = [(-1.0, queue[0], tenant, kind) for (tenant, kind), queue in waiting.items()]
+    heapq.heapify(heap)
     served: list[int] = []
     hosts: list[int] = []
-    while line:
-        level, request, tenant, kind = line[0]
+    while heap:
+        level, request, tenant, kind = heap[0]
         tasks = _in_tasks(held[tenant], demanded[kind])
         alone = rule.alone(kind, first=tasks == 0)
         if alone is None:
-            heapq.heappop(line)
+            heapq.heappop(heap)
             continue
         now = in_steps(tasks / alone / scale[tenant])
         queue = waiting[tenant, kind]
         if now != level or queue[0] != request:
-            heapq.heapreplace(line, (now, queue[0], tenant, kind))
+            heapq.heapreplace(heap, (now, queue[0], tenant, kind))
             continue
         host = rule.take(kind, first=tasks == 0)
         if host is None:  # and room only shrinks
-            heapq.heappop(line)
+            heapq.heappop(heap)
             continue
         served.append(request)
         hosts.append(host)
@@ -97,7 +97,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
         if remaining[request] == 0:
             queue.popleft()
             if not queue:
-                heapq.heappop(line)
+                heapq.heappop(heap)
     if served:
         draft.put_all(np.stack([served, hosts, np.ones(len(served), np.int64)], axis=1))
 

@@ -62,7 +62,7 @@ def balance(
 
     Parameters
     ----------
-    running : Running
+    running : RunningState
     objective : Objective
         Price, least gain, and the most moves and gibibytes of the plan.
     skewness : float

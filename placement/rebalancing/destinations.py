@@ -52,9 +52,9 @@ class Destinations:
 
     Parameters
     ----------
-    where : Whereabouts
+    where : PlacementState
         What it ranks by; its changes are followed.
-    choice : Choice
+    choice : DestinationCriterion
     ranking : sequence of int
         Indices of R that skewness runs over.
 

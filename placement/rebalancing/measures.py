@@ -49,7 +49,7 @@ class Gauge:
 
     Parameters
     ----------
-    running : Running
+    running : RunningState
     ranking : sequence of int
         Indices of R that skewness runs over; those beyond R are left out.
     alpha : float

@@ -85,7 +85,7 @@ class _Emptying:
         self._running, self._objective, self._budget = running, objective, budget
         self._in_use: BoolArray = np.any(running.snapshot.capacity > running.room, axis=1)
         self._weighing = Weighing(running, term, kinds, running.receives & self._in_use)
-        self._company = GroupConstraints(running)
+        self._group_constraints = GroupConstraints(running)
         self._kind = np.searchsorted(kinds, running.kind)  # of VMs that may move
         self._vms = _largest_first(running)
         self._of_host = np.searchsorted(
@@ -137,13 +137,13 @@ class _Emptying:
             return step
         for each in reversed(step):
             weighing.move(int(self._kind[each.vm]), each.destination, host)
-            self._company.move(each.vm, host)
+            self._group_constraints.move(each.vm, host)
         weighing.open_again(host, open_to)
         return None
 
     def _response(self, vm: int) -> Response | None:
         weighing, kind = self._weighing, int(self._kind[vm])
-        alone = bool(self._company.bound[vm])
+        alone = bool(self._group_constraints.bound[vm])
         units = len(weighing.best) * 2 + len(weighing.cost) * alone
         if weighing.best[kind] == INFEASIBLE:
             return None
@@ -152,14 +152,16 @@ class _Emptying:
             return None
         destination = weighing.best_host(kind)
         if alone:
-            gains = np.where(self._company.allowed(vm), weighing.entering[kind], INFEASIBLE)
+            gains = np.where(
+                self._group_constraints.allowed(vm), weighing.entering[kind], INFEASIBLE
+            )
             destination = int(gains.argmax())
             if gains[destination] == INFEASIBLE:
                 return None
-        source = int(self._company.host[vm])
+        source = int(self._group_constraints.host[vm])
         before = weighing.cost[[source, destination]].sum()
         weighing.move(kind, source, destination)
-        self._company.move(vm, destination)
+        self._group_constraints.move(vm, destination)
         gain = float(before - weighing.cost[[source, destination]].sum())
         return Response(vm, source, destination, gain)
 

@@ -110,7 +110,7 @@ def blocking_vms(running: RunningState, request: int) -> Mapping[str, int]:
     Returns
     -------
     Mapping
-        Values of `Obstacle`, of VMs that cannot move at all, and of `StayReason`: no other
+        Values of `RebalanceObstacle`, of VMs that cannot move at all, and of `StayReason`: no other
         host that takes VMs is eligible, or large enough, or those that are have no room.
         For each VM alone: rules of groups are not looked at.
     """

@@ -45,7 +45,7 @@ class SpareCapacityPolicy:
     ----------
     policy : Policy
         Its snapshots are of the same hosts, host classes and requests as ``running``.
-    running : Running
+    running : RunningState
         What runs as the round begins.
     domain : ndarray of int64, shape (H,)
         The failure domain of each host, -1 for none.

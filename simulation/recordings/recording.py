@@ -198,7 +198,7 @@ def record(
     ----------
     past : Past
         Its requests are read here.
-    decided : Decided
+    decided : DecidedRounds
         How its rounds were decided; of zones that no host is in, nothing is kept.
     anonymous : bool
         Tenants, groups of tenants and of VMs, and hosts get numbers for names.
@@ -242,7 +242,7 @@ def record(
         hosts_there=len(past.hosts),
         vms_running=counted["running"],
         vms_waiting=counted["waiting"],
-        vms_requested=counted["asked"],
+        vms_requested=counted["requested"],
         groups=len({parent for _, parent, *_ in tree if parent}),
         quotas=len({(owner, resource) for owner, resource, *_ in quotas}),
         decided=decided,
@@ -264,7 +264,7 @@ def _where_hosts_are(decided: DecidedRounds, hosts: Sequence[PastHost]) -> Decid
 def _kind(row: Mapping[str, Any]) -> str:
     if row.get("on_host"):
         return "running"
-    return "asked" if row["arrival_s"] > 0 else "waiting"
+    return "requested" if row["arrival_s"] > 0 else "waiting"
 
 
 def _rows(

@@ -96,7 +96,8 @@ def _head(document: Mapping[str, Any]) -> str:
 
 def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
     columns = ("asked", "placed", "completed", "running", "waiting", "lost", "given_up")
-    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in columns)
+    heads = ("requested", *columns[1:])
+    head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in heads)
     lines = []
     for run in runs:
         name = escape(str(run["name"]))

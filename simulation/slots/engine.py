@@ -68,8 +68,8 @@ class Engine:
     ----------
     cluster : Cluster
         Changed from slot to slot.
-    book : Book
-    choice : Choice
+    names : InternedNames
+    choice : SimulatedPolicy
     events : sequence of HostEvent
         In order of time.
     hierarchies : sequence of (float, Hierarchy)

@@ -90,7 +90,7 @@ class CombinationFinder:
     largest : ndarray of int64, shape (R,)
         No smaller than any queried room.
     budget : Budget
-    kept : Answers, optional
+    kept : CombinationCache, optional
     """
 
     def __init__(

@@ -155,22 +155,22 @@ class Reachable:
             then the one of more of the second.
         """
         rows, within = self.layers[-1], (1 << (room[1] + 1)) - 1
-        line: list[tuple[float, int, int, int]] = []
+        heap: list[tuple[float, int, int, int]] = []
         row = room[0]
 
         def push(row: int, bits: int) -> None:
             if bits:
                 second = bits.bit_length() - 1
-                heapq.heappush(line, (-score(row, second), -row, -second, bits))
+                heapq.heappush(heap, (-score(row, second), -row, -second, bits))
 
         while True:
             # A row that cannot be better than what is known can wait.
-            while row >= 0 and (not line or score(row, room[1]) >= -line[0][0]):
+            while row >= 0 and (not heap or score(row, room[1]) >= -heap[0][0]):
                 push(row, rows[row] & within)
                 row -= 1
-            if not line:
+            if not heap:
                 return
-            negative, first, second, bits = heapq.heappop(line)
+            negative, first, second, bits = heapq.heappop(heap)
             yield -negative, (-first, -second)
             push(-first, bits ^ (1 << -second))
 

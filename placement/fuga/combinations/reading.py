@@ -176,9 +176,9 @@ class CombinationReader:
     def _all(self, state: State) -> Iterator[tuple[int, ...] | None]:
         """Yield every combination that ends in a state, and None at every dead end."""
         steps, counts = self._steps, [0] * self._kinds
-        line = [(len(steps) - 1, *state, self._spare, counts)]
-        while line:
-            place, c, m, spare, counts = line.pop()
+        stack = [(len(steps) - 1, *state, self._spare, counts)]
+        while stack:
+            place, c, m, spare, counts = stack.pop()
             if place < 0:
                 yield tuple(counts) if any(counts) else None
                 continue
@@ -203,7 +203,7 @@ class CombinationReader:
                         then = counts.copy()
                         then[layer.kind] = number
                         left = _without(spare, number, layer.takes)
-                    line.append((place - 1, left_c, left_m, left, then))
+                    stack.append((place - 1, left_c, left_m, left, then))
             if is_dead:
                 yield None
 

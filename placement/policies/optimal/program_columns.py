@@ -108,7 +108,7 @@ def rows_of(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> In
     Parameters
     ----------
     placeable : Placeable
-    given : Given
+    given : PlacedCounts
     on_hosts : ndarray of int64, shape (H, T)
         Room for VMs of each kind that the hosts have been given; fewer than
         ``given`` where not all could be packed.

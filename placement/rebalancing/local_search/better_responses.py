@@ -85,16 +85,16 @@ class BetterResponses:
         self,
         running: RunningState,
         weighing: Weighing,
-        company: GroupConstraints,
+        group_constraints: GroupConstraints,
         kinds: IntArray,
         vms: IntArray,
         *,
         objective: Objective,
         budget: Budget,
     ) -> None:
-        self._weighing, self._company, self._budget = weighing, company, budget
+        self._weighing, self._group_constraints, self._budget = weighing, group_constraints, budget
         self._objective = objective
-        self._items = items = _Items.of(running, kinds, vms, company.bound)
+        self._items = items = _Items.of(running, kinds, vms, group_constraints.bound)
         self._first = items.first.copy()
         self._vms = items.vms.copy()  # of each item those that moved, then those that did not
         self._item_of = np.full(len(running), -1, dtype=np.int64)
@@ -189,7 +189,10 @@ class BetterResponses:
             if not gain[row] >= self._objective.least_gain or not self._budget.spend(self._units):
                 return
             best, destination = int(item[row]), int(there[row])
-            if items.alone[best] and not self._company.allowed(self._next(best))[destination]:
+            if (
+                items.alone[best]
+                and not self._group_constraints.allowed(self._next(best))[destination]
+            ):
                 gain[row] = INFEASIBLE  # until one of those moves to which it is bound
                 continue
             self._respond(best, destination, float(gain[row] + self._price[best]))
@@ -244,7 +247,7 @@ class BetterResponses:
         """Return the best host for one item and what that gains."""
         gains = self._weighing.entering[kind].copy()
         if self._items.alone[item]:
-            gains[~self._company.allowed(self._next(item))] = INFEASIBLE
+            gains[~self._group_constraints.allowed(self._next(item))] = INFEASIBLE
         gains[self._items.host[item]] = INFEASIBLE
         best = int(gains.argmax())
         return best, float(gains[best])
@@ -265,7 +268,7 @@ class BetterResponses:
         if self._weighing.entering[kind, response.source] == INFEASIBLE:
             return False
         bound = self._items.alone[self._item_of[response.vm]]
-        return not bound or bool(self._company.allowed(response.vm)[response.source])
+        return not bound or bool(self._group_constraints.allowed(response.vm)[response.source])
 
     def _undo(self, response: Response) -> None:
         vm, item = response.vm, int(self._item_of[response.vm])
@@ -289,7 +292,7 @@ class BetterResponses:
         self._cap[capped] = np.maximum(self._cap[capped], rose[items.kind[capped]])
         on = [np.arange(*self._of_host[host : host + 2]) for host in (source, destination)]
         self._leave_anew(np.concatenate(on))
-        others = self._item_of[self._company.move(vm, destination)]
+        others = self._item_of[self._group_constraints.move(vm, destination)]
         self._cap[others[others >= 0]] = np.inf
 
     def _leave_anew(self, of: IntArray) -> None:

@@ -12,7 +12,7 @@ from placement.rebalancing.model import RebalanceLimits, RebalanceMove, RunningS
 
 def waves_in_order(
     running: RunningState,
-    company: GroupConstraints,
+    group_constraints: GroupConstraints,
     moves: Sequence[RebalanceMove],
     limits: RebalanceLimits,
 ) -> tuple[RebalanceMove, ...]:
@@ -20,7 +20,7 @@ def waves_in_order(
 
     Parameters
     ----------
-    company : Company
+    group_constraints : GroupConstraints
         Knows which VMs are bound to others; their hosts play no part.
     moves : sequence of Move
         One VM after the other, each once; feasible in this order. Their waves are
@@ -41,7 +41,10 @@ def waves_in_order(
     detours. Here the order is known, and what each move gains hangs on it.
     """
     return tuple(
-        sorted(_Scheduler(running, company, limits).waves_of(moves), key=lambda move: move.wave)
+        sorted(
+            _Scheduler(running, group_constraints, limits).waves_of(moves),
+            key=lambda move: move.wave,
+        )
     )
 
 
@@ -49,9 +52,9 @@ class _Scheduler:
     """Finds the wave of one move after the other."""
 
     def __init__(
-        self, running: RunningState, company: GroupConstraints, limits: RebalanceLimits
+        self, running: RunningState, group_constraints: GroupConstraints, limits: RebalanceLimits
     ) -> None:
-        self._running, self._company, self._limits = running, company, limits
+        self._running, self._group_constraints, self._limits = running, group_constraints, limits
         self._room: dict[int, list[int]] = {}  # with all departures that are over already
         self._leaves: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
         self._last_of_host: dict[int, int] = {}
@@ -66,7 +69,7 @@ class _Scheduler:
 
     def _wave_of(self, move: RebalanceMove) -> int:
         source, destination = move.source, move.destination
-        rules = self._company.rules_of(move.vm)
+        rules = self._group_constraints.rules_of(move.vm)
         wave = max(
             self._last_of_host.get(source, 0),
             self._last_of_host.get(destination, 0),

@@ -28,7 +28,7 @@ class Weighing:
 
     Parameters
     ----------
-    running : Running
+    running : RunningState
         Where it begins.
     term : PrivateTerm
         Of the game that is played.

@@ -70,7 +70,7 @@ def check_groups(
             name = quote(tenants[demand.tenant].name)
             faults.add(
                 ("demands", index, "tenant"),
-                f"{name} is the parent of others; only tenants without children may ask",
+                f"{name} is the parent of others; only tenants without children may have demands",
             )
 
 
