@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -13,7 +13,7 @@ from controller.queries.moved import redact_move, story_of
 from controller.rounds.games import in_words, solved_games
 from controller.rounds.inputs import RoundInputs, inputs_of_round
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
-from registry.hosts import outlook
+from registry.hosts import Host, OnFailure, is_replaced, outlook, wanted_of
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
 
@@ -42,10 +42,13 @@ _WHY: Final = {
 }
 
 
-def explain_vm(registry: Registry, vm_id: UUID, reader: Viewer) -> VmExplanation:
+def explain_vm(
+    registry: Registry, vm_id: UUID, reader: Viewer, *, on_failure: OnFailure = OnFailure.WAIT
+) -> VmExplanation:
     """Explain to a reader which round placed a VM, and its host's combinations.
 
-    What a host weighed is of everybody's VMs: a tenant is told its own that the host took.
+    What a host weighed is of everybody's VMs: a tenant is told its own that the host took. VMs of
+    hosts that fail without a label wait or start elsewhere as ``on_failure`` says.
 
     Raises
     ------
@@ -86,8 +89,7 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Viewer) -> VmExplanation
         seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
         unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
         host = registry.hosts.get(vm.host)
-        then = outlook(host.labels, host.shared_pool)
-        sentences = (placed.message, unknown, *([] if then is None else [then]))
+        sentences = (placed.message, unknown, *_of_failure(host, reader, on_failure))
         placed = replace(placed, message="; ".join(sentences))
     elif vm.paused_since is not None:
         since = f"{vm.paused_since:%Y-%m-%d %H:%M:%S} UTC"
@@ -99,6 +101,26 @@ def explain_vm(registry: Registry, vm_id: UUID, reader: Viewer) -> VmExplanation
         f"{placed.message}; it is created once image {image.image} is there: {_how_far(image)}"
     )
     return replace(placed, waits_for_image=image, message=message)
+
+
+def _of_failure(host: Host, reader: Viewer, on_failure: OnFailure) -> Iterator[str]:
+    """Say what becomes of a VM whose host does not answer, and what its reader can do."""
+    yield outlook(host.labels, host.shared_pool, by_default=on_failure)
+    wanted = wanted_of(host.labels, by_default=on_failure)
+    if is_replaced(wanted, host.shared_pool):
+        return
+    if not reader.is_operator:
+        yield "an operator can start its host again; or delete the VM and request another one"
+        return
+    disk = (
+        "are built anew from their images elsewhere, without what they had written"
+        if host.shared_pool is None
+        else "start elsewhere with their disks"
+    )
+    yield (
+        f"start host {host.name} again (`fuga host show {host.name}` has its last error); if it"
+        f" stays off, `fuga host fence {host.name} --by-hand`: then its VMs {disk}"
+    )
 
 
 def _without_round(vm: Vm, message: str) -> VmExplanation:

@@ -22,7 +22,7 @@ from controller.rest.streams import EventFeed, StreamPlaces
 from controller.what_ifs.executor import WhatIfExecutor
 from placement.rebalancing.model import RebalanceLimits
 from registry import ImageStoreError, Registry, RegistryError
-from registry.hosts import UriPolicy
+from registry.hosts import OnFailure, UriPolicy
 from registry.images import ImageStore
 from registry.requests import CreateRequestCommand, Request
 from registry.tenancy import OverQuota
@@ -31,6 +31,7 @@ from service.fair_semaphore import FairSemaphore
 from service.settings_in_force import SettingInForce
 
 LOGIN_LIFE_S: Final = 12 * 3600
+_ON_FAILURE: Final = "FUGA_ON_FAILURE"  #: the setting
 #: Previews and replays of plans, and reckonings of room: seconds each.
 MAX_REPLAYS: Final = 2
 #: Rounds that are computed again: each may take as long as its round did.
@@ -86,6 +87,12 @@ class Services:
     console_reads: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_READS))
     #: the same of those who type; beyond it they are answered at once, and ask again
     console_waits: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_WAITS))
+
+    @property
+    def on_failure(self) -> OnFailure:
+        """What happens to VMs of a host that fails without a label that says so."""
+        found = (each.value for each in self.settings if each.name == _ON_FAILURE)
+        return OnFailure(next((each for each in found if each), OnFailure.WAIT))
 
     def image_store(self) -> ImageStore:
         """Return the folder of images, or raise `ImageStoreError` if this API has none."""

@@ -12,7 +12,7 @@ from registry.hosts.uris import (
     opening_of,
 )
 from registry.hosts.validation import Keep
-from registry.ledger.on_failure import OnFailure, outlook, wanted_of
+from registry.ledger.on_failure import OnFailure, is_replaced, outlook, wanted_of
 from registry.ledger.shared_disks import shared_pool_of
 from registry.reconciliation import Difference, Remedy
 from registry.records.hosts import (
@@ -64,6 +64,7 @@ __all__ = [
     "WatchedHost",
     "check_uri",
     "is_open",
+    "is_replaced",
     "opening_of",
     "outlook",
     "shared_pool_of",

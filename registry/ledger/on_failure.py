@@ -35,11 +35,11 @@ def is_replaced(wanted: OnFailure, shared_pool: str | None) -> bool:
     return wanted is OnFailure.REBUILD or (wanted is OnFailure.REPLACE and shared_pool is not None)
 
 
-def outlook(labels: Iterable[str], shared_pool: str | None) -> str | None:
-    """Say what becomes of a VM on a host with these labels that fails; None: they say nothing."""
-    if not any(label.startswith(FAILURE_LABEL) for label in labels):
-        return None
-    wanted = wanted_of(labels)
+def outlook(
+    labels: Iterable[str], shared_pool: str | None, *, by_default: OnFailure = OnFailure.WAIT
+) -> str:
+    """Say what becomes of a VM on a host with these labels that fails."""
+    wanted = wanted_of(labels, by_default=by_default)
     if wanted is OnFailure.WAIT:
         return "it waits for its host"
     if shared_pool is not None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 
 from controller.queries.explanations import VmExplanation
 from controller.queries.why_here import explain_vm
-from controller.rest.dependencies import RegistryDep, ViewerDep
+from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -89,11 +89,11 @@ def delete_vm(vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: Regis
 
 @router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))
 def explain_a_vm(
-    vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
+    vm_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> VmExplanation:
     """Explain why a VM is on its host; operators also see the host's combinations."""
-    own_vm(registry, vm_id, caller)
-    return explain_vm(registry, vm_id, reader)
+    own_vm(services.registry, vm_id, caller)
+    return explain_vm(services.registry, vm_id, reader, on_failure=services.on_failure)
 
 
 def own_vm(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:

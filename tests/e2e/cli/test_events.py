@@ -11,9 +11,13 @@ from datetime import timedelta
 
 import pytest
 
+from controller.queries.why_here import explain_vm
 from registry import Registry
+from registry.hosts import OnFailure
+from registry.requests import Vm
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql
+from tests.readers import an_operator
 from tests.register import a_cluster, add_host, add_request, place, start_vm, take_lease
 from tests.servers.running import FUGA
 
@@ -147,6 +151,53 @@ def test_a_vm_on_a_host_that_is_down_is_unknown_since_its_last_word(api: Api, ra
     assert after["unknown_since"] is not None
     assert placed["unknown_since"] == after["unknown_since"]
     assert back["unknown_since"] is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "default", "to_operator"),
+    [
+        ([], "wait", "--by-hand`: then its VMs are built anew from their images elsewhere"),
+        (["shared_pool=nfs"], "wait", "--by-hand`: then its VMs start elsewhere with their disks"),
+        (["on_failure=wait"], "rebuild", "`fuga host show h1` has its last error"),
+        (["on_failure=replace"], "wait", "only that host has its disk"),
+    ],
+)
+def test_a_vm_that_waits_for_a_dead_host_says_since_when_and_what_to_do(
+    api: Api, raw: RawSql, labels: list[str], default: str, to_operator: str
+) -> None:
+    vm = a_vm_on_a_dead_host(api, raw, labels)
+    operator = an_operator(api.registry)
+
+    told = explain_vm(api.registry, vm.id, operator, on_failure=OnFailure(default)).message
+    to_tenant = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
+
+    assert vm.unknown_since is not None
+    assert f"its host answered last at {vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC" in told
+    assert "it waits for its host" in told
+    assert to_operator in told
+    assert "it waits for its host" in to_tenant
+    assert "an operator can start its host again; or delete the VM" in to_tenant
+    assert "fence" not in to_tenant
+
+
+def test_a_vm_that_is_built_anew_by_the_sites_setting_does_not_wait(api: Api, raw: RawSql) -> None:
+    vm = a_vm_on_a_dead_host(api, raw, [])
+
+    told = explain_vm(api.registry, vm.id, an_operator(api.registry), on_failure=OnFailure.REBUILD)
+
+    assert "once its host is proven to be off it is built anew from its image" in told.message
+    assert "waits" not in told.message
+
+
+def a_vm_on_a_dead_host(api: Api, raw: RawSql, labels: list[str]) -> Vm:
+    host = add_host(api.registry, "h1", labels=labels)
+    asked = add_request(api.registry, tenant="a", name="web")
+    done = place(api.registry, asked, host, lease=take_lease(api.registry))
+    start_vm(api.registry, done.assignment_ids[0])
+    heard = raw.before("now", "600 seconds")
+    raw.run("UPDATE vms SET observed = 'running'")
+    raw.run(f"UPDATE hosts SET health = 'down', last_polled_at = {heard}")
+    return api.registry.vms.list().items[0]
 
 
 def test_lists_and_counts_agree_with_what_a_vm_on_a_silent_host_says(
