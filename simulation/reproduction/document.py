@@ -12,7 +12,7 @@ _HEAD: Final = """\
 # Reproduction
 
 Tables and figures of the papers, computed by the mechanisms, policies and the simulator of this
-repository, beside what the papers print. This page is written by the command that computes them:
+repository, next to what the papers print. This page is written by the command that computes them:
 
 ```console
 {command}
@@ -29,7 +29,7 @@ nothing excuses, are marked exact: if one of them is off, the command ends with 
 
 Tolerances of numbers were set before anything was run, but for the numbers of `fuga-fig6`,
 `drfh-table2` and `drfh-fig8`, which were added later with the tolerance of `fuga-fig5a`. Settings
-that the papers do not tell were chosen with first runs at hand: how loaded the day of DRFH's traces
+that the papers omit were chosen with first runs at hand: how loaded the day of DRFH's traces
 is and how long its slots are, that no hosts are held back (`patience` 0) in `fuga-fig5a`,
 `fuga-fig5b` and `fuga-fig7`, and that use is compared in the slots in which VMs wait under every
 policy (`drfh-fig6`). None of these turned a figure that differs into one that agrees.
@@ -49,7 +49,7 @@ _SYSTEM: Final = (
     (
         "what the register center holds of a host",
         "its MAC and IP addresses",
-        "the same as its libvirt lists them and its name resolves, beside its URI",
+        "the same as its libvirt lists them and its name resolves, and its URI",
     ),
     (
         "states of a host",

@@ -153,7 +153,7 @@ def _fig5(setup: Setup) -> ItemOutcome:
         ),
         draw=lines(
             "Shares of three users who join at 0, 200 and 500 s; user 1 leaves at 1080 s",
-            "As somebody joins, the others' tasks end and are not replaced until all shares are "
+            "As a user joins, the others' tasks end and are not replaced until all shares are "
             "equal.",
             {
                 "dominant share\n(% of the pool)": {

@@ -101,7 +101,7 @@ def _table2(setup: Setup) -> ItemOutcome:
             ),
         ),
         draw=bars(
-            "What slots of different sizes use of a cluster that is asked for too much",
+            "What slots of different sizes use of an overloaded cluster",
             "Higher is better; the last pair is Best-Fit DRFH on the same requests.",
             [*(f"{slots} slots" for slots in found), "Best-Fit"],
             {
@@ -161,7 +161,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
         tables=(use_over_time(played),),
         draw=lines(
             "What is in use of the cluster over the day",
-            "Higher is better: more is asked for than there is room.",
+            "Higher is better: demand exceeds the room.",
             {
                 f"{name} in use\n(% of the pool)": {
                     policy: thin_series(hours[policy], 100 * each.used[:, r])

@@ -119,7 +119,7 @@ def _fig2(setup: Setup) -> ItemOutcome:
         ),
         draw=bars(
             "What the users hold when host 2 takes b and host 1 takes e",
-            "The fair share of everybody's dominant resource is 34.8 %: user 1 has more, users 2 "
+            "The fair share of each user's dominant resource is 34.8 %: user 1 has more, users 2 "
             "and 3 less.",
             [f"user {user + 1}" for user in range(len(_TYPES))],
             {name: share[:, r].tolist() for r, name in enumerate(_RESOURCES)},

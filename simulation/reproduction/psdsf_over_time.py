@@ -155,7 +155,7 @@ ITEMS: Final = (
         paper=Paper.PSDSF,
         place="Fig. 6",
         shows="CPU in use on two classes over 300 s, user 4 away from 100 to 250 s, "
-        "by the distributed procedure; TSF and C-DRFH beside it",
+        "by the distributed procedure; with TSF and C-DRFH",
         run=_fig6,
     ),
 )
