@@ -15,6 +15,8 @@ from sqlalchemy.schema import CreateIndex
 
 from registry.db.schema import audit, events, requests, vms
 
+#: Of columns that each database has since the first revision. For an index of a later column
+#: `_build` has to add that column first, with a default of the server.
 _LARGE: Final[frozenset[str]] = frozenset(
     {
         "ix_audit_subject_id",
