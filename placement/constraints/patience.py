@@ -30,7 +30,7 @@ ROOM_PATIENCE: Final = 12
 #: Part of the open hosts that the longest waiting gang may have held, by its level of waiting:
 #: in the end all of them, so that it waits no longer than the VMs there last.
 _FIRST_PARTS: Final = (0.1, 0.5, 1.0)
-#: So many at any level, up to half of the open hosts: a tenth of a small site is no host.
+#: Hosts that may be reserved at any level, up to half of the open hosts, on small sites.
 _FIRST_HOSTS: Final = 4
 
 

@@ -49,7 +49,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
     hosts were one, from what they hold already, on what is free on the hosts
     that any request may use; shares are of the whole pool.
     A tenant takes its requests in order. Levels rise together; a level's rise
-    is stopped by a request that is complete, a resource that is used up (who
+    is stopped by a request that is complete, a resource that is used up (a tenant that
     demands it is frozen there, the others go on), a tenant whose own level is
     reached, or a change of a tenant's dominant resource. With equal weights,
     nothing running and unlimited counts the target of user i in resource j is

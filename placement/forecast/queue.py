@@ -15,7 +15,7 @@ import numpy as np
 from placement.forecast.current_state import CurrentState, RecentArrivals
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
-#: So few rows are played as they are.
+#: The most rows that are simulated without being merged into queues.
 _FEW_ROWS: Final = 200
 
 

@@ -10,7 +10,7 @@ from placement.fuga.game import Game, PlayerChoice
 from placement.fuga.strategies import Counts
 from placement.model.vm_kinds import VmKinds
 
-#: Up to so many pairs of host and request, counts are listed for each request.
+#: The most pairs of host and request for which counts are listed per request.
 FEW_PAIRS: Final = 1_000_000
 
 

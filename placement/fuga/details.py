@@ -22,7 +22,7 @@ from placement.model.vm_kinds import VmKinds
 #: With more hosts in the games, only those that took VMs are reported: most rounds of a large
 #: cluster are about few VMs, and what all others did not do would be most of their record.
 _FEW_HOSTS: Final = 1_000
-#: Up to so many, each combination also reports what the others would take.
+#: The most combinations that also report what the others would take.
 _VERY_FEW_PAIRS: Final = 5_000
 
 

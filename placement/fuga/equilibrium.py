@@ -114,7 +114,7 @@ class Panel:
         return may
 
 
-#: After so many players in a row that gain nothing, all waiting players are checked again.
+#: Players in a row without gain after which all waiting players are checked again.
 _IN_VAIN: Final = 3
 
 

@@ -31,9 +31,9 @@ Place = TypeVar("Place", bound="tuple[float, ...]")
 #: Level in steps, a party, and the most VMs that it may give.
 Able: TypeAlias = tuple[int, int, float]
 
-#: So many pairs, weighed all at once, are about as much work as one combination.
+#: Pairs weighed in one batch that cost about as much as one combination.
 _PAIRS_A_UNIT: Final = 512
-#: So many of the poorest are looked at together at most.
+#: The most of the poorest parties that are checked together.
 _LARGEST_BATCH: Final = 64
 #: After the richest, so many different levels are weighed at a time.
 _RICHEST: Final = 32

@@ -17,7 +17,7 @@ from placement.model.budget import Budget
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
 
-#: For so many alike players strategies are drawn when one player's are needed.
+#: Alike players whose strategies are drawn together when one player's are needed.
 _RETRY_LATER: Final = 16
 
 #: Combinations that are found for all queries of one batch, beyond the least.

@@ -13,7 +13,7 @@ from placement.model.snapshot import Allocation
 from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 
-#: Up to so many hosts the answer lists each host by default.
+#: The most hosts that the answer lists one by one by default.
 FEW_HOSTS: Final = 64
 
 

@@ -28,7 +28,7 @@ _PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
 _UNITS: Final = {"c": ("vcpus", 1), "g": ("memory_mib", 1024), "d": ("disk_gib", 1)}
 _WORDS: Final = ("name", "count", "labels", "class", "join_s", "drain_s", "leave_s")
 _MOST_HOSTS: Final = 200_000
-#: So many of the machines that VMs of Azure's packing trace take parts of.
+#: ``azure:N``: N of the machines that VMs of Azure's packing trace share.
 _AZURE: Final = re.compile(r"azure:(\d+)")
 
 

@@ -34,7 +34,7 @@ RESOURCES: Final = tuple(_PARTS)
 NEEDS: Final = frozenset({"vmId", "tenantId", "vmTypeId", "starttime", "endtime"})
 _DAY_S: Final = 86_400.0
 _MAGIC: Final = b"SQLite format 3\x00"
-#: So close below a whole number, a part of a machine is one.
+#: A part of a machine this close below a whole number is rounded up.
 _ROUNDING: Final = 1e-6
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-#: So many are kept in full; all are counted.
+#: The most bad rows that are kept in full; all are counted.
 MOST_SHOWN: Final = 1000
 
 

@@ -20,7 +20,7 @@ from placement.model.budget import Budget
 
 #: Steps of listing all combinations of some states, before the search takes over.
 _LIST_LIMIT: Final = 2_000
-#: After so many walks in a row that found nothing new there is little left to find.
+#: Walks in a row without a new combination after which the search ends.
 _IN_VAIN: Final = 6
 #: Random numbers that are drawn at once.
 _DRAWN: Final = 256

@@ -24,7 +24,7 @@ _QUICK_ROWS, _QUICK_KEPT = 3_000, 160
 #: Combinations, partial ones included, that the search for better ones may look
 #: at, spread over its layers.
 SEARCH_LIMIT: Final = 20_000
-#: So many of them, built all at once, are about as much work as one by itself.
+#: Combinations built in one batch that cost about as much as one by itself.
 _ROWS_A_UNIT: Final = 8
 #: Bounds are computed in floats; nothing is pruned for less than this.
 _SLACK: Final = 1e-12

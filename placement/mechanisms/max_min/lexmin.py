@@ -290,7 +290,7 @@ class _Servers:
         return sums
 
     def within_room(self, amounts: FloatArray) -> tuple[FloatArray, float]:
-        """Scale down allocations on overfull servers; return the largest factor used."""
+        """Scale down allocations on overfull servers; return the largest excess."""
         room = self.merged.room
         taken = (amounts / self.merged.speed).T @ self.merged.shape
         over = np.divide(taken, room, out=np.zeros_like(taken), where=room > 0).max(axis=1)

@@ -1,4 +1,4 @@
-"""The ratio of a problem's largest to least amounts, which solvers' tolerances bound."""
+"""The ratio of a problem's largest to least amounts, bounded by solvers' tolerances."""
 
 from __future__ import annotations
 
