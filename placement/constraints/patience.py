@@ -22,8 +22,8 @@ from placement.model.snapshot import Snapshot
 from placement.packing.overload import as_fraction
 from placement.parameters import part, read, whole_number
 
-#: Rounds after which a request may have hosts held back for it: after a day of waiting, at a slot a
-#: minute, waits without end.
+#: Rounds after which a request may have hosts held back for it: a wait of a day, at a slot a
+#: minute, counts as one without end.
 PATIENCE: Final = 1_440
 #: Rounds after which moves may make room for it, which costs no capacity.
 ROOM_PATIENCE: Final = 12

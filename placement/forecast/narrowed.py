@@ -1,7 +1,7 @@
 """The part of a cluster that a decision of a run ahead can change.
 
-In a full cluster a slot frees a few hosts of thousands, and of thousands of rows few are placed
-for. A policy that is shown these alone decides the same, much sooner. Hosts without room for
+In a full cluster a slot frees a few hosts of thousands, and of thousands of rows few have VMs to
+place. A policy that is shown these alone decides the same, much sooner. Hosts without room for
 anything that waits are one host of their class with nothing free, so that shares are of the
 same pool.
 """

@@ -56,7 +56,7 @@ def decide(
     budget_units : int or None
         See `Budget`.
     after : callable
-        Called after each step by its name, "set_aside" and "policy": for callers that
+        Called after each step by its name, "set_aside" and "policy": for a caller that
         takes the time.
     spot_pass : SpotPass, optional
         How spot VMs are decided; None: by the policy.

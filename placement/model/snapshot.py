@@ -32,8 +32,7 @@ class Spot:
     amounts: IntArray  #: (S, R) what it holds
     #: (S,) may a round end it? Not if it ends or moves already, nor on a host that is overfull
     may_end: BoolArray
-    #: rows of request, host, count: the room that spot VMs leave, or left, and the request it is
-    #: for
+    #: rows of request, host, count: the room that spot VMs leave, or left, for a request
     kept: tuple[tuple[int, int, int], ...] = ()
     #: thousandths of each resource that new spot VMs leave free, so that ordinary VMs start at once
     margin: int = 0

@@ -1,8 +1,8 @@
 """Spot VMs of a round: preempt them for unplaced requests, and place new ones.
 
 The policy decides as if there were no requests for spot VMs. If it leaves requests out, it decides
-what it would place if the spot VMs were not there: for those requests, spot VMs end
-for. Only then requests for spot VMs are placed, on what is left.
+what it would place if the spot VMs were not there: spot VMs end for those requests. Only then
+requests for spot VMs are placed, on what is left.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> No
 
     Notes
     -----
-    The order: see `placement.packing.progressive.fill_in_turn`. Its VM goes to the
+    The order: see `placement.packing.progressive.fill_in_turn`. Each VM goes to the
     first host, in order, where it fits.
 
     References

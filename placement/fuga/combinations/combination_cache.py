@@ -2,8 +2,8 @@
 
 Most hosts are as they were in the round before, so most questions come again. Each has a stream
 of random numbers of its own, seeded by the query alone: the answer is the same in every round
-and need not be found twice. What a budget is charged
-does not depend on what was kept either, so a replay decides as its round did.
+and need not be found twice. What a budget is charged does not depend on the cache either, so a
+replay decides as its round did.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
     of the part of what was free that is left, and how far i's level lies below
     the highest of those that hold it, as a part of that; the least over the
     resources; the largest over i and l. A user that has all the tasks it wants
-    for is exempt, and no violation is larger than the part of them that it
+    is exempt, and no violation is larger than the part of them that it
     lacks. What a user holds counts in x as in `held_tasks`.
 
     Nothing here is shared with the mechanism, so that it can judge it.
