@@ -33,7 +33,7 @@ class BalanceRule(BaseModel):
     every_s: float = Field(ge=60, allow_inf_nan=False)  #: between two plans
     least_gain: PositiveFloat = Field(allow_inf_nan=False)  #: of a plan that is approved
     most_gib: PositiveFloat = Field(allow_inf_nan=False)  #: that one plan moves
-    #: In which plans are asked for and waves of them begin; None: at any time.
+    #: In which plans are created and their waves begin; None: at any time.
     hours: Annotated[str, AfterValidator(_checked_hours)] | None = None
     zone: Annotated[str, AfterValidator(_checked_zone)] = "UTC"  #: of the hours
 

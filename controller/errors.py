@@ -1,4 +1,4 @@
-"""Errors while deciding rounds or asking workers."""
+"""Errors of rounds and of messages to workers."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The names by which callers know hosts.
 
-A tenant knows a host by a name of its own: the same wherever it is told, another one for
-each tenant, and made with a secret of the installation, so that nobody finds the host's
+A tenant knows a host by a name of its own: the same in all answers, another one for
+each tenant, and made with a secret of the installation, so that no tenant finds the host's
 real name by it, and no two tenants find out that they share a host. Operators know hosts
 by their names; so do tenants where `FUGA_HOST_NAMES` is ``shown``.
 
-What hosts and workers wrote about a failure is told without whatever says which machine
+What hosts and workers wrote about a failure is shown without whatever says which machine
 it was: addresses, URIs, paths and names of hosts.
 
 Removes everything that identifies a machine from error texts.
@@ -101,7 +101,7 @@ def without_places(text: str) -> str:
 
 
 def without_machines(text: str, known: Callable[[str], bool]) -> str:
-    """Return a text without names of machines, as far as their form or a word before tells.
+    """Return a text without names of machines, as far as their form or a word before shows them.
 
     The names of hosts that the reader knows stay.
     """

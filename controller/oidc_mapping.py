@@ -1,7 +1,7 @@
 """Whom a provider of identities may let in: its claims, mapped to tenants and operators.
 
 The operators of the site say it in a table, a row for each value of a claim. What no row
-names is refused: nobody becomes anything by default.
+names is refused: by default no user is admitted.
 """
 
 from __future__ import annotations

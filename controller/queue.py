@@ -22,7 +22,7 @@ class TaskQueue(Protocol):
     """Takes the id of a row for a worker to look at."""
 
     def send(self, task: str, row_id: UUID) -> bool:
-        """Send it, and tell whether the broker took it; if not, it costs a delay, nothing else."""
+        """Send it; return whether the broker took it. A failure only delays the work."""
         ...
 
 

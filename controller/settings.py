@@ -293,7 +293,7 @@ class ControllerSettings(SharedSettings):
     oidc_rules: tuple[OidcRule, ...] = Field(
         (),
         description="Whom the provider lets in, as which tenant or as operator: the first row"
-        " whose claim has its value. Nobody else is.",
+        " whose claim has its value. Other users are refused.",
     )
     oidc_ca: Path | None = Field(
         None,

@@ -24,20 +24,20 @@ class NearClock:
     ) -> None:
         self._ask = read_clock
         self._monotonic = monotonic
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
         self._known: tuple[datetime, float] | None = None  #: a time, and when it was over
 
     def now(self) -> datetime:
         """Return the time; queries the database if the last answer is too old."""
         known = self._known
         if known is None or self._monotonic() - known[1] > _SERVES_S:
-            known = self._asked_after(known)
+            known = self._read_after(known)
         return known[0] + timedelta(seconds=self._monotonic() - known[1])
 
-    def _asked_after(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
-        with self._asking:
+    def _read_after(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
+        with self._lock:
             if self._known is not None and self._known is not before:
-                return self._known  # somebody else has just asked
+                return self._known  # another thread has just read it
             answer = self._ask()
             self._known = (answer, self._monotonic())
             return self._known

@@ -68,7 +68,7 @@ def rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:
     """Return a monitor's rank for a host; the first one polls it.
 
     Each draws a number for the host, and the highest wins. So when one comes or goes, only
-    hosts that it gets or had change hands, and those go to all others alike.
+    hosts that it gets or had change their monitor, and those go to all others alike.
     """
     mine = _drawn(host, monitor)
     return sum(_drawn(host, other) > mine for other in monitors)

@@ -70,7 +70,7 @@ class HostWatch:
                 report = to_report(
                     seen,
                     # The database's clock may have stepped back during the look: a start that
-                    # lies ahead would make VMs that were switched on meanwhile count as missing.
+                    # lies ahead would make VMs that were switched on since count as missing.
                     started_at=min(started_at, polled_at - timedelta(seconds=took_s)),
                     polled_at=polled_at,
                     took_ms=took_ms,
@@ -79,7 +79,7 @@ class HostWatch:
                 host = self._recorder.record(self.host.id, report)
             except (HypervisorError, AnotherMachineError) as error:
                 if self._stop.is_set():
-                    return  # nobody asks any more
+                    return  # the caller has given up
                 host = self._recorder.record_miss(self.host.id, Miss(str(error), started_at))
                 self._metrics.look(MISSED)
                 bound.warning("look_missed", misses=host.missed_polls, error=str(error))

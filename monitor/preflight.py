@@ -51,7 +51,7 @@ def look(
 ) -> dict[str, Any]:
     """Return what the host says, and of each question that failed why.
 
-    Others are asked at the same time, so that one that hangs costs one deadline.
+    Hosts are checked at the same time, so that hanging ones cost one deadline.
     """
     with ThreadPoolExecutor(max_workers=1 + len(others)) as pool:
         futures = [pool.submit(_processor, each, credentials, deadline_s) for each in others]

@@ -4,7 +4,7 @@ Looks that were missed, too: when a rack loses its power, they come by the hundr
 
 A transaction costs a register center and a monitor much more than what one look adds to
 it. So the first watch that has something to write waits for a moment, and then writes
-what the others have brought meanwhile as well. While it writes, the next one gathers.
+what the others have brought by then as well. While it writes, the next one gathers.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PollRecorder:
                 self._write(some)
             except Exception as error:
                 log.warning("looks_not_recorded_together", hosts=len(some), error=str(error))
-                for each in some:  # what one host's look runs into is nobody else's
+                for each in some:  # an error of one host's report concerns no other host
                     self._write_alone(each)
 
     def _write_alone(self, brought: tuple[UUID, _Brought]) -> None:

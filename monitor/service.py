@@ -36,7 +36,7 @@ log: Final = structlog.get_logger(__name__)
 
 _GOODBYE_S: Final = 2.0
 #: Of the interval, when the next look begins. The rest is for the look itself,
-#: so that the report before it does not outgrow the interval meanwhile.
+#: so that the report before it does not outgrow the interval.
 _CADENCE: Final = 0.75
 #: Of the time between two looks of one monitor. Misses that are nearer to each other are
 #: of several monitors, and count once; the rest allows for looks that begin late.

@@ -84,7 +84,7 @@ def may_stay(before: ConnectionSettings, now: ConnectionSettings) -> bool:
     )
 
 
-#: What nothing tells of (a register center that was put back) is learned this soon.
+#: The longest time until an unannounced change (a restored register center) is noticed.
 _READ_ANEW_S: Final = 300.0
 
 

@@ -12,8 +12,8 @@ from hypervisor import Credential, HostDomain, OperationFailedError
 from hypervisor import HostPoll as SeenReport
 from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHost
 
-#: Of anything that a host tells: an exbibyte of memory, and far from what 64 bits hold, also
-#: summed up over a host's domains or multiplied by an over-commit ratio.
+#: The limit of any number that a host reports: an exbibyte of memory, and far from what 64 bits
+#: hold, also summed up over a host's domains or multiplied by an over-commit ratio.
 MOST_REPORTED: Final = 1 << 40
 _MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
@@ -43,7 +43,7 @@ def to_report(
     Raises
     ------
     OperationFailedError
-        If it tells what no host can have. Nothing of such a look is of use, nor could it
+        If it reports what no host can have. Nothing of such a poll is of use, nor could it
         be written down.
     """
     _refuse_nonsense(seen)

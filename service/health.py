@@ -17,7 +17,7 @@ class Check:
     message: str
 
 
-#: Looks at what a process needs, at the moment it is asked.
+#: Checks what a process needs, at the moment of the call.
 Readiness = Callable[[], Sequence[Check]]
 
 

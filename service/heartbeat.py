@@ -40,7 +40,7 @@ def beating(
     """Send a heartbeat every few seconds, with what this process is not ready for.
 
     The first one has the release and the settings as well. Disks without room are part of each:
-    the process works on, but somebody has to act.
+    the process works on, but an operator has to act.
 
     A check that hangs delays the heartbeat, so that the process is rightly late.
     """

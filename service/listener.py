@@ -1,4 +1,4 @@
-"""A small HTTP listener beside a process's work: /healthz, /readyz and /metrics.
+"""A small HTTP listener in a thread of its own: /healthz, /readyz and /metrics.
 
 It asks for no token, so it belongs on loopback, a Unix socket or a network of its own.
 """

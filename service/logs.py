@@ -23,7 +23,7 @@ from service.log_stream import LogStream
 #: JSON lines, text for people, or the latter at a terminal alone.
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
-#: Told the level and the kind of each warning and error.
+#: Gets the level and the kind of each warning and error.
 OnProblem = Callable[[str, str], None]
 #: Keys of an event whose values the renderer takes apart itself.
 _OF_STRUCTLOG: Final = frozenset({"exc_info", "exception", "stack", "stack_info"})
@@ -46,7 +46,7 @@ def configure_logging(
     """Log to ``stream`` (standard error by default); once, in the entry point.
 
     What libraries log through `logging` comes out in the same form. ``on_problem``
-    is told of each warning and error: the event's name, of libraries their logger's.
+    gets each warning and error: the event's name, of libraries their logger's.
     """
     stream = stream or sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - for good
     as_text = form == "text" or (form == "auto" and stream.isatty())
@@ -89,7 +89,7 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(number, logging.INFO))
-    # It tells of every look at the schema.
+    # It logs every read of the schema.
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
@@ -123,11 +123,11 @@ def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
 
 
 def _reporting(on_problem: OnProblem | None) -> Any:
-    def tell(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def count(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         level = _PROBLEMS.get(method)
         if level is not None and on_problem is not None:
             record = event.get("_record")
             on_problem(level, str(event["event"]) if record is None else record.name)
         return event
 
-    return tell
+    return count

@@ -175,7 +175,7 @@ class SharedSettings(BaseSettings):
 def direct_queue(name: str) -> Any:
     """Return a queue that receives messages without an exchange's bindings.
 
-    The bindings that a declaration writes into the broker would be read by nobody, but a
+    The bindings that a declaration writes into the broker would never be read, but a
     broken one would stop everybody.
     """
     from kombu.entity import Queue  # noqa: PLC0415 - most commands send nothing
@@ -187,7 +187,7 @@ def celery_config(settings: SharedSettings) -> dict[str, Any]:
     """Return Celery's configuration; makes the folders of the filesystem broker.
 
     The broker carries ids and may lose or repeat them: the sweep sends again
-    what nobody picked up, so there is no result backend and no persistence to
+    what no worker picked up, so there is no result backend and no persistence to
     rely on.
     """
     config: dict[str, Any] = {

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings
 
 from registry.db import masked
 
-#: Instead of a secret; whether there is one is worth knowing.
+#: Instead of a secret; it shows that there is one.
 SET: Final = "(set)"
 _SECRET: Final = re.compile("(?i)password|secret|token")
 

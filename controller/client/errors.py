@@ -33,7 +33,7 @@ class ApiProblemError(ApiError):
         self.problem = problem
 
     def said(self, called: Callable[[str], str]) -> str:
-        """Return the message with fields as somebody calls them: by options, say."""
+        """Return the message with other names for the fields, such as options."""
         return _message(self.http_status, self.problem, called)
 
     @property

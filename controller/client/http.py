@@ -26,15 +26,15 @@ Json: TypeAlias = dict[str, Any]
 PAGE: Final = 500
 _PIECE_BYTES: Final = 1 << 18
 _UPLOAD_TIMEOUT_S: Final = 600.0  #: of a silence: the API checks and stores what it was sent
-_REPLAY_TIMEOUT_S: Final = 660.0  #: the API gives up before; asking again would begin another
+_REPLAY_TIMEOUT_S: Final = 660.0  #: the API gives up before; a repeated call would begin another
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0)  #: pauses between attempts
 #: Pauses while an attempt of ours is still at work; what it waits for, a database that is
 #: started again say, takes longer than a connection that was refused.
 _AT_WORK_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-#: Three beats of a stream that has nothing to tell.
+#: Three heartbeats of a stream without events.
 _SILENCE_S: Final = 45.0
 _EVENT: Final = "message"  #: the kind of server-sent events that name none
-_LONGEST_WAIT_S: Final = 30  #: that the API may ask for; above it the caller is told
+_LONGEST_WAIT_S: Final = 30  #: that the API may request; above it the call fails
 #: The second of two equal calls changes nothing that the first did not.
 _IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
@@ -44,7 +44,7 @@ class Client:
 
     Every creating POST carries an Idempotency-Key that stays the same over the
     attempts, so that a lost answer never makes two of a thing. What the API has no
-    time for (429, 503) is asked again when it says, if twice is as good as once.
+    time for (429, 503) is repeated after that time, if it may be repeated.
     """
 
     def __init__(
@@ -120,16 +120,16 @@ class Client:
         content: BinaryIO,
         *,
         query: Mapping[str, Any],
-        tell: Callable[[int, int], None],
+        report: Callable[[int, int], None],
     ) -> Json:
-        """Send a file as it is; ``tell`` is given the bytes sent and those of the whole."""
+        """Send a file as it is; ``report`` gets the bytes sent and those of the whole."""
         size = content.seek(0, os.SEEK_END)
         content.seek(0)
 
         def pieces() -> Iterator[bytes]:
             while piece := content.read(_PIECE_BYTES):
                 yield piece
-                tell(content.tell(), size)
+                report(content.tell(), size)
 
         try:
             response = self._http.post(
@@ -305,7 +305,7 @@ class Client:
 def _trust(connection: ApiConnection) -> ssl.SSLContext:
     """Return who may vouch for the API."""
     if not any(url.startswith("https:") for url in connection.urls):
-        # Nobody may, and nobody is asked; reading the system's certificates takes time.
+        # No certificate is checked; reading the system's certificates takes time.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         return ssl.create_default_context(cafile=connection.ca)

@@ -44,7 +44,7 @@ class ClockWatch:
         lease = self._lease()
         if lease is None:
             return 0.0
-        # Nobody may have led when the clock stepped back.
+        # There may have been no leader when the clock stepped back.
         thorough = lease.epoch != self._epoch
         back_s = self._registry.clock_steps.settle(self._lengths, thorough=thorough)
         self._epoch = lease.epoch

@@ -92,7 +92,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "steps": decide_in_steps,
         "ideal": _ideal_of,
         "plan": decide_plan,
-        "beside": decide_in_shadow,
+        "shadow": decide_in_shadow,
         "estimates": estimates,
         "survival": failure_survival.answered,
         "capacity_in_turn": capacity_after_queue.answered,

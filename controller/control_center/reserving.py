@@ -78,7 +78,7 @@ class Reserving:
             judged = self._process.reserve(
                 query_of(view, each, standing), deadline_s=TIME_S + _MORE_S
             )
-        except Exception as error:  # whatever is the matter with it, others are decided beside it
+        except Exception as error:  # one that fails does not keep others from their decision
             tries = self._failed[each.id] = self._failed.get(each.id, 0) + 1
             log.error("reservation_not_judged", reservation=str(each.id), error=str(error))
             if tries < _TRIES:

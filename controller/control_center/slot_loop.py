@@ -221,7 +221,7 @@ def planning_of(settings: ControllerSettings) -> Planning:
 
 def _room_rule(settings: ControllerSettings) -> RoomRule | None:
     patience = room_patience(settings.policy_parameters)
-    if settings.make_room == "off" or patience == 0:  # then nobody is said to starve
+    if settings.make_room == "off" or patience == 0:  # then no request is said to starve
         return None
     return RoomRule(how=settings.make_room, patience=patience, rest_s=settings.plan_rest_s)
 
@@ -266,7 +266,7 @@ def spare_watch_of(
         lambda: leadership.lease,
         settings.spare,
         interval_s=settings.spare_interval_s,
-        tell=metrics.spare,
+        report=metrics.spare,
     )
 
 
@@ -338,7 +338,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         PolicyProcess(start=children.fork),
         planning_of(settings),
         interval_s=settings.sweep_interval_s,
-        on_asked=dispatcher.nudge,
+        on_requested=dispatcher.nudge,
         on_standing=slot_metrics.standing_plan,
     )
     shadow = shadow_of(settings, registry, leadership, metrics, children.fork)

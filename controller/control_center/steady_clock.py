@@ -2,7 +2,7 @@
 
 VMs of requests with a lifetime are deleted, reservations end, and history goes, and no step back
 of the clock brings any of it back. After a step ahead these go on by the old time, while operators
-learn of the step and set the clock right. If nobody does, the new time counts after an hour.
+learn of the step and set the clock right. Otherwise the new time counts after an hour.
 A clock that stepped back and returns to where it was did not step ahead.
 """
 

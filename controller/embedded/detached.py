@@ -18,7 +18,7 @@ def run_detached(*, arguments: list[str]) -> int:
     """Start `fuga up`, show what it says until all runs, and leave it running.
 
     Returns its exit status if it ends before, else 0. Interrupted before it is
-    ready, it is told to end.
+    ready, it gets a signal to end.
     """
     state = StateDir(load_settings().state_dir.resolve())
     os.umask(0o077)

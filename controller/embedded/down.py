@@ -178,7 +178,7 @@ def _refuse_to_forget_vms(settings: ControllerSettings) -> None:
     if held:
         raise CliError(
             f"{len(held)} VMs are on your hosts, such as {held[0].name} on {held[0].host}; "
-            "without the database nobody could delete them. Run `fuga up`, delete them with "
+            "without the database they cannot be deleted. Run `fuga up`, delete them with "
             "`fuga rm --wait`, then `fuga down --purge` again."
         )
 

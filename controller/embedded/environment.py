@@ -16,7 +16,7 @@ EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
     "slot_length_s": "5",
     "lease_s": "5",
     "poll_interval_s": "1",
-    # Several times what the cluster of a first look holds; nobody fills its database by mistake.
+    # Several times what the demo cluster holds, so that the database does not fill up by mistake.
     "default_quota": json.dumps({"vms": 500, "vcpus": 1000}),
 }
 

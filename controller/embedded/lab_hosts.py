@@ -22,7 +22,7 @@ class LabHosts:
 
     driver: str
     hosts: tuple[LabHost, ...]
-    why: str | None = None  #: why they are not real ones, where that was not asked for
+    why: str | None = None  #: why they are not real ones, where that was not requested
 
     @property
     def uris(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Hosts of the lab whose daemons end by themselves while `fuga up` runs.
 
-Real hosts start theirs again, whether anybody looks or not: here it is only told. One of the
-test driver has nobody else to do so.
+Real hosts restart their libvirtd by themselves: here this is only reported. One of the
+test driver is restarted from here.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Usage: launch.py PARENT_PID PROGRAM ARGUMENT...
 
-The kernel is asked for a SIGTERM at the parent's death (the wish survives the
+The kernel is set to send a SIGTERM at the parent's death (the wish survives the
 exec), so that a killed `fuga up` leaves nothing running. `subprocess` could do
-it by ``preexec_fn``, which is not safe beside threads.
+it by ``preexec_fn``, which is not safe in a process with threads.
 """
 
 import ctypes

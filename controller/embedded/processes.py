@@ -24,7 +24,7 @@ _BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY_S: Final = 30.0  #: who lived that long starts with a clean slate
 _LOG_LIMIT_BYTES: Final = 20_000_000
 _RECORD_AGAIN_S: Final = 5.0  #: until a record that could not be written is tried again
-_STOP_S: Final = 10.0  #: from the request to end until it is no longer asked
+_STOP_S: Final = 10.0  #: from the request to end until it is killed
 
 
 @dataclass(frozen=True, slots=True)

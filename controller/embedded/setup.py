@@ -43,7 +43,7 @@ def sound_credentials(registry: Registry, found: Credentials | None, url: str) -
     operator = found.operator if found else None
     tenants = dict(found.tenants) if found else {}
     if operator is None or registry.tokens.authenticate(operator) is None:
-        # It lies beside the database, from which whoever reads both can make others: it ends
+        # It is stored next to the database, and a reader of both can make others: it ends
         # when it is revoked, and not at night in the middle of a run.
         name = f"{OF_FUGA_UP}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         _, operator = registry.tokens.create("operator", None, name, actor="cli")
@@ -117,7 +117,7 @@ def add_lab_image(api: Client, file: Path) -> str:
                 "sha256": sha256,
                 "source": file.name,
             }
-            newest = api.upload("images/upload", content, query=query, tell=lambda *_: None)
+            newest = api.upload("images/upload", content, query=query, report=lambda *_: None)
     return f"{newest['name']}:{newest['revision']}"
 
 

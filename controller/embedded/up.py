@@ -51,7 +51,7 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "monitor": (sys.executable, "-P", "-m", "monitor"),
     "worker": (sys.executable, "-P", "-m", "workers"),
 }
-#: Nobody asks or decides any more, then nobody builds or looks.
+#: First the API and the control centre end, then workers and monitors.
 STOP_ORDER: Final = (("api", "control"), ("worker", "monitor"))
 _READY_S: Final = 180.0  #: one that fails ends the wait at once
 _LAB_UP_S: Final = 180.0
@@ -78,7 +78,7 @@ def run(
     settings = load_settings()
     check_policies(settings)
     own_hosts = read_hosts_file(hosts_file) if hosts_file is not None else None
-    os.umask(0o077)  # for all that we and our processes make: nobody else's business
+    os.umask(0o077)  # files of this process and its children are private
     state = StateDir(settings.state_dir.resolve())
     state.make()
     with locked(state), _signals_interrupt():

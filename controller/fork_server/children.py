@@ -60,8 +60,8 @@ class StartedChild:
             start_new_session=True,
             env=environ_of_children(),
         )
-        assert self._process.stdin is not None  # noqa: S101 we asked for a pipe
-        assert self._process.stdout is not None  # noqa: S101 we asked for a pipe
+        assert self._process.stdin is not None  # noqa: S101 it is a pipe
+        assert self._process.stdout is not None  # noqa: S101 it is a pipe
         self.stdin, self.stdout = self._process.stdin, self._process.stdout
         self.pid = self._process.pid
 

@@ -26,9 +26,9 @@ _ONE_FORK_S: Final = 2.0
 #: For a server to import everything: one that is killed on a starved machine is started for ever.
 _IMPORT_S: Final = 600.0
 #: A call after so long a pause is not counted with those before, which may have been answered
-#: when nobody heard it any more.
+#: after its readers have gone.
 _CALLED_AGAIN_S: Final = 10.0
-#: For the server to end after it was asked to.
+#: For the server to end after the request to.
 _GOODBYE_S: Final = 2.0
 #: For a killed child to end: longer if the kernel holds it.
 _BURIAL_S: Final = 10.0

@@ -115,7 +115,7 @@ class ForkSession:
             return
         line = socket.socket(fileno=descriptors[0])
         failed = errno.EMFILE if len(descriptors) < DESCRIPTORS else 0
-        if _is_hung_up(line):  # nobody waits for it any more
+        if _is_hung_up(line):  # no client waits for it any more
             line.close()
         elif not failed:
             try:
@@ -160,7 +160,7 @@ class ForkSession:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != self._pid:  # it died before the kernel was asked
+            if os.getppid() != self._pid:  # it died before the signal was set
                 os._exit(status)
             os.setsid()
             os.dup2(pipes[0], 0)

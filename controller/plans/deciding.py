@@ -29,7 +29,7 @@ class PlanInputs:
     """What decides a plan."""
 
     kind: str
-    arguments: Mapping[str, Any]  #: as it was asked for
+    arguments: Mapping[str, Any]  #: as requested
     running: RunningState
     names: RunningNames
     limits: RebalanceLimits

@@ -23,7 +23,7 @@ MOST_WORK: Final = 5_000_000
 MOST_HERE: Final = 1_000
 #: For the process to start, and to answer: clients wait for 30 s.
 TIME_S: Final = 20.0
-#: As of replays: somebody waits.
+#: As of replays: a caller waits.
 NICENESS: Final = 5
 #: In the way of a VM for a moment: once its turn comes, the roll waits for that.
 _PASSING: Final = frozenset({RebalanceObstacle.UNSETTLED, RebalanceObstacle.MOVING})

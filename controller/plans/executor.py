@@ -1,8 +1,8 @@
 """Plans of moves in the control centre: decided on request, carried out in their order.
 
-Only who leads does either. What is asked of a move is checked anew by the register center, so a
+Only the leader does either. Each move is checked anew by the register center, so a
 plan that is old by the time of its approval moves nothing where it may not go: what is refused
-is written beside the move, and the others go on.
+is stored with the move, and the others go on.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PlanExecutor:
         planning: Planning,
         *,
         interval_s: float,
-        on_asked: Callable[[], None],
+        on_requested: Callable[[], None],
         on_standing: Callable[[str], None] = lambda _outcome: None,
     ) -> None:
         self._registry = registry
@@ -81,8 +81,8 @@ class PlanExecutor:
         self._process = process
         self._planning = planning
         self._interval_s = interval_s
-        self._on_asked = on_asked
-        self._on_standing = on_standing  #: told what became of a plan of the standing rule
+        self._on_requested = on_requested
+        self._on_standing = on_standing  #: gets the outcome of each automatic plan
         room = planning.room
         self._room_planner = None if room is None else RoomPlanner(registry, room, actor=ACTOR)
 
@@ -126,7 +126,7 @@ class PlanExecutor:
     def _ask_by_rule(self, lease: Lease) -> None:
         """Ask for a plan if the standing rule wants one now.
 
-        When the last was asked for stands in the register center, and the lease is checked where
+        The time of the last one is in the register center, and the lease is checked where
         that is written: a control centre that takes over neither loses nor doubles one.
         """
         rule, standing = self._planning.balance, self._registry.standing_plans
@@ -139,7 +139,7 @@ class PlanExecutor:
         every_s = rule.every_s
         plan = standing.ask_if_due(lease, PlanKind.BALANCE, rule.arguments, every_s=every_s)
         if plan is not None:
-            log.info("standing_plan_asked", plan=str(plan.id), kind=plan.kind)
+            log.info("auto_plan_created", plan=str(plan.id), kind=plan.kind)
 
     def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
         """Return why the auto-balance policy declines a plan that it requested."""
@@ -161,7 +161,7 @@ class PlanExecutor:
         except (PolicyFailedError, PlacementError) as error:
             bound.error("plan_failed", error=str(error), alert=True)
             self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
-            self._tell_standing(plan, "failed")
+            self._report_auto_plan(plan, "failed")
             return
         declined = self._objection(plan, decided)
         self._registry.plans.propose(
@@ -178,10 +178,10 @@ class PlanExecutor:
             gain=_gain(decided),
             declined=declined,
         )
-        self._tell_standing(plan, "declined" if declined else "approved")
+        self._report_auto_plan(plan, "declined" if declined else "approved")
         bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
 
-    def _tell_standing(self, plan: Plan, outcome: str) -> None:
+    def _report_auto_plan(self, plan: Plan, outcome: str) -> None:
         if plan.requested_by == STANDING_RULE:
             self._on_standing(outcome)
 
@@ -212,7 +212,7 @@ class PlanExecutor:
         if turns.begins and (self._ended_by_rule(plan) or self._ended_by_request(plan)):
             return
         if self._ask_for(plan, turns):
-            self._on_asked()
+            self._on_requested()
 
     def _ask_for(self, plan: Plan, turns: ReadyMoves) -> int:
         """Ask for moves; return for how many. What is refused before its turn waits for that."""
@@ -228,7 +228,7 @@ class PlanExecutor:
                 )
                 created += 1
             except PlanMoveOverError:
-                break  # it was cancelled meanwhile, or another centre leads
+                break  # it is cancelled, or another centre leads
             except (ConflictError, NotFoundError) as error:
                 if each in turns.early:
                     break

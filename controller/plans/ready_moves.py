@@ -1,7 +1,7 @@
 """Which moves of a plan are requested now: those whose turn it is, and some that may go early.
 
 A wave waits for the room that the waves before it free. Few moves need that, and a host would
-stand idle whenever the last move of a wave takes long; so what waits for nothing is asked for
+stand idle whenever the last move of a wave takes long; so what waits for nothing is created
 before its turn, in the order of the plan.
 """
 
@@ -17,7 +17,7 @@ from uuid import UUID
 from placement.rebalancing.model import RebalanceLimits
 from registry.moves import MoveState, PlanMove
 
-#: Moves asked for are at most so many times those that may go on at once: when one ends, the
+#: Created moves are at most so many times those that may go on at once: when one ends, the
 #: next is at hand. Each holds its room, and its VM's power, from then on.
 _AT_HAND: Final = 2
 
@@ -28,7 +28,7 @@ class ReadyMoves:
 
     due: tuple[PlanMove, ...]  #: of the first wave that is not over
     early: tuple[PlanMove, ...]  #: of later waves; one that is refused waits for its turn
-    begins: bool  #: something is to begin yet, asked for or not
+    begins: bool  #: something is to begin yet, created or not
 
 
 def turns_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
@@ -36,7 +36,7 @@ def turns_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves |
 
     Notes
     -----
-    Whatever stands before a move that goes early has been asked for, and holds its room. So the
+    All moves before one that goes early are created and hold their room. So the
     move finds its destination as the plan saw it, if nothing leaves that any more; and nothing
     after it finds less room than the plan has seen.
     """
@@ -65,7 +65,7 @@ class _MoveRequests:
 
     def take(self, number: int, wave: Sequence[PlanMove]) -> bool:
         """Take what may be requested; return whether that completes the wave."""
-        is_early, all_asked = number > self._first, True
+        is_early, all_created = number > self._first, True
         for move in wave:
             if move.is_over or move.move_id is not None:
                 continue
@@ -73,7 +73,7 @@ class _MoveRequests:
             if is_early and (waits or not self._is_next(move)):
                 return False
             if waits:
-                all_asked = False
+                all_created = False
                 continue
             (self.early if is_early else self.due).append(move)
             self._away[move.from_host] += 1
@@ -82,7 +82,7 @@ class _MoveRequests:
         leaving = [move for move in wave if not move.is_over or move.leaves]
         self._emptying |= {move.from_host for move in leaving}
         self._moving |= {move.vm_id for move in leaving}
-        return all_asked
+        return all_created
 
     def _is_next(self, move: PlanMove) -> bool:
         return (

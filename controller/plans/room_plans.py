@@ -27,7 +27,7 @@ class RoomRule:
 
 
 class RoomPlanner:
-    """Asks for one plan at a time: for who waits longest below its fair share."""
+    """Creates one plan at a time, for the request that has waited longest below its fair share."""
 
     def __init__(self, registry: Registry, rule: RoomRule, *, actor: str) -> None:
         self._registry = registry
@@ -36,9 +36,9 @@ class RoomPlanner:
         self._looked_after: tuple[int, int] | None = None
 
     def look(self, lease: Lease) -> None:
-        """Ask for a plan, if a round was committed or a plan ended since the last look.
+        """Create a plan, if a round was committed or a plan ended since the last check.
 
-        Who starves is judged as policies judge it that hold hosts back.
+        A request starves by the rule of the policies that reserve hosts for it.
         """
         going_on = self._registry.room_plans.going_on()
         last = self._registry.rounds.last()
@@ -62,10 +62,10 @@ class RoomPlanner:
         owed, _ = starving(snapshot, rule.patience)
         for row in owed.tolist():
             request = view.requests[row].id
-            if request in lacking and self._ask(request):
+            if request in lacking and self._create(request):
                 return
 
-    def _ask(self, request: UUID) -> bool:
+    def _create(self, request: UUID) -> bool:
         try:
             plan = self._registry.plans.create(
                 PlanKind.ROOM,
@@ -73,7 +73,7 @@ class RoomPlanner:
                 approve=self._rule.how == "carry_out",
                 actor=self._actor,
             )
-        except (ConflictError, UnknownNameError):  # it was placed or deleted meanwhile
+        except (ConflictError, UnknownNameError):  # it is placed or deleted by now
             return False
-        log.info("room_asked", plan=str(plan.id), request_id=str(request))
+        log.info("room_plan_created", plan=str(plan.id), request_id=str(request))
         return True

@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 class SpareWatch:
-    """Asks, while this control centre leads, whether any one failure domain may fail."""
+    """Computes, while this control centre leads, whether any one failure domain may fail."""
 
     def __init__(
         self,
@@ -24,16 +24,16 @@ class SpareWatch:
         domain: str,
         *,
         interval_s: float,
-        tell: Callable[[Survival | None], None],
+        report: Callable[[Survival | None], None],
     ) -> None:
         self._registry = registry
         self._lease = lease
         self._domain = domain
         self._interval_s = interval_s
-        self._tell = tell
+        self._report = report
 
     def run(self, stop: threading.Event) -> None:
-        """Look until stopped."""
+        """Run until stopped."""
         while True:
             try:
                 self.look()
@@ -45,12 +45,12 @@ class SpareWatch:
                 return
 
     def look(self) -> None:
-        """Tell once what is spare; None: another control centre leads."""
+        """Report the spare capacity once; None if another control centre leads."""
         if self._lease() is None:
-            self._tell(None)
+            self._report(None)
             return
         found = survival(self._registry, self._domain, max_domains=0)
-        self._tell(found)
+        self._report(found)
         if found.hold < found.domains:
             log.warning(
                 "spare_missing",

@@ -58,7 +58,7 @@ def estimates(question: ForecastQuery) -> Estimates:
     The same view gives the same samples; time alone says how many.
     """
     view = question.view
-    assert view.inputs is not None  # noqa: S101 whoever asks looked
+    assert view.inputs is not None  # noqa: S101 the caller has checked
     assert view.slot_length_s is not None  # noqa: S101 the same
     inputs = decode_inputs(view.inputs)
     present, rows_of = present_of(view)

@@ -37,11 +37,11 @@ class Capacity:
 
     vm_type: str
     demand: Mapping[str, int]  #: of one VM
-    fits: int  #: as if nobody waited
+    fits: int  #: as if no request waited
     runs_out_first: str | None
     hosts: int
     open: int
-    classes: tuple[HostClass, ...]  #: those that hold most first; told to operators only
+    classes: tuple[HostClass, ...]  #: those that hold most first; for operators only
     at_least: bool = False  #: the numbers are steps: it may be more, up to the next one
     #: once those that wait and are owed before are served; None: not reckoned
     in_turn: int | None = None

@@ -31,7 +31,7 @@ POLICY: Final = "best_fit_drfh"
 MOST_HERE: Final = 1_000
 #: For the process to start, and to answer: clients wait for 30 s.
 TIME_S: Final = 10.0
-#: As of replays: somebody waits.
+#: As of replays: a caller waits.
 NICENESS: Final = 5
 _NO_REQUEST_YET: Final = UUID(int=0)
 
@@ -84,7 +84,7 @@ def answered(question: CapacityQuestion) -> int:
     """Compute how many VMs fit once a round has placed what waits."""
     view, found, rules = question.view, question.found, question.rules
     cluster = view.cluster
-    assert cluster is not None  # noqa: S101 nothing is asked without it
+    assert cluster is not None  # noqa: S101 no child is started without it
     asker = next((each for each in cluster.tenants if each.name == question.tenant), None)
     requests: tuple[RequestView, ...] = ()
     if asker is not None:
@@ -105,7 +105,7 @@ def answered(question: CapacityQuestion) -> int:
                 rules=Rules(forbids=rules.forbids, zone=rules.zone),
             ),
         )
-    cluster = ordinary(cluster)  # spot VMs that are asked for take nothing from anybody
+    cluster = ordinary(cluster)  # requested spot VMs take nothing from others
     snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *requests)))
     allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
     taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))

@@ -1,7 +1,7 @@
 """Numbers in steps: 0, 1, 2, 5, 10, 20, 50 and so on; shares in whole percent.
 
 Tenants see numbers of hosts and free amounts in steps: an exact number, read
-before and after, would tell of each VM of others. An exact share would tell, with
+before and after, would reveal each VM of others. An exact share would reveal, with
 what is held, the total of the cluster.
 """
 

@@ -73,7 +73,7 @@ def next_output(
     """Return what a guest wrote in a session, once there is something, or after a while.
 
     Also returns when the session's state changes. Its caller counts as heard of, and while no
-    worker holds the console one is asked to.
+    worker holds the console one is sent a message.
     """
     sessions = registry.console_sessions
     ends = clock() + wait_s

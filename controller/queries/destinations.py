@@ -25,7 +25,7 @@ from registry.moves import MoveObstacle
 from registry.rounds import ClusterView
 
 POLICY: Final = "best_fit_drfh"
-#: The row of whoever room is kept for: not that of the VM, the only one there is.
+#: The row of requests for which room is kept: not that of the VM, the only one there is.
 _OF_OTHERS: Final = -1
 
 

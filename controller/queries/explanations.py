@@ -19,7 +19,7 @@ class ShortageExplanation:
     resource: str
     hosts_short: int  #: hosts with too little of it free
     hosts: int  #: hosts that the request may use
-    nearest_host: str | None  #: the one that lacked least; told to operators only
+    nearest_host: str | None  #: the one that lacked least; for operators only
     missing: int  #: what that host lacked, in the resource's unit
 
 
@@ -33,7 +33,7 @@ class ObstacleExplanation:
     only: int  #: of them, those that have no other reason
     #: of a resource: what the nearest of them lacks; of a quota or addresses: what is wanting
     missing: int | None
-    only_hosts: tuple[str, ...]  #: some of them; told to operators only
+    only_hosts: tuple[str, ...]  #: some of them; for operators only
     until: str | None = None  #: of hosts held back after failed builds: tried again then
 
 
@@ -86,8 +86,8 @@ class WaitingExplanation:
     fit: int | None = None  #: VMs of a gang that did; to tenants a step
     held_back: int = 0  #: VMs that would have fitted where room is kept for others; the same
     held_hosts: int = 0  #: hosts on which room is kept for it
-    held_host_names: tuple[str, ...] | None = None  #: told to operators only
-    #: the plan whose moves make room for it, and where; told to operators only
+    held_host_names: tuple[str, ...] | None = None  #: for operators only
+    #: the plan whose moves make room for it, and where; for operators only
     plan: str | None = None
     freed_host_names: tuple[str, ...] | None = None
     moves_make_room: bool = False
@@ -138,7 +138,7 @@ class RequestExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedCombination:
-    """One strategy of a host in the game: what it would have taken, and its worth to it."""
+    """One strategy of a host in the game: what it would have taken, and its value for the host."""
 
     combination: Mapping[str, int]  #: VMs by vm_type
     minimum_utilization: float

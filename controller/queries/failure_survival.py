@@ -1,7 +1,7 @@
 """If a host, a zone or the hosts of a label fail: do their VMs find room on the others?
 
 An operator who asks has it reckoned in a process of its own, below everything else: other
-calls are answered meanwhile, and what takes too long is ended.
+the API answers other calls, and a child that takes too long is ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from placement.rebalancing.spare import Spare, spare
 from registry import ConflictError, Registry
 from registry.moves import RunningView
 
-#: Hosts weighed for VMs. What was not asked by then is told to be not known.
+#: Hosts weighed for VMs. Domains beyond that are reported as not known.
 BUDGET_UNITS: Final = 2_000_000
 #: For the process to start, and to answer.
 TIME_S: Final = 120.0
@@ -36,7 +36,7 @@ class LackingVm:
     """A VM that finds no room elsewhere."""
 
     vm: str
-    why: str  #: as plans of moves tell
+    why: str  #: as plans of moves say it
     nearest_host: str | None  #: the host that lacks least; None: room would not help
     missing: Mapping[str, int]  #: what would have to be free there, by resource
 
@@ -69,7 +69,7 @@ class SurvivalInputs:
 
     view: RunningView
     domain: str
-    told: int
+    max_domains: int
 
 
 def survival(
@@ -78,11 +78,13 @@ def survival(
     """Return whether the cluster as it is survives the failure of any one domain.
 
     ``domain`` is ``host``, ``zone`` or ``label:KEY``; of the first ``max_domains`` that do not
-    hold it is told what they lack, which takes longest. VMs that are stopped count like
+    hold, the answer lists what they lack, which takes longest. VMs that are stopped count like
     those that run; requests that wait do not.
     """
     return answered(
-        SurvivalInputs(view=registry.plans.view_running(rest_s=0), domain=domain, told=max_domains)
+        SurvivalInputs(
+            view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=max_domains
+        )
     )
 
 
@@ -101,7 +103,7 @@ def survival_in_child(
         If it took too long, and was ended, or failed.
     """
     inputs = SurvivalInputs(
-        view=registry.plans.view_running(rest_s=0), domain=domain, told=_MOST_DOMAINS_SHOWN
+        view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=_MOST_DOMAINS_SHOWN
     )
     process = process or PolicyProcess(niceness=NICENESS)
     try:
@@ -117,7 +119,7 @@ def answered(inputs: SurvivalInputs) -> Survival:
     """Reckon whether any one domain may fail."""
     running, names = to_running(inputs.view, to_move=False)
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
-    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.told)
+    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.max_domains)
     in_some = domains.of_host[running.host] >= 0
     lacking = np.flatnonzero(~found.holds)[:_MOST_DOMAINS_SHOWN].tolist()
     return Survival(

@@ -1,6 +1,6 @@
 """The state in the database as metrics: tenants, hosts, tasks, the leader.
 
-The API and the control centre both tell it. However often they are asked, each reads
+The API and the control centre both serve it. However often they are scraped, each reads
 the database at most once in an interval.
 """
 
@@ -169,7 +169,7 @@ class FleetCollector(Collector):
     def _read(self) -> tuple[FleetCounts, Liveness] | None:
         try:
             return self._registry.fleet(), self._registry.liveness()
-        except Exception as error:  # the database is away: that is told, and so is the rest
+        except Exception as error:  # the database is away: that is published, and so is the rest
             log.warning("fleet_not_read", error=type(error).__name__)
             return None
 

@@ -74,7 +74,7 @@ def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Overdue
     known = [each for each in liveness.processes if each.kind == kind]
     silent = [each for each in known if is_late(each, now)]
     if kind == "control" and not known:
-        return  # its lease tells: a control centre of a release before writes nothing else
+        return  # judged by its lease: a control centre of an earlier release writes nothing else
     if len(silent) == len(known):
         last = max((each.heartbeat_at for each in known), default=None)
         named = f": {', '.join(each.name for each in known)}" if known else ""
@@ -122,7 +122,7 @@ def _of_slots(liveness: Liveness) -> Iterator[OverdueWork]:
 def _of_the_leader(liveness: Liveness) -> Iterator[OverdueWork]:
     """Look at a control centre that leads and decides nothing, or starts again and again."""
     lease, loop = liveness.lease, liveness.slot_loop
-    assert lease is not None  # noqa: S101 - asked only then
+    assert lease is not None  # noqa: S101 - called only then
     resumed_at = loop.changed_at
     length = timedelta(seconds=loop.slot_length_s or 0.0)
     began = [each for each in (loop.last_slot_at, resumed_at) if each is not None]

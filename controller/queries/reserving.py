@@ -30,15 +30,17 @@ class ReservationQuery:
     """The input of the policies' process."""
 
     view: AheadView
-    asked: Reservation
+    reservation: Reservation
     before: tuple[tuple[Reservation, int], ...]  #: that overlap, and the VMs without kept room
-    demand: tuple[tuple[int, ...], ...]  #: of one VM of each of these, and at last of ``asked``
+    demand: tuple[
+        tuple[int, ...], ...
+    ]  #: of one VM of each of these, and at last of ``reservation``
     time_s: float = TIME_S
 
 
 def answer(question: ReservationQuery) -> ReservationVerdict:
     """Judge one reservation on samples of what has ended when its room is to be kept."""
-    view, wanted = question.view, question.asked
+    view, wanted = question.view, question.reservation
     present, _ = present_of(view)
     hosts = view.cluster.hosts
     *demands, own = question.demand
@@ -78,7 +80,7 @@ def query_of(
     bare = dataclasses.replace(view, cluster=_given_back(view.cluster, over), inputs=None)
     return ReservationQuery(
         view=bare,
-        asked=wanted,
+        reservation=wanted,
         before=tuple(overlap),
         demand=tuple(vm_types[name] for name in names),
     )

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 TIME_S: Final = 20.0
 #: Besides, for a process to start, and for what is read to become arrays.
 _MORE_S: Final = 60.0
-#: How long an estimate is told; one that took long is told this many times longer than it took.
+#: How long an estimate is served; one that took long is served this many times longer.
 FRESH_S: Final = 60.0
 _TIMES_LONGER: Final = 10.0
 #: How long the first who asks waits for the answer.
@@ -58,10 +58,10 @@ _WHY: Final[dict[WhyUnavailable, str]] = {
     "too_large": "there was no time for an estimate of how long it waits: too much runs and waits",
     "not_decided": "no round has decided yet, so nothing is known of how long it waits",
     "failed": "no estimate of how long it waits could be made; operators: see the API's log",
-    "spot": "spot VMs wait until nobody else wants the room: no estimate is made for them",
-    "not_deciding": "nothing is decided now, so nobody knows how long it waits",
+    "spot": "spot VMs wait until no other VM needs the room: no estimate is made for them",
+    "not_deciding": "nothing is decided now, so its waiting time is not known",
 }
-#: Durations are told in these, rounded up: seconds, minutes, hours, days.
+#: Durations are given in these steps, rounded up: seconds, minutes, hours, days.
 _STEPS_S: Final = (
     *(5, 10, 15, 20, 30, 45),
     *(60 * each for each in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
@@ -91,7 +91,7 @@ class _CachedEstimate:
     """An estimate of everything that waited at a time, or why there is none."""
 
     at: datetime | None
-    until: float  #: it is told until then, by the monotonic clock
+    until: float  #: it is served until then, by the monotonic clock
     estimates: Estimates | None = None
     unavailable: WhyUnavailable | None = None
 
@@ -141,7 +141,7 @@ class WaitingTimes:
                 view = self._registry.views.ahead()
                 at, why = view.cluster.now, whyno_estimate(view)
                 if why is None:
-                    estimates = self._asked(view)
+                    estimates = self._estimate(view)
                     why = None if estimates.of else "too_large"
             else:  # of a large site that view is a second's work
                 at, why = self._registry.now(), "not_decided"
@@ -158,7 +158,7 @@ class WaitingTimes:
             self._making = None
         done.set()
 
-    def _asked(self, view: AheadView) -> Estimates:
+    def _estimate(self, view: AheadView) -> Estimates:
         process = self._process()
         try:
             found: Estimates = process.estimates(

@@ -47,8 +47,9 @@ def explain_vm(
 ) -> VmExplanation:
     """Explain to a reader which round placed a VM, and its host's combinations.
 
-    What a host weighed is of everybody's VMs: a tenant is told its own that the host took. VMs of
-    hosts that fail without a label wait or start elsewhere as ``on_failure`` says.
+    The combinations that a host weighed contain VMs of all tenants: a tenant sees its own in the
+    chosen one. VMs of hosts that fail without a label wait or start elsewhere as
+    ``on_failure`` says.
 
     Raises
     ------
@@ -153,7 +154,7 @@ def _how_far(image: ImageWait) -> str:
 
 
 def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
-    assert vm.host is not None  # noqa: S101 - asked of placed VMs alone
+    assert vm.host is not None  # noqa: S101 - called for placed VMs alone
     host_name = reader.host(vm.host)
     placed = f"round {record.number} placed it on {host_name}; the details of the game are"
     try:

@@ -78,7 +78,7 @@ def explain_request(
 ) -> RequestExplanation:
     """Explain to a reader the state of a request and why the rest of it waits, and how long.
 
-    A tenant is told no host by name but those of its VMs, and numbers of hosts in steps.
+    A tenant sees no host by name but those of its VMs, and numbers of hosts in steps.
 
     Raises
     ------

@@ -143,13 +143,13 @@ def create_app(
     default_quota : Mapping[str, int]
         By resource, what new tenants may have at most.
     metrics : ProcessMetrics, optional
-        Told at /metrics, with what the calls add to it.
+        Published at /metrics, with the figures of the calls.
     limits : Limits, optional
         How often callers may call; without them as often as they like.
     move_limits : RebalanceLimits, optional
         How many moves go on at once, for plans that are made here.
     settings : sequence of SettingInForce
-        What operators are told of the settings of this process.
+        The settings of this process, for operators.
     disks : callable
         Returns sentences about disks of this process without room.
     event_streams : int
@@ -289,8 +289,8 @@ def _description_of(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-#: Held while the document is made: `cache` alone makes it for each thread that comes meanwhile,
-#: and strangers whose calls are refused would keep all of them busy.
+#: Held while the document is made: `cache` alone makes it for each thread that calls during that
+#: time, and strangers whose calls are refused would keep all of them busy.
 _DESCRIBING: Final = threading.Lock()
 
 

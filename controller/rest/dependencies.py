@@ -51,7 +51,7 @@ class Services:
         CreateRequestCommand, Request | RegistryError | None
     ]  #: what becomes of those who ask
     readiness: Gathering[None, Readiness]
-    #: what is asked of all rows at once: once for all who ask meanwhile
+    #: answers about all rows at once, shared by all calls that wait for them
     host_map: Gathering[None, bytes]
     counts: Gathering[str | None, bytes]
     shares: Gathering[str | None, bytes]
@@ -81,7 +81,7 @@ class Services:
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
     #: those have a process each, and places of their own: no plan waits for them
     games: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_GAMES))
-    #: who asks what fits beside those that wait is told less while these are reckoned for
+    #: answers about what fits after the queue are shorter while these are computed for
     turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_TURNS, of_a_name=1))
     #: each waits for a worker, in a thread that other calls want too
     console_reads: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_READS))
@@ -119,7 +119,7 @@ def registry_of(request: HttpRequest) -> Registry:
     return found
 
 
-# Coroutines: what waits for nothing is not worth a thread.
+# Coroutines: what waits for nothing needs no thread.
 async def _services(request: HttpRequest) -> Services:
     services, registry = services_of(request), registry_of(request)
     return services if registry is services.registry else replace(services, registry=registry)

@@ -21,7 +21,7 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 def process_lives() -> Liveness:
-    """Answer while the process runs, without asking the database."""
+    """Answer while the process runs, without a query to the database."""
     return Liveness()
 
 
@@ -29,8 +29,8 @@ def process_lives() -> Liveness:
 async def ready_to_serve(services: ServicesDep) -> Readiness:
     """Answer 200 when the database does too, with the tables that this version needs.
 
-    It says which round was the last, and its age, what nobody does, and which disks have no
-    room: that makes this process no less ready, so whoever sends it traffic goes on.
+    It has the last round and its age, work that no process does, and disks without
+    room. These do not make this process less ready, so a load balancer keeps sending calls.
     """
     return await services.readiness.result(None)
 

@@ -78,5 +78,5 @@ def _route(scope: Scope) -> str:
 
 @router.get(METRICS_PATH, include_in_schema=False)
 def metrics(caller: Operator, services: ServicesDep) -> Response:
-    """Tell Prometheus how this process and the register center are; it names tenants."""
+    """Return the metrics of this process and the register center; they name tenants."""
     return Response(services.metrics.text(), media_type=CONTENT_TYPE)

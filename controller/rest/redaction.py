@@ -107,7 +107,7 @@ def redact_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
 
 
 def redact_standings(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
-    """Return a tenant's own, to the percent: with what it holds a share tells all that there is."""
+    """Return a tenant's own shares in percent: an exact share would reveal the cluster's size."""
     return [
         dataclasses.replace(
             each, share=to_the_percent(each.share), entitlement=to_the_percent(each.entitlement)

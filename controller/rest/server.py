@@ -52,9 +52,9 @@ from service.supervision import supervised
 
 GRACE_S: Final = 10
 DEADLINES: Final = Deadlines()
-#: Calls of one address where no token is asked for: pages, health, paths that are none.
+#: Calls of one address to paths without a token: pages, health, paths that are none.
 STRANGERS: Final = Rate(per_s=20, burst=100)
-#: Who called too often is told so after this long: it is the next call that waits.
+#: A caller that calls too often gets its refusal after this long: its next call waits.
 REFUSED_AFTER_S: Final = 1.0
 #: An API that lives on imports what policies need while it has nothing better to do.
 PRELOAD_AFTER_S: Final = 30.0
@@ -305,8 +305,8 @@ def bounded_server(
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    # uvicorn ends on these signals and then raises them again for whoever was there
-    # before; an orderly end is no death by signal, so nobody was.
+    # uvicorn ends on these signals and then raises them again for an earlier
+    # handler; an orderly end is no death by signal, so there is none.
     before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
     address = listener.getsockname()
     tls = server.config.ssl is not None if server.config.loaded else False

@@ -53,7 +53,7 @@ class RoundDraft:
     outcome: dict[str, Any] = field(init=False)  #: the allocation, as it is stored
     allocation: Allocation = field(init=False)
     fallback_reason: str | None = field(default=None, init=False)
-    # what the record shows beside the decision
+    # what the record shows next to the decision
     ideal: Ideal | None = field(default=None, init=False)  #: None: it could not be had
     shares: tuple[dict[str, Any], ...] = field(init=False)
     group_shares: tuple[dict[str, Any], ...] = field(init=False)

@@ -1,7 +1,7 @@
 """A stored round move by move: who played in which order, what each weighed and took.
 
 The policy's process computes the round again from its stored bytes (`game_view`), with the steps
-that the policy tells (`placement.fuga.steps`) and what they did to the tenants' shares.
+that the policy records (`placement.fuga.steps`) and what they did to the tenants' shares.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def without_steps(details: Mapping[str, Any]) -> dict[str, Any]:
 def game_view(
     inputs: RoundInputs, allocation: Allocation, steps: Sequence[Mapping[str, Any]], most: int
 ) -> dict[str, Any]:
-    """Return a round's steps with hosts, requests and tenants by name, as the API tells them.
+    """Return a round's steps with hosts, requests and tenants by name, as the API shows them.
 
-    A last step of kind ``rest`` has what is not told of, and what rules outside the game changed,
+    A last step of kind ``rest`` has what is left out, and what rules outside the game changed,
     so that all rows together are always what the round placed.
     """
     snapshot, names = inputs.snapshot, inputs.names

@@ -36,9 +36,9 @@ class GameView:
 
 
 def solved_games(details: Mapping[str, Any]) -> tuple[GameView, ...]:
-    """Return what an allocation's details tell of its games.
+    """Return the games in an allocation's details.
 
-    Older rounds tell less.
+    Older rounds recorded less.
     """
     return tuple(
         GameView(

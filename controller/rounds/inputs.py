@@ -299,7 +299,7 @@ class RoundInputs:
 
     def _levels(self) -> list[list[int]]:
         """Return what of the ages of requests changes decisions, by any of the patiences."""
-        if not self.snapshot.age.any():  # whoever asks for the first time is at no level
+        if not self.snapshot.age.any():  # a tenant's first request starts without a level
             return [_plain(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
         patiences = {StarvationPatience.of(parameters).patience for parameters in parameters}
@@ -309,7 +309,7 @@ class RoundInputs:
     def document(self, plain: Callable[[Any], Any] = _plain) -> dict[str, Any]:
         """Return JSON values, from which `inputs_of` makes the same again.
 
-        ``plain`` makes lists of arrays, for whoever wants JSON values alone.
+        ``plain`` makes lists of arrays, for callers that need JSON values.
         """
         snapshot = {
             field.name: plain(getattr(self.snapshot, field.name))
@@ -461,7 +461,7 @@ def allocation_of(document: Mapping[str, Any]) -> Allocation:
 
 
 def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return what an allocation's details tell of games between hosts.
+    """Return the games between hosts in an allocation's details.
 
     Policies from elsewhere may call something else by that name, which is passed over.
     """

@@ -1,4 +1,4 @@
-"""What a round is told, needs and reports; `controller.rounds.round` is the round itself."""
+"""The settings, dependencies and report of a round, which `controller.rounds.round` runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChoice:
-    """Which policy decides, and how it is told to run."""
+    """The policy that decides, and its parameters."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -36,7 +36,7 @@ class PolicyChoice:
     seed: int | None = None  #: None: the start of the slot, in whole seconds
     zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
     spare: str | None = None  #: what may fail, as `domains_of` reads it; None: nothing is kept
-    spot_grace_s: int = 120  #: from when a spot VM is told that it ends until it does
+    spot_grace_s: int = 120  #: from the announcement of a spot VM's end to the end
     spot_margin: float = 0  #: part of each resource that new spot VMs leave free
     room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
 
@@ -88,7 +88,7 @@ class RoundReport:
     left_out: int
     dropped: int
     fallback_reason: str | None
-    games: tuple[Mapping[str, Any], ...]  #: between hosts, as the policy tells of each
+    games: tuple[Mapping[str, Any], ...]  #: between hosts, as the policy records them
     phases_s: Mapping[str, float]  #: read, policy, bound and commit
     duration_s: float
     assignments: Mapping[UUID, tuple[UUID, ...]]  #: by request

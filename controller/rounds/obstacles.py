@@ -26,9 +26,9 @@ from registry.rounds import ClusterView, RequestView, VmGroupView
 MOST_LOOKED_AT: Final = 1_000
 #: The kind of hosts that get no VMs for a while, and the reason of who waits for them alone.
 FAILED_BUILDS: Final = "failed_builds"
-#: Kinds of which is told how much is wanting to the request, not what some host lacks.
+#: Kinds that report what the request lacks, not what a host lacks.
 OF_ITS_OWN: Final = frozenset({"quota"})
-#: Names of hosts that an operator is told of one obstacle.
+#: Names of hosts that an operator sees of one obstacle.
 _HOSTS_NAMED: Final = 5
 
 
@@ -108,8 +108,8 @@ class Obstacles:
         for request, host_index, count in allocation.placed.tolist():
             self._placed.setdefault(request, []).append((host_index, count))
         self._held: dict[int, set[int]] = {}
-        told = allocation.details
-        for request, host_index in (*told.get("holding", ()), *told.get("freed", ())):
+        details = allocation.details
+        for request, host_index in (*details.get("holding", ()), *details.get("freed", ())):
             self._held.setdefault(host_index, set()).add(request)
         self._groups: dict[Any, list[VmGroupView]] = {}
         for group in view.vm_groups:
@@ -277,7 +277,7 @@ class Obstacles:
             yield _Against("resource", name, short[:, resource])
 
     def _where(self, condition: Callable[[tuple[str, ...]], bool]) -> BoolArray:
-        """Return the hosts whose labels meet a condition; hosts labelled alike are asked once."""
+        """Return the hosts whose labels meet a condition; each set of labels is tested once."""
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         for labels, hosts in self._labels.items():
             if condition(labels):
@@ -293,7 +293,7 @@ class Obstacles:
         return mask
 
     def _full_zones(self, row: int, request: RequestView) -> BoolArray:
-        assert request.spread is not None  # noqa: S101 - asked of spread requests alone
+        assert request.spread is not None  # noqa: S101 - called for spread requests alone
         held: dict[str, int] = dict(request.spread.placed)
         for host, count in self._placed.get(row, ()):
             zone = zone_of(self._view.hosts[host].labels)

@@ -45,7 +45,7 @@ class Ideal:
     bound: float  #: most that could have been placed of one resource
     target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
     node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
-    prices: Mapping[str, Any] | None = None  #: as `controller.rounds.priced` tells them
+    prices: Mapping[str, Any] | None = None  #: as `controller.rounds.priced` returns them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class PolicyProcess:
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
         answer: dict[str, Any] = self._ask(
-            "beside", shadow, deadline_s, policy=shadow.policy.policy
+            "shadow", shadow, deadline_s, policy=shadow.policy.policy
         )
         return answer
 

@@ -1,4 +1,4 @@
-"""The prices of a round as its record tells them, but for the labels of its hosts."""
+"""The prices of a round as its record stores them, without the labels of its hosts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MOST_CLASSES: Final = 20
 def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> dict[str, Any]:
     """Return the prices, or why there are none, as JSON values.
 
-    A class is told by the index of its first host, ``host``.
+    A class is identified by the index of its first host, ``host``.
     """
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "resource": snapshot.resources[resource],
         "most": None,
         "fair": None,
@@ -26,12 +26,12 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
         "error": None,
     }
     if isinstance(found, str):
-        return told | {"error": found}
+        return document | {"error": found}
     priced = sorted(
         (each for each in found.classes if each.price.any()),
         key=lambda each: -_of_a_host(snapshot, each),
     )
-    return told | {
+    return document | {
         "most": found.most,
         "fair": found.fair,
         "of_fairness": found.of_fairness,

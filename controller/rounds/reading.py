@@ -14,7 +14,7 @@ def reading(number: int) -> Iterator[None]:
     """Have what cannot be read of stored round ``number`` raise `RoundDamagedError`.
 
     Bytes of the register center may be cut or lack what this release reads. Nothing but reading
-    belongs in here: an error of our own would be told as damage.
+    belongs in here: an error of our own would be reported as damage.
     """
     try:
         yield

@@ -75,12 +75,12 @@ def replay_round(
 def game_of_round(
     registry: Registry, number: int, most: int, process: PolicyProcess | None = None
 ) -> dict[str, Any]:
-    """Compute round ``number`` again as `replay_round` does, and tell ``most`` of its moves.
+    """Compute round ``number`` again as `replay_round` does, and return ``most`` of its moves.
 
     Returns
     -------
     dict
-        See `controller.rounds.game.game_view`; ``identical`` and ``differences`` tell whether
+        See `controller.rounds.game.game_view`; ``identical`` and ``differences`` say whether
         what is shown is what was decided.
     """
     record = registry.rounds.get(number)
@@ -125,7 +125,7 @@ def decide_again_by(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    inputs_of_round(record)  # what is damaged is told here, not as the other policy's failure
+    inputs_of_round(record)  # raises for damaged inputs, before the other policy could fail on them
     process = process or PolicyProcess()
     shadow = ShadowRun(
         inputs=stored.inputs,

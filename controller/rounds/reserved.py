@@ -18,14 +18,14 @@ from registry.rounds import ClusterView, KeptForReservation, ReservedCommit
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SettledReservations:
-    """What a round decided of reservations before its policy was asked."""
+    """What a round decided of reservations before its policy ran."""
 
     rest: Snapshot  #: what is left to decide
     inputs: ReservedInputs
     names: tuple[tuple[str, str], ...]  #: (id, name) of each
     commit: ReservedCommit
     kept: tuple[int, ...]  #: VMs of each reservation for which room is kept
-    beside: IntArray  #: (A,) of each allowance, what is drawn, and kept of what has begun
+    drawn_or_kept: IntArray  #: (A,) of each allowance, what is drawn, and kept of what has begun
 
     def kept_amounts(self) -> IntArray:
         """Return what is kept on each host, (H, R)."""
@@ -80,7 +80,7 @@ def settle_reservations(
         names=tuple((str(each.id), each.name) for each in requests),
         commit=_commit(view, reservations, reserved, settled),
         kept=_kept(reserved, settled),
-        beside=_drawn_or_kept(snapshot, reserved, settled),
+        drawn_or_kept=_drawn_or_kept(snapshot, reserved, settled),
     )
 
 
@@ -164,7 +164,7 @@ def _short(
         allowed = reserved.eligible[number][settled.rest.host_class].copy()
         allowed[list(reserved.closed)] = False
         given = best_fit(then, reserved.demand[number], allowed, short[number])
-        # Nobody else is promised the same: what is not free yet goes below nothing.
+        # The same room is promised once: what is not free yet goes below zero.
         free -= given[:, None] * reserved.demand[number]
         short[number] -= int(given.sum())
     return short

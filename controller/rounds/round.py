@@ -96,7 +96,7 @@ def run_round(
     SlotSkippedError
         If neither the policy nor the fallback gave a feasible allocation.
     StaleEpochError
-        If the lease was lost meanwhile; nothing was written then.
+        If the lease is lost; nothing is written then.
     """
     draft = RoundDraft(slot=slot, lease=lease, choice=choice, kept=kept or Kept())
     # 1. Read the rows, once.
@@ -158,9 +158,9 @@ def _settle_reservations(draft: RoundDraft) -> None:
     settled = settle_reservations(draft.view, draft.view.reserved, draft.snapshot)
     # What is drawn and kept is held: what quotas leave is less by that.
     quotas = tuple(
-        (owner, resource, limit, held + beside)
-        for (owner, resource, limit, held), beside in zip(
-            draft.names.quotas, settled.beside.tolist(), strict=True
+        (owner, resource, limit, held + further)
+        for (owner, resource, limit, held), further in zip(
+            draft.names.quotas, settled.drawn_or_kept.tolist(), strict=True
         )
     )
     draft.reserved, draft.snapshot = settled, settled.rest
@@ -201,7 +201,7 @@ def _would_repeat(draft: RoundDraft) -> bool:
 def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
     """Fill ``inputs``, ``data``, ``outcome`` and ``allocation``: the first that is feasible.
 
-    The fallback is asked when the policy fails, and ``fallback_reason`` says why it did.
+    The fallback decides when the policy fails, and ``fallback_reason`` says why it did.
     """
     reasons: list[str] = []
 
@@ -242,7 +242,7 @@ def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
 def _end_spot_vms(draft: RoundDraft) -> None:
     """Fill ``spot`` with the VMs that the allocation ends, and who gets their room."""
     names, spot, view = draft.names, draft.snapshot.spot, draft.view.spot
-    told = draft.allocation.details.get("spot")
+    preempted = draft.allocation.details.get("spot")
     ends: tuple[SpotEnd, ...] = ()
     lets_in: tuple[KeptRoom, ...] = ()
 
@@ -252,18 +252,18 @@ def _end_spot_vms(draft: RoundDraft) -> None:
     def request_of(index: int) -> UUID:
         return UUID(names.requests[index][0])
 
-    if spot is not None and told and told["ends"]:
+    if spot is not None and preempted and preempted["ends"]:
         ends = tuple(
             SpotEnd(
                 vm_id=UUID(names.spot[vm][0]),
                 host_id=host_of(spot.host[vm]),
                 request_id=request_of(request),
             )
-            for vm, request in told["ends"]
+            for vm, request in preempted["ends"]
         )
         lets_in = tuple(
             KeptRoom(request_id=request_of(request), host_id=host_of(host), count=count)
-            for request, host, count in told["lets_in"]
+            for request, host, count in preempted["lets_in"]
         )
     draft.spot = SpotCommit(
         ends=ends,

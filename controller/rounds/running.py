@@ -54,7 +54,7 @@ def to_running(
         freed = _freed(view.cluster)
         view = replace(view, cluster=ordinary(view.cluster))
     cluster = view.cluster
-    snapshot, names = to_snapshot(cluster, told_apart_by=view.requests, known=known)
+    snapshot, names = to_snapshot(cluster, further_requests=view.requests, known=known)
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     requests = {request.id: request for request in view.requests}

@@ -62,7 +62,7 @@ def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
 
 
 def spot_preemptions_of(stored: StoredDecision) -> tuple[SpotPreemption, ...]:
-    """Return what a stored round tells; its inputs, which have the names, are read if it does."""
+    """Return the spot VMs that a stored round preempted; the names come from its inputs."""
     spot = stored.outcome["details"].get("spot")
     if not spot or not spot["ends"]:
         return ()

@@ -1,6 +1,6 @@
 """Rows of the register center into arrays, and indices back into rows.
 
-The register center hands out the same view of a host as long as nothing about it changed
+The register center returns the same view of a host as long as nothing about it changed
 (`registry.rounds.known_hosts`), so arrays are kept, and what did not change is not made again.
 """
 
@@ -24,7 +24,7 @@ from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 
 #: If more than this part of the hosts changed, all are made anew: it is no more work.
 _MANY: Final = 0.5
-#: What tells hosts apart where no request names or avoids single ones, numbered.
+#: What distinguishes hosts where no request names or avoids single ones, numbered.
 _Kinds: TypeAlias = Mapping[tuple[bool, tuple[str, ...]], int]
 
 
@@ -135,20 +135,20 @@ def ordinary(view: ClusterView) -> ClusterView:
 
 def to_snapshot(
     view: ClusterView,
-    told_apart_by: Sequence[RequestView] = (),
+    further_requests: Sequence[RequestView] = (),
     known: KnownArrays | None = None,
 ) -> tuple[Snapshot, SnapshotNames]:
     """Turn one read of the register center into what a policy decides on.
 
-    ``told_apart_by`` are further requests for which hosts of one class have to be alike. What is
+    ``further_requests`` are further requests for which hosts of one class have to be alike. What is
     ``known`` of the hosts of the read before need not be made again.
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
     hosts = (known or KnownArrays()).of(view.hosts, len(view.resources))
-    telling_apart = [*view.requests, *told_apart_by]
-    if any(each.hosts is not None or each.avoid for each in telling_apart):
-        classes = host_classes(view.hosts, telling_apart)
+    distinguishing = [*view.requests, *further_requests]
+    if any(each.hosts is not None or each.avoid for each in distinguishing):
+        classes = host_classes(view.hosts, distinguishing)
     else:
         classes = hosts.classes()
     preferred = preferences(
@@ -235,7 +235,7 @@ def _spot(
 
     None ends on a host that is overfull, where its ``room``, (H, R), would not be free. Room is
     kept for a request only where hosts are ``open_to`` it now: one that was drained or failed
-    keeps nobody waiting.
+    delays no other.
     """
     rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}

@@ -57,7 +57,7 @@ def allowances_of(
     """Return what each quota leaves, and (owner's name, resource, quota, held) of each.
 
     A group's counts for all tenants below it together; one without tenants
-    limits nobody. Where more is held than the quota says, nothing is left.
+    is no limit. Where more is held than the quota says, nothing is left.
     """
     parent_of = {group.id: group.parent_id for group in view.groups}
     members: dict[UUID, list[int]] = {}

@@ -31,9 +31,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     view, snapshot, names = draft.view, draft.snapshot, draft.names
     allocation, reserved = draft.allocation, draft.reserved
     shorts = [
-        (row, asked, asked.short)
-        for row, asked in enumerate(view.requests)
-        if asked.short is not None
+        (row, each, each.short) for row, each in enumerate(view.requests) if each.short is not None
     ]
     if not allocation.left_out and not shorts:
         return {}
@@ -43,7 +41,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     obstacles = Obstacles(view, snapshot, allocation, names, rooms, reserved=reserved)
     freed = {str(each.request_id): each for each in view.freed}
     host_names = {host.id: host.name for host in view.hosts}
-    told_by_policy = _told_by_policy(allocation, names)
+    details_of_policy = _details_of_policy(allocation, names)
 
     def in_short(request: int) -> dict[str, Any]:
         detail: dict[str, Any] = {
@@ -75,7 +73,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
             detail["quota"] = _quota_documents(
                 snapshot, rooms, request, counts, names=names, reserved=reserved
             )
-        detail |= told_by_policy.get(request, {})
+        detail |= details_of_policy.get(request, {})
         if plan := freed.get(names.requests[request][0]):
             hosts = [{"host": host_names[host]} for host in plan.hosts if host in host_names]
             detail["freed"] = {"plan": str(plan.plan_id), "hosts": hosts}
@@ -85,21 +83,23 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.failed_builds(request):
             reason = FAILED_BUILDS
         key_of = UUID(names.requests[request][0])
-        told = WaitingStatus(count=count, reason=reason, detail=detail)
-        waiting[key_of] = _of_both(waiting[key_of], told) if key_of in waiting else told
-    for row, asked, short_of in shorts:
-        if asked.shut_out or asked.id not in waiting:
+        status = WaitingStatus(count=count, reason=reason, detail=detail)
+        waiting[key_of] = _of_both(waiting[key_of], status) if key_of in waiting else status
+    for row, each, short_of in shorts:
+        if each.shut_out or each.id not in waiting:
             # The policy saw that no host takes it, or nothing of what was kept from it.
             detail = {**in_short(row), **short_of.detail}
-            waiting[asked.id] = replace(short_of, detail=detail)
+            waiting[each.id] = replace(short_of, detail=detail)
         else:
-            left = waiting[asked.id]
-            waiting[asked.id] = replace(left, count=left.count + short_of.count)
+            left = waiting[each.id]
+            waiting[each.id] = replace(left, count=left.count + short_of.count)
     return waiting
 
 
-def _told_by_policy(allocation: Allocation, names: SnapshotNames) -> Mapping[int, dict[str, Any]]:
-    """Return what the policy's details tell of each request that waits."""
+def _details_of_policy(
+    allocation: Allocation, names: SnapshotNames
+) -> Mapping[int, dict[str, Any]]:
+    """Return the policy's details of each request that waits."""
     found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
     for request, host in allocation.details.get("holding", ()):
         found[request].setdefault("holding", []).append({"host": names.hosts[host][1]})
@@ -121,7 +121,7 @@ def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
     for left in left_out:
         parts.setdefault(left.request, []).append(left)
     for each in parts.values():
-        each.sort(key=lambda part: -part.count)  # the reason of most of them is told
+        each.sort(key=lambda part: -part.count)  # the reason of most of them is stored
     return parts
 
 

@@ -23,7 +23,7 @@ def names_of(*paths: str) -> Callable[[str], list[str]]:
 
 
 def _names(path: str) -> list[str]:
-    # Whatever goes wrong here must not land in the line that somebody types.
+    # Whatever goes wrong here must not land in the line that the user types.
     try:
         from controller.client.http import Client  # noqa: PLC0415 - httpx takes its time
         from controller.session.credentials import find_connection  # noqa: PLC0415

@@ -17,7 +17,7 @@ from controller.terminal.errors import BadInputError
 class StoredLogins:
     """Tokens by the address that gave them: none goes to another."""
 
-    last: str | None = None  #: where somebody logged in last
+    last: str | None = None  #: the URL of the last login
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

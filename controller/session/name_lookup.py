@@ -183,7 +183,7 @@ def find_request(api: Client, typed: str) -> Json:
 def find_reservation(api: Client, typed: str) -> Json:
     """Find a reservation by name, id, or the beginning or end of an id: one that stands first.
 
-    What is over is listed for a year and more, so names are asked for.
+    What is over is listed for a year and more, so they are queried by name.
     """
     named = list(api.items("reservations", name=typed)) if _may_be_name(typed) else []
     if _may_be_part(typed):

@@ -1,6 +1,6 @@
 """Check a tenant's rows of rounds against their chain, with nothing but the tenant's own data.
 
-`registry/rounds/hash_chain.py` makes the chain; this shares no code with it, and asks nobody.
+`registry/rounds/hash_chain.py` makes the chain; this shares no code with it, and calls no server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-#: Of the file, so that later ones can be told from it.
+#: Of the file, so that later ones can be distinguished from it.
 FORMAT: Final = 1
 #: What the first link of all follows.
 BEGINNING: Final = "0" * 64
@@ -44,7 +44,7 @@ class Checked:
     first: int  #: the oldest
     last: int
     rows: int  #: rounds with a row of the tenant, as committed
-    without_row: tuple[int, ...]  #: rounds that tell of no row
+    without_row: tuple[int, ...]  #: rounds without a row of the tenant
     purged: tuple[int, ...]  #: rounds of which only the link is kept
     anchor: str  #: what the oldest link follows
     head: str  #: the newest link
@@ -186,7 +186,7 @@ def _check_round(proof: Any, where: str) -> None:
     if row is None and not (proof["salt"] is None and proof["path"] == []):
         raise ProofError(f"round {number}: it has a path but no row")
     if _digest("round", root, _text(values)) != proof["content"]:
-        raise ProofError(f"round {number}: what is told of it is not what was committed")
+        raise ProofError(f"round {number}: its disclosed content is not what was committed")
 
 
 def _header_values(header: Any, where: str) -> list[Any]:
@@ -286,7 +286,7 @@ def _short(value: Any) -> str:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ProofError("the file tells something twice")
+        raise ProofError("the file has a round twice")
     return found
 
 

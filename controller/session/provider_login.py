@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from controller.terminal.errors import BadInputError, CliError
 from plain_text import plain
 
-#: How long somebody may take at the provider.
+#: How long the user may take at the provider.
 PATIENCE_S: Final = 300.0
 _HOST: Final = "127.0.0.1"
 _PATH: Final = "/fuga"

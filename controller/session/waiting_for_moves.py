@@ -100,7 +100,7 @@ def _bar(*, quiet: bool) -> Iterator[Show]:
         with a_bar(TextColumn("{task.fields[far]}", markup=False)) as shown:
             task = shown.add_task("", total=None, far="")
 
-            def tell(move: Mapping[str, Any]) -> None:
+            def report(move: Mapping[str, Any]) -> None:
                 done = part_done(move)
                 shown.update(
                     task,
@@ -110,13 +110,13 @@ def _bar(*, quiet: bool) -> Iterator[Show]:
                     far=plain(how_far(move)),
                 )
 
-            yield tell
+            yield report
     else:
         say = on_change()
 
-        def tell_tenth(move: Mapping[str, Any]) -> None:
+        def report_tenth(move: Mapping[str, Any]) -> None:
             tenth = None if (done := part_done(move)) is None else int(10 * done)
             line = f"{move['vm_name']}: {way(move)}  {how_far(move)}"
             say((move["state"], tenth), line)
 
-        yield tell_tenth
+        yield report_tenth

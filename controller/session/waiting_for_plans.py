@@ -83,7 +83,7 @@ def _goes_on(plan: Mapping[str, Any]) -> str:
 def wait_until_empty(api: Client, host: str) -> None:
     """Wait until a host whose VMs moved away holds nothing: their disks there are removed last.
 
-    A VM that was on its way there when its VMs were planned is waited for, and then told.
+    A VM that was on its way there when its VMs were planned is waited for, and then reported.
     """
     for look in looks(_EMPTY_S):
         with look:

@@ -37,7 +37,7 @@ MOST_REQUESTS: Final = 200
 
 
 def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
-    """Return what `NewShadowRound` tells of a decision, in plain values.
+    """Return a decision as `NewShadowRound` stores it, in plain values.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class ShadowCounters(Protocol):
 class Shadow:
     """Decides recorded rounds a second time while its control centre leads.
 
-    ``process`` is its own: nobody else asks it anything, and it ends with this.
+    ``process`` belongs to it: no other code uses it, and it ends with this.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class SimulationQueue:
             ) from error
 
     def send(self, folder: Path, name: str) -> bool:
-        """Send one; tell whether the broker took it."""
+        """Send one; return whether the broker took it."""
         try:
             self._app.send_task(TASK, args=[str(folder), name], ignore_result=True, retry=False)
         except (OperationalError, OSError):

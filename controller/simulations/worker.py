@@ -41,9 +41,9 @@ class RunMessageOutcome(StrEnum):
     FINISHED = "finished"
     STOPPED = "stopped"  #: it has written what it had
     FAILED = "failed"
-    NOT_OURS = "not_ours"  #: somebody else is at it, or it need not be done any more
+    NOT_OURS = "not_ours"  #: another worker has it, or it need not be done any more
     REFUSED = "refused"  #: it is outside our folder, or there we may not do what we must
-    ERROR = "error"  #: an error that nobody expected
+    ERROR = "error"  #: an unexpected error
 
 
 class RunMetrics:
@@ -176,7 +176,7 @@ def run_message(
             return RunMessageOutcome.NOT_OURS
         log.info("simulation_begins")
         summary = run_job(files, name, stopping.is_set, worker=worker)
-    except (OSError, SimulationError) as error:  # nobody but the log can be told
+    except (OSError, SimulationError) as error:  # only the log can report it
         log.error("simulation_impossible", error=str(error))
         return RunMessageOutcome.REFUSED
     if summary is not None:

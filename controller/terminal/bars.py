@@ -1,4 +1,4 @@
-"""Bars on a terminal that stay bars, however narrow it is and however long the text beside them."""
+"""Bars on a terminal that stay bars, however narrow it is and however long their text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDTH: Final = 20
 
 
 def a_bar(*extra_columns: ProgressColumn) -> Progress:
-    """Return a bar on standard error, what stands beside it, and the description of its task.
+    """Return a bar on standard error, its text, and the description of its task.
 
     The description has what is left of the line and is cut there. It is shown as it is: whoever
     sets it makes it `plain_text.plain`.

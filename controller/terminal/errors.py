@@ -25,7 +25,7 @@ class ExitStatus(IntEnum):
     """The exit statuses of commands; 0 is success."""
 
     FAILED = 1  #: it was tried and did not work
-    BAD_INPUT = 2  #: asked in a way that cannot be answered
+    BAD_INPUT = 2  #: the call is wrong
     WAIT_EXPIRED = 3  #: `--wait` lasted longer than `--timeout`
     UNREACHABLE = 4  #: no API answers
 

@@ -25,8 +25,8 @@ from controller.rounds.stdout_guard import take_stdout
 from controller.what_ifs.reading import read
 from controller.what_ifs.simulating import simulated
 
-Tell = Callable[[Mapping[str, Any]], None]
-_OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Tell], Mapping[str, Any]]]] = (
+Report = Callable[[Mapping[str, Any]], None]
+_OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Report], Mapping[str, Any]]]] = (
     MappingProxyType({"read": read, "simulate": simulated})
 )
 
@@ -37,16 +37,16 @@ def main() -> None:
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, args=(job["folder"],), daemon=True).start()
 
-    def tell(message: Mapping[str, Any]) -> None:
+    def report(message: Mapping[str, Any]) -> None:
         answers.write(json.dumps(message).encode() + b"\n")
         answers.flush()
 
     try:
-        tell({"done": _OPERATIONS[job["operation"]](job, tell)})
+        report({"done": _OPERATIONS[job["operation"]](job, report)})
     except Exception as error:
         if debug.wanted():
             traceback.print_exc()
-        tell({"failed": f"{type(error).__name__}: {error}"[:2_000]})
+        report({"failed": f"{type(error).__name__}: {error}"[:2_000]})
 
 
 def _end_with_parent(folder: str) -> None:

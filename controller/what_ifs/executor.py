@@ -34,7 +34,7 @@ _REPORT_EVERY_S: Final = 1.0
 #: For one attempt to start a child: less than `WhatIfExecutor.close` waits, and than a what-if may
 #: be silent; more than a starved machine takes to fork.
 _START_S: Final = 4.0
-#: How long the register center may be away before nobody knows that it is carried.
+#: How long the register center may be away before the simulation counts as abandoned.
 _SILENT_S: Final = 15.0
 _MOST_ANSWER: Final = 8 << 20
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -56,7 +56,7 @@ class WhatIfFailedError(ControllerError):
 
 
 class _StoppedError(ControllerError):
-    """Nobody wants it any more."""
+    """The what-if was cancelled."""
 
 
 class WhatIfExecutor:
@@ -118,7 +118,7 @@ class WhatIfExecutor:
             log.warning("what_if_untold", what_if=str(id), error=str(lost))
 
     def _report(self, heard: _Heard, changes: Mapping[str, Any]) -> dict[str, Any]:
-        while heard.tell(0.0) is not WhatIfState.RUNNING:
+        while heard.report(0.0) is not WhatIfState.RUNNING:
             heard.pause(_REPORT_EVERY_S)
         with tempfile.TemporaryDirectory(
             prefix="fuga-what-if-", ignore_cleanup_errors=True
@@ -139,7 +139,7 @@ class WhatIfExecutor:
                 {
                     "operation": "simulate",
                     "folder": folder,
-                    "asked": changes,
+                    "changes": changes,
                     "time_s": self.bounds.time_s,
                 },
                 heard,
@@ -154,15 +154,16 @@ class WhatIfExecutor:
         # A child of low priority on a busy machine gets a part of the time; one that hangs, none.
         deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
         part = 0.0
-        with self._running(job, deadline, lambda: heard.tell(progress(0.0))) as child:
+        with self._running(job, deadline, lambda: heard.report(progress(0.0))) as child:
             rest = b""
             while True:
-                heard.tell(progress(part))
+                heard.report(progress(part))
                 if select.select([child.stdout], [], [], _LOOK_EVERY_S)[0]:
                     read = os.read(child.stdout.fileno(), 1 << 16)
                     if not read:
                         status = child.close()
-                        heard.tell(progress(part))  # it may be that the API ends, and its children
+                        # The API may be ending, and its children with it.
+                        heard.report(progress(part))
                         raise WhatIfFailedError(
                             f"its process ended with status {status} and without an answer"
                         )
@@ -181,10 +182,10 @@ class WhatIfExecutor:
 
     @contextmanager
     def _running(
-        self, job: Mapping[str, Any], deadline: float, tell: Callable[[], object]
+        self, job: Mapping[str, Any], deadline: float, report: Callable[[], object]
     ) -> Iterator[Child]:
         """Start a child with its job; it is gone, with all that it started, at the end."""
-        child = self._started(deadline, tell)
+        child = self._started(deadline, report)
         try:
             make_nice(child.pid, NICENESS)
             with contextlib.suppress(BrokenPipeError):
@@ -193,12 +194,12 @@ class WhatIfExecutor:
         finally:
             child.close()
 
-    def _started(self, deadline: float, tell: Callable[[], object]) -> Child:
+    def _started(self, deadline: float, report: Callable[[], object]) -> Child:
         while True:
             try:
                 return self._start_child(CHILD, min(deadline, time.monotonic() + _START_S))
             except OSError as error:
-                tell()
+                report()
                 if not isinstance(error, ForkServerLateError) or time.monotonic() > deadline:
                     raise WhatIfFailedError(f"its process was not started: {error}") from error
                 self._closing.wait(_LOOK_EVERY_S)
@@ -233,7 +234,7 @@ class _Heard:
         self._heard_at = time.monotonic()
         self._state = WhatIfState.WAITING
 
-    def tell(self, progress: float) -> WhatIfState:
+    def report(self, progress: float) -> WhatIfState:
         """Return its state; `_StoppedError` if it is neither to wait nor to run."""
         if self._closing.is_set():
             raise _StoppedError

@@ -40,12 +40,12 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
         registry.close()
     if not recording.vms_running + recording.vms_waiting + recording.vms_requested:
         raise InputError(
-            f"the last {job['hours']} h", "no VM runs or waits, and none was asked for"
+            f"the last {job['hours']} h", "no VM runs or waits, and none was requested"
         )
     cut = []
     if found.vms_left_out:
         cut.append(
-            f"{found.vms_left_out} VMs asked for before {found.since.isoformat()} are left out:"
+            f"{found.vms_left_out} VMs requested before {found.since.isoformat()} are left out:"
             f" at most {job['most_vms']} are repeated"
         )
     return {

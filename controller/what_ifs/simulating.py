@@ -23,19 +23,19 @@ _LABEL: Final = "label="
 
 
 def simulated(
-    job: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None]
+    job: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
     """Return both runs' documents, and what was cut for the time."""
-    folder, changes = Path(job["folder"]), job["asked"]
+    folder, changes = Path(job["folder"]), job["changes"]
     recording = read_recording(folder / RECORDING)
     first = _spec(recording, "as-it-is")
     second = _changed(first, recording, folder, changes)  # before the first, which takes a while
 
     def run(spec: RunSpec, before: float, until_s: float) -> ObservedRun:
-        def told_far(progress: RunProgress) -> None:
-            tell({"progress": round(before + progress.part / 2, 4)})
+        def report_progress(progress: RunProgress) -> None:
+            report({"progress": round(before + progress.part / 2, 4)})
 
-        return watch(spec, report=told_far, stop=lambda: time.process_time() > until_s)
+        return watch(spec, report=report_progress, stop=lambda: time.process_time() > until_s)
 
     as_it_is = run(first, 0.0, _FIRST_PART * job["time_s"])
     cut = []
@@ -90,7 +90,7 @@ def _fields(spec: RunSpec) -> dict[str, Any]:
 def _changed(
     spec: RunSpec, recording: Recording, folder: Path, changes: Mapping[str, Any]
 ) -> RunSpec:
-    """Return the run with other hosts, weights and policy; files of its own tell of these."""
+    """Return the run with other hosts, weights and policy; files of its own contain these."""
     fields = {**_fields(spec), "name": "what-if"}
     inventory = json.loads(Path(recording.hosts).read_text(encoding="utf-8"))
     fields["hosts"] = str(folder / "hosts.json")

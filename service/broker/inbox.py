@@ -46,8 +46,8 @@ class Inbox:
         self._clock = clock
         self.turned_at = clock()
         self._lock = threading.Lock()
-        self._untold: Tally[str] = Tally()
-        self._told_at: float | None = None
+        self._unlogged: Tally[str] = Tally()
+        self._logged_at: float | None = None
         self._dropped = Counter(
             "fuga_messages_dropped",
             "Messages in the queue that are not fuga's, by fault.",
@@ -85,19 +85,19 @@ class Inbox:
     def drop(self, reason: str, content: bytes = b"") -> None:
         """Count a dropped message; log it at most once a minute."""
         self._dropped.labels(reason).inc()
-        if reason == "expired":  # ours, but nobody was there in time: it was sent again
+        if reason == "expired":  # ours, but no worker took it in time: it was sent again
             return
         with self._lock:
-            self._untold[reason] += 1
+            self._unlogged[reason] += 1
             now = self._clock()
-            if self._told_at is not None and now - self._told_at < _LOG_EVERY_S:
+            if self._logged_at is not None and now - self._logged_at < _LOG_EVERY_S:
                 return
-            self._told_at = now
-            untold, self._untold = dict(self._untold), Tally()
+            self._logged_at = now
+            dropped, self._unlogged = dict(self._unlogged), Tally()
         log.warning(
             "messages_dropped",
             queues=list(self._known),
-            reasons=untold,
+            reasons=dropped,
             last=repr(content[:_EXCERPT_BYTES]),
         )
 

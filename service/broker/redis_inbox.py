@@ -7,7 +7,7 @@ through the `Inbox` first. Further:
 - Nothing but the queue itself is read. Kombu would keep what a worker has begun in keys
   of its own and put it back from there after an hour; our sweep sends again long before,
   so those keys would only be another thing that a stranger fills.
-- A queue that is no list is removed: else nobody could send or receive until an operator
+- A queue that is no list is removed: else no process could send or receive until an operator
   does so.
 - A reply longer than any message is not read but hung up on.
 - A queue that has grown beyond measure loses its oldest messages: the sweep knows what
@@ -84,7 +84,7 @@ class RedisChannel(JudgedChannel, kombu_redis.Channel):
         """Ask for a message of the queues that may be read, the most urgent first.
 
         A copy of kombu's method but for which queues, and for how long: one that is full now
-        is asked for soon after a thread of it is free.
+        is requested soon after a thread of it is free.
         """
         readable = [queue for queue in self.inbox.readable() if queue in self.active_queues]
         if not readable:

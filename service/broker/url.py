@@ -16,7 +16,7 @@ _BOUNDED: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "socket_timeout": BROKER_TIMEOUT_S,
         "socket_connect_timeout": BROKER_TIMEOUT_S,
-        # Of one that is away: whoever sends comes again, whoever reads waits elsewhere.
+        # For a broker that is away: senders retry, and readers wait elsewhere.
         "max_retries": 1,
         "interval_start": 0,
     }
@@ -40,7 +40,7 @@ def broker_at(url: str) -> dict[str, Any]:
     Raises
     ------
     InvalidError
-        If it is of another broker than Redis, whose messages nobody here would judge, or
+        If it is of another broker than Redis, whose messages are not validated here, or
         says of TLS what means nothing; the password is not quoted.
     """
     parts = urlsplit(url)

@@ -30,11 +30,11 @@ class _HostCommand:
     until: float
     last: list[str] = field(default_factory=list)  #: the last line that it printed, if any
     killed_at: float | None = None
-    why: str | None = None  #: why it was told to end
+    why: str | None = None  #: why it was ended
 
 
 class CommandsOnHosts:
-    """Runs ``argv HOST`` and tells how it ended.
+    """Runs ``argv HOST`` on hosts and reports their ends.
 
     Each runs in a session of its own, so that a Ctrl-C at the terminal reaches only its driver,
     and reads nothing.
@@ -45,13 +45,13 @@ class CommandsOnHosts:
         argv: Sequence[str],
         *,
         within_s: float,
-        tell: Callable[[str, str], None],
+        report: Callable[[str, str], None],
         grace_s: float = GRACE_S,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._argv = list(argv)
         self._within_s = within_s
-        self._tell = tell
+        self._report = report
         self._grace_s = grace_s
         self._now = now
         self._running: dict[str, _HostCommand] = {}
@@ -121,11 +121,11 @@ class CommandsOnHosts:
             line = piece.decode(errors="replace").rstrip()
             if line:
                 last[:] = [line]
-                self._tell(host, line)
+                self._report(host, line)
 
 
 def _kill(process: subprocess.Popen[bytes], signum: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+    with contextlib.suppress(ProcessLookupError):  # it has ended
         os.killpg(process.pid, signum)
 
 

@@ -147,7 +147,7 @@ def list_moves(
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(help="Show only asked, moving, moved, failed or cancelled moves"),
+        typer.Option(help="Show only pending, moving, moved, failed or cancelled moves"),
     ] = None,
     only_open: Annotated[
         bool, typer.Option("--open", help="Show only moves that are not over")

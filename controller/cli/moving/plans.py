@@ -49,7 +49,7 @@ TimeoutOption = Annotated[
 #: Plans end long before; a wait without end would hide a control centre that is away.
 TIMEOUT_S = 86_400.0
 _SEARCHED: Final = 500
-_MOST_FAILED_SHOWN: Final = 50  #: failed moves, each of which is asked about
+_MOST_FAILED_SHOWN: Final = 50  #: failed moves, each of which costs a call
 _WHOLE: Final = 36  #: characters of an id
 _NOT_FOUND: Final = 404
 
@@ -333,7 +333,7 @@ def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _nothing_useful(before: Mapping[str, Any] | None) -> str:
-    """Say that nothing is worth a move, and which VMs were not looked at."""
+    """Print that no move helps, and which VMs were not considered."""
     resting = (before or {}).get("resting", 0)
     if not resting:
         return "no useful move"

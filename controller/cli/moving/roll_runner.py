@@ -1,4 +1,4 @@
-"""Drives a roll: runs the command on hosts that are empty, and tells the API how it ended."""
+"""Drives a roll: runs the command on hosts that are empty, and reports its end to the API."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RollRunner:
         self._commands = CommandsOnHosts(
             argv,
             within_s=claim["roll"]["run_within_s"],
-            tell=lambda host, line: screen.line(f"{host} | {line}"),
+            report=lambda host, line: screen.line(f"{host} | {line}"),
         )
         self._wakes = threading.Event()
         self._signals: list[int] = []
@@ -111,7 +111,7 @@ class RollRunner:
         except ApiUnreachableError:
             if report["leave"]:
                 raise
-        self._say("api", "the API does not answer; asking again")
+        self._say("api", "the API does not answer; trying again")
         return None
 
     def _run_where_begun(self, turn: Json) -> dict[str, str | None]:
@@ -144,7 +144,7 @@ class RollRunner:
                 is_pending = plan["state"] == "pending"
                 what = "the control centre plans the moves" if is_pending else going_on(self._api)
             except (ApiUnreachableError, ApiProblemError):
-                continue  # the next step tells, if that lasts
+                continue  # the next step reports it, if it lasts
             self._screen.moves(plan["ended"], plan["moves"], what)
 
     def _obey(self) -> None:
@@ -165,7 +165,7 @@ class RollRunner:
             self._signals.append(signum)
             self._wakes.set()
 
-        # What was told to be ignored stays so: SIGHUP by nohup, SIGINT by a script's background.
+        # Ignored signals stay ignored: SIGHUP by nohup, SIGINT by a script's background.
         heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         before = {each: signal.signal(each, keep) for each in heard}
         try:

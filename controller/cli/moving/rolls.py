@@ -1,4 +1,4 @@
-"""`fuga roll`: an operator's command goes over hosts, whose VMs are elsewhere meanwhile."""
+"""`fuga roll`: run an operator's command on hosts in turn, after their VMs have moved away."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ app = typer.Typer(
     name="roll",
     cls=_OverHosts,
     no_args_is_help=True,
-    help="Run a command for hosts in turn, their VMs elsewhere meanwhile: `fuga roll --hosts ...`.",
+    help="Run a command on hosts in turn, once their VMs have moved away: `fuga roll --hosts ...`.",
 )
 
 RollArgument = Annotated[

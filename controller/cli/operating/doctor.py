@@ -81,7 +81,7 @@ def doctor(
         ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="With --hosts --repair: repair all without asking")
+        bool, typer.Option("--yes", help="With --hosts --repair: repair all without a question")
     ] = False,
 ) -> None:
     """Check settings, database, images and hosts, and print what is wrong."""

@@ -24,7 +24,7 @@ _HTTPS_PORT: Final = 443
 _NAMED: Final = 10
 #: Hosts show these to each other alone, while a VM moves.
 _OF_MOVES: Final = "replace QEMU's for moves (/etc/pki/qemu) with it, whose end fuga does not see"
-#: A site of thousands of hosts that are silent keeps nobody waiting longer; monitors see them.
+#: The limit of the check at sites with many silent hosts; monitors see these as well.
 _WITHIN_S: Final = 30.0
 
 

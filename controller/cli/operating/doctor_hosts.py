@@ -63,7 +63,7 @@ def move_findings(
         yield CheckResult(
             _ABOUT,
             False,
-            "memory and disks cross the network unencrypted (FUGA_MOVE_ENCRYPT): whoever reaches"
+            "memory and disks cross the network unencrypted (FUGA_MOVE_ENCRYPT): anyone who reaches"
             " a destination's ports reads and writes the disk of a VM that moves there. A host"
             " without the label `move_address=`, or `migration_address` in its qemu.conf, listens"
             " on all of its addresses",

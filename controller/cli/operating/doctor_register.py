@@ -41,12 +41,14 @@ def login_findings(
         else:
             yield CheckResult("logins", True, f"people log in at {provider['issuer']}")
         if not rules:
-            yield CheckResult("logins", False, "no oidc_rules are set: the provider lets nobody in")
+            yield CheckResult(
+                "logins", False, "no oidc_rules are set: no user of the provider is admitted"
+            )
     is_group = {each["name"]: each["is_group"] for each in tenants}
     for number, rule in enumerate(rules, start=1):
         about = f"rule {number} of oidc_rules"
         if rule.tenant is not None and rule.tenant not in is_group:
-            why = f"there is no tenant {rule.tenant}: whoever it fits is refused"
+            why = f"there is no tenant {rule.tenant}: users that match it are refused"
             yield CheckResult("logins", False, f"{about}: {why}")
         elif rule.tenant is not None and is_group[rule.tenant]:
             why = f"{rule.tenant} is a group, which has no logins: name a tenant"

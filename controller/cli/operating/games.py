@@ -116,7 +116,7 @@ _REQUESTS: Final = (
     field("name", "request"),
     field("tenant"),
     field("vm_type", "type", spare=1),
-    field("asked", right=True),
+    field("asked", "requested", right=True),
     Column("placed", lambda row: f"{row['placed_first']} / {row['placed_second']}", right=True),
     field("agreed", "same host", right=True),
 )

@@ -82,7 +82,7 @@ def logout(session: Session) -> None:
     path, found = _path(), session.connection
     token = StoredLogins.load(path).tokens.get(found.url)
     if token is None:
-        raise BadInputError(f"nobody is logged in at {found.url} from here")
+        raise BadInputError(f"there is no login at {found.url} on this machine")
     # First here: what the API does not hear ends by itself within hours.
     change_logins(path, lambda logins: logins.without(found.urls))
     api = _client(found, token)
@@ -94,7 +94,7 @@ def logout(session: Session) -> None:
 
 
 def _client(found: ApiConnection, token: str | None) -> Client:
-    from controller.client.http import Client  # noqa: PLC0415 - slow, and `--help` calls nobody
+    from controller.client.http import Client  # noqa: PLC0415 - slow, and `--help` makes no call
 
     return Client(
         ApiConnection(url=found.url, others=found.others, token=token, ca=found.ca),

@@ -213,7 +213,7 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
 
 
 def _priced(resource: str) -> str:
-    """Return what a price is for: nobody buys a mebibyte."""
+    """Return the unit of a price: a GiB rather than a MiB."""
     return resource.removesuffix("_mib") + "_gib" if resource.endswith("_mib") else resource
 
 
@@ -242,7 +242,7 @@ def replay(
 ) -> None:
     """Recompute a stored round in a new process and compare bit for bit.
 
-    With --policy, show beside it what another policy would have decided.
+    With --policy, show what another policy would have decided, too.
     """
     from controller.session.waiting import progress  # noqa: PLC0415
 

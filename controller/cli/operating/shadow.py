@@ -1,4 +1,4 @@
-"""`fuga shadow`: decisions of a second policy beside the real ones."""
+"""`fuga shadow`: decisions of a second policy, compared with the real ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _share(name: str) -> Callable[[Row], str]:
 
 TENANTS = (
     field("tenant"),
-    field("asked", right=True),
+    field("asked", "requested", right=True),
     Column("placed", _placed, right=True),
     field("agreed", "same host", right=True),
     Column("share before", _share("before"), right=True),

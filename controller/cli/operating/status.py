@@ -136,7 +136,7 @@ def release_sentence(found: Mapping[str, Any]) -> str | None:
 
 
 def _print_status(found: Mapping[str, Any]) -> None:
-    leader = found["leader"] or ("somebody" if found["leads_since"] else "nobody")
+    leader = found["leader"] or ("a control centre" if found["leads_since"] else "none")
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
     echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")
     length = f", {found['slot_length_s']:g} s each" if found["slot_length_s"] else ""

@@ -1,4 +1,4 @@
-"""`fuga verify`: a tenant checks by itself that its rows of rounds are as they were told."""
+"""`fuga verify`: a tenant checks by itself that its rows of rounds are as they were disclosed."""
 
 from __future__ import annotations
 

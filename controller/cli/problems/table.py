@@ -25,7 +25,7 @@ REASONS: Final[Mapping[str, str]] = {
 
 Row = Mapping[str, Any]
 
-#: More rows, or demands in a cell, nobody reads; JSON has them all.
+#: The most rows, and demands in a cell; JSON has them all.
 _MOST_ROWS: Final = 50
 _MOST_IN_A_CELL: Final = 12
 #: Columns of `--list`, whatever the terminal.

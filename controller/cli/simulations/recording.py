@@ -54,9 +54,9 @@ def save(window: Window, folder: Path) -> None:
 def on_registry(
     options: SimulateOptions, window: Window, *, out: Path, resume: bool
 ) -> SimulateOptions:
-    """Return what is asked for on a recording of the register center, which DIR keeps.
+    """Return the wanted simulation on a recording of the register center, which DIR keeps.
 
-    A study that goes on does so on the recording that it began with. What is not asked
+    A study that goes on does so on the recording that it began with. What is not given
     for is as rounds of the live system were: slots, parameters, budget, and the policies of
     zones, if their hosts are those of the live system.
     """

@@ -84,7 +84,7 @@ def reproduce(
         print_json(summary_of(finished, setup))
     else:
         echo()
-        echo(f"report: {out / DOCUMENT}; data and plots are beside it")
+        echo(f"report: {out / DOCUMENT}; data and plots are in the same folder")
     wrong = [each.verdict["name"] for each in finished if each.is_wrong]
     if wrong:
         raise CliError(f"worked examples that do not agree exactly: {', '.join(wrong)}")

@@ -345,4 +345,4 @@ def _print_results(
         for line in bad[0]["first"][:5]:
             echo(f"  {line}", err=True)
     echo()
-    echo(f"report: {report}; summary.json, plots and time series are beside it")
+    echo(f"report: {report}; summary.json, plots and time series are in the same folder")

@@ -1,4 +1,4 @@
-"""`fuga what-if`: the live site simulated with something changed, beside the site as it is."""
+"""`fuga what-if`: simulates the live site with something changed, and as it is."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def run(  # noqa: PLR0917 - options of a command line
         return
     session.answer(
         what_if,
-        f"what-if {what_if['id']} is asked for; `fuga what-if show {what_if['id']}` shows it",
+        f"what-if {what_if['id']} is requested; `fuga what-if show {what_if['id']}` shows it",
     )
 
 
@@ -128,7 +128,7 @@ def run(  # noqa: PLR0917 - options of a command line
 def list_(session: Session) -> None:
     """List what-ifs, newest last."""
     found = list(session.api.items("what-ifs", most=_SEARCHED))[::-1]
-    session.show(found, COLUMNS, empty="no what-ifs yet. `fuga what-if run --help` tells how.")
+    session.show(found, COLUMNS, empty="no what-ifs yet. `fuga what-if run --help` explains how.")
 
 
 @app.command()
@@ -241,9 +241,9 @@ def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("policy", lambda of: of["policy"]),
         ("hosts", lambda of: of["hosts"]),
-        ("VMs asked for", lambda of: of["vms"]["asked"]),
+        ("VMs requested", lambda of: of["vms"]["asked"]),
         ("VMs placed", lambda of: of["vms"]["placed"]),
-        ("of those asked for", lambda of: percent(of["placed_part"])),
+        ("of those requested", lambda of: percent(of["placed_part"])),
         ("wait at the end", lambda of: of["vms"]["waiting"]),
         ("mean wait so far", wait("mean_so_far")),
         ("of VMs placed: mean", wait("mean")),

@@ -197,7 +197,7 @@ def _certificate(name: str, port: int, context: ssl.SSLContext, by: str) -> Mapp
 
 
 def _is_taken_by_common_name(shown: Mapping[str, Any]) -> bool:
-    """Judge as GnuTLS does, and so libvirt: OpenSSL takes one of several, and one beside IPs."""
+    """Judge as GnuTLS does, and so libvirt: OpenSSL takes one of several, and one next to IPs."""
     others = {kind for kind, _ in shown.get("subjectAltName", ())}
     common = [pair for part in shown["subject"] for pair in part if pair[0] == "commonName"]
     return len(common) == 1 and not others & {"DNS", "IP Address"}

@@ -48,7 +48,7 @@ MoveOption = Annotated[
     bool, typer.Option("--move", help="Move its VMs to other hosts while they run")
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until they have moved")]
-#: Logs that virtlogd bounds have 2 MiB each, unless it is told otherwise.
+#: Logs that virtlogd bounds have 2 MiB each, unless it is configured otherwise.
 _BOUNDED_MIB: Final = 64
 
 

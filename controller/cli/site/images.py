@@ -192,8 +192,8 @@ def add(
         _await_import(session, session.api.post("images", said), timeout_s=timeout)
         return
     query = {**said, "format": (image_format or _format_of(file)).value, "source": file.name}
-    with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as tell:
-        made = session.api.upload("images/upload", content, query=query, tell=tell)
+    with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as report:
+        made = session.api.upload("images/upload", content, query=query, report=report)
     _await_import(session, made, timeout_s=timeout)
 
 

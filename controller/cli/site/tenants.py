@@ -202,7 +202,7 @@ def _indented(rows: Sequence[Mapping[str, Any]]) -> Any:
 
     def name(row: Mapping[str, Any]) -> str:
         depth, above = 0, row["parent"]
-        while above in parent_of and depth < len(parent_of):  # a server may tell of a circle
+        while above in parent_of and depth < len(parent_of):  # a server may send a circle
             depth, above = depth + 1, parent_of[above]
         return "  " * depth + str(row["name"])
 

@@ -100,7 +100,7 @@ def _print_after_queue(found: Mapping[str, Any]) -> None:
         return
     in_turn = found["in_turn"]
     if in_turn is None:
-        echo("beside those that wait: not computed now; ask again")
+        echo("after those that wait: not computed now; try again")
     elif found["fits"]:
         least = "at least " if found.get("at_least") and in_turn else ""
         after = "once those that wait and are owed before are served"

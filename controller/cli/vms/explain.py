@@ -122,7 +122,7 @@ def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
     ]
     if any(each.get("until") for each in obstacles):
         columns.append(Column("next attempt", lambda row: clock(row.get("until"))))
-    if any(each["only_hosts"] for each in obstacles):  # told to operators
+    if any(each["only_hosts"] for each in obstacles):  # for operators
         columns.append(Column("such as", lambda row: ", ".join(row["only_hosts"])))
     print_table(columns, obstacles, empty="")
 

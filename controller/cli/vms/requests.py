@@ -271,7 +271,7 @@ def request(
     ] = None,
     spot: Annotated[
         bool,
-        typer.Option("--spot", help="Use what nobody else wants; ends when others need the room"),
+        typer.Option("--spot", help="Use spare room; the VMs end when others need it"),
     ] = False,
     reservation: Annotated[
         str | None,

@@ -151,12 +151,12 @@ def _lines_of(found: Mapping[str, Any]) -> list[str]:
 
 def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
     seen = dict(made)
-    with progress(quiet=session.json) as tell:
+    with progress(quiet=session.json) as report:
         for look in looks(_DECIDED_S):
             if seen["state"] != "pending":
                 return seen
             with look:
-                tell("the control centre decides the reservation")
+                report("the control centre decides the reservation")
                 seen = session.api.get(f"reservations/{seen['id']}")
     why = halted(session) or "`fuga status` says whether a control centre leads."
     raise WaitExpiredError(

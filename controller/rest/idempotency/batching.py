@@ -37,7 +37,7 @@ class Gathering(Generic[M, R]):
     ----------
     run_batch : callable
         Returns the results of some members in their places. It runs in a thread and in
-        a context of its own; what it raises, all of them are told.
+        a context of its own; all of them get an error that it raises.
     most : int
         Members that are served at once.
     rests : float

@@ -138,7 +138,7 @@ class Creation:
 async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
     sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
-    assert sent is not None  # noqa: S101 - whoever has a caller was let in by it
+    assert sent is not None  # noqa: S101 - a known caller has sent one
     return Creation(
         registry=services_of(request).registry,
         caller=caller_of(request),

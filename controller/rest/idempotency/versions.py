@@ -131,7 +131,7 @@ def version_of(record: Any, *, secret: bytes) -> str:
     """Return the version of a record, as an entity tag.
 
     The id counts: a thing that has the name of an earlier one is another thing. With a
-    secret: of a plain hash its reader could try what it is not told.
+    secret: a reader could guess hidden values from a plain hash.
     """
     counted = {"id": getattr(record, "id", None), "set": _set_by_clients(record)}
     text = json.dumps(counted, sort_keys=True, default=str)

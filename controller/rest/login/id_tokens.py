@@ -25,7 +25,7 @@ ALGORITHMS: Final[Mapping[str, str]] = {
 }
 #: How far the clocks of provider and API may be apart.
 SKEW_S: Final = 60
-#: An ID token is used at once; one that was kept is not the one that was asked for.
+#: An ID token is used at once; an old one is not the one that was requested.
 MOST_AGE_S: Final = 600
 MOST_CHARACTERS: Final = 64 * 1024
 _LEAST_RSA_BITS: Final = 2048
@@ -114,7 +114,9 @@ def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, 
         and (kid is None or each.get("kid") == kid)
     ]
     if len(fitting) != 1:
-        raise UnknownKeyError(f"{_BEGIN}: it is signed with a key that the provider does not tell")
+        raise UnknownKeyError(
+            f"{_BEGIN}: it is signed with a key that the provider does not publish"
+        )
     if not _PRIVATE.isdisjoint(fitting[0]):
         raise _refused("its key is no secret: the provider publishes private parts of it")
     key = jwt.PyJWK(dict(fitting[0]), algorithm=algorithm).key

@@ -1,8 +1,8 @@
 """The provider of identities, by OpenID Connect: what it says of itself, and codes for ID tokens.
 
-It is another party: it may hang, drip, answer anything, or be somebody else. Each call has one
+It is another party: it may hang, drip, answer anything, or be an impostor. Each call has one
 deadline over all of it, from the name's lookup to the last byte; answers are bounded and never
-unpacked; no redirect is followed, and no proxy asked.
+unpacked; no redirect is followed, and no proxy used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEADLINE_S: Final = 10.0
 MOST_BYTES: Final = 256 * 1024
 #: How long what a provider said of itself is believed, its keys as well.
 KEPT_S: Final = 3600.0
-#: After a failure, or keys that were not enough, it is not asked again for so long.
+#: After a failure, or keys that were not enough, it is not called again for so long.
 REFETCH_AFTER_S: Final = 10.0
 #: Logins that wait for the provider in one process.
 MOST_AT_ONCE: Final = 32
@@ -71,7 +71,7 @@ class _Kept:
     until: float = 0.0
     value: Any = None
     error: ProviderError | None = None
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Provider:
@@ -103,8 +103,8 @@ class Provider:
 
         Anybody may ask that: all of them waiting would leave no room for calls of others.
         """
-        if self._described.asking.locked():
-            raise ProviderError("it is being asked; try again")
+        if self._described.lock.locked():
+            raise ProviderError("it is being called; try again")
         return await self.described()
 
     async def admit(
@@ -181,14 +181,14 @@ class Provider:
         try:
             return claims_of(id_token, known, **names)
         except UnknownKeyError:
-            told_at = self._keys.until - KEPT_S
-            if self._clock() - told_at < REFETCH_AFTER_S:
+            fetched_at = self._keys.until - KEPT_S
+            if self._clock() - fetched_at < REFETCH_AFTER_S:
                 raise
         self._keys.until = 0.0
         return claims_of(id_token, await self._keep(self._keys, self._read_keys), **names)
 
     async def _keep(self, kept: _Kept, fetch: Callable[[], Any]) -> Any:
-        async with kept.asking:
+        async with kept.lock:
             if self._clock() >= kept.until:
                 try:
                     kept.value, kept.error = await fetch(), None

@@ -34,7 +34,8 @@ bearer: Final = HTTPBearer(
 
 #: Methods that change nothing.
 READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
-#: What a read-only token may do beside: get another that reads only, and end one of a login.
+#: What a read-only token may do besides reading: get another that reads only, and end one of a
+#: login.
 OF_ITS_OWN: Final[Collection[tuple[str, str]]] = frozenset(
     {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
 )

@@ -16,7 +16,7 @@ from controller.fork_server.children import StartChild, started
 from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 
-#: Below the API and rounds, above estimates and what-ifs: somebody waits.
+#: Below the API and rounds, above estimates and what-ifs: a caller waits.
 NICENESS: Final = 5
 #: How long a call waits for a place.
 WAIT_S: Final = 5.0

@@ -56,16 +56,16 @@ class Sparingly:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         self._times = 0
 
     def times(self) -> int:
         """Count one event. Return the count since the last report, or 0 if no report is due."""
         self._times += 1
         now = self._clock()
-        if now - self._told_at < LOG_EVERY_S:
+        if now - self._logged_at < LOG_EVERY_S:
             return 0
-        self._told_at = now
+        self._logged_at = now
         times, self._times = self._times, 0
         return times
 
@@ -80,14 +80,14 @@ class SparingFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told = {text: Sparingly() for text in self._PROVOKED}
+        self._counters = {text: Sparingly() for text in self._PROVOKED}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a line; add to it how many were not logged."""
         text = next((text for text in self._PROVOKED if str(record.msg).startswith(text)), None)
         if text is None:
             return True
-        times = self._told[text].times()
+        times = self._counters[text].times()
         if times > 1:
             record.msg = f"{text} ({times} times since it was logged last)"
         return times > 0
@@ -156,7 +156,7 @@ class LimitedListener(socket.socket):
                 return self._counted(connection, address), address
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_GONE)
             connection.close()
-            self._tell_refused(reason, address)
+            self._log_refused(reason, address)
         self._turn = 0
         raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
 
@@ -168,7 +168,7 @@ class LimitedListener(socket.socket):
             self._turn = 0
             if error.errno not in _NO_FILES:
                 raise
-            # Asyncio logs this error and waits a second, but meanwhile continues this loop.
+            # Asyncio logs this error and waits a second, but continues this loop at once.
             now = time.monotonic()
             if now - self._failed_at < _RETRY_S:
                 raise BlockingIOError(errno.EAGAIN, "no files") from error
@@ -218,7 +218,7 @@ class LimitedListener(socket.socket):
             if not self._has_more(victim.keys, keys):
                 return False
             victim.give_way()
-            self._tell_refused("gave way to another address", (network,))
+            self._log_refused("gave way to another address", (network,))
             return True
         return False
 
@@ -248,7 +248,7 @@ class LimitedListener(socket.socket):
         counted.keys = (network,) if site is None else (network, site)
         self._open += 1
         self._of_addresses.update(counted.keys)
-        if not self._is_unbounded(address):  # else it gives way to nobody
+        if not self._is_unbounded(address):  # else it does not give way
             self._connections.setdefault(network, weakref.WeakSet()).add(counted)
             counted.waits()
             counted.is_crowded = lambda: self.crowded
@@ -264,7 +264,7 @@ class LimitedListener(socket.socket):
                 del self._of_addresses[key]
                 self._connections.pop(key, None)
 
-    def _tell_refused(self, reason: str, address: Any) -> None:
+    def _log_refused(self, reason: str, address: Any) -> None:
         self._refused(reason)
         times = self._sparing.times()
         if times:

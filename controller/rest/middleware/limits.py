@@ -167,7 +167,7 @@ def site_of(address: str) -> str | None:
 def as_ipv4(address: str) -> str:
     """Return the IPv4 address that one of IPv6 stands for; any other is itself.
 
-    Who listens on ``::`` is told IPv4's callers as ``::ffff:192.0.2.1``: by their first 64
+    A socket that listens on ``::`` shows IPv4's callers as ``::ffff:192.0.2.1``: by their first 64
     bits they would all be one.
     """
     if not address.lower().startswith("::ffff:"):

@@ -1,8 +1,8 @@
 """uvicorn's HTTP, with time limits.
 
-Uvicorn waits for ever for the rest of a head or a body, and as long for somebody who does
+Uvicorn waits for ever for the rest of a head or a body, and as long for a client that does
 not take an answer. Here each phase of a call has its time, for the whole and not for each
-byte; who overruns it is told so, as far as it listens, and the connection is gone.
+byte; a client that overruns it gets an answer that says so, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Deadlines:
     """How long callers may take."""
 
     head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
-    #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: whoever
-    #: closes first must be the caller, or a call meets a connection that is just being closed.
+    #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: a client
+    #: that closes first must be the caller, or a call meets a connection that is just being closed.
     idle_s: float = 75.0
     crowded_idle_s: float = 10.0  #: the same while half of all connections are taken
     body_s: float = 30.0  #: of a body that comes slower than this:
     body_bytes_per_s: int = 16 * 1024
-    unread_s: float = 5.0  #: for the rest of a body that nobody takes any more
+    unread_s: float = 5.0  #: for the rest of a body that is not read any more
     answer_s: float = 30.0  #: for the next part of an answer, while it is taken slower than this:
     answer_bytes_per_s: int = 16 * 1024
     goodbye_s: float = 5.0  #: the same for what is left of one when the connection closes
@@ -283,7 +283,7 @@ class BoundedProtocol(H11Protocol):
         """Return how many bytes the other end has not received yet, here or in the kernel.
 
         The kernel takes many at once and then none for long, however steadily they are read.
-        A transport of TLS tells of those alone that it has not handed on.
+        A TLS transport counts only those that it has not passed on.
         """
         under = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         handed_on: int = 0 if under is None else under.get_write_buffer_size()
@@ -296,7 +296,7 @@ class BoundedProtocol(H11Protocol):
 
     def _end_slow_call(self) -> None:
         if self._missing is _Missing.HEAD and not self.conn.trailing_data[0]:
-            self.transport.close()  # it never asked for anything
+            self.transport.close()  # it never sent a request
             self._watch()
             return
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)

@@ -105,7 +105,7 @@ class AccessLog:
                 seconds = time.perf_counter() - started
                 self.metrics.count(scope, status, seconds)
                 failed = status is None or status >= 500
-                if failed or caller is not None or self._strangers.may_be_told():
+                if failed or caller is not None or self._strangers.may_log():
                     (log.error if failed else log.info)(
                         "http_request",
                         method=scope["method"][:16],
@@ -125,10 +125,10 @@ async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
         names = KnownNames(services.registry, services.host_names, caller).of
     # What is not of the form that the API describes ended in `problem_handler` before.
     call = RefusedCall(UNKNOWN.operation, names)
-    tell = functools.partial(
+    answer = functools.partial(
         problem_of, error, method=scope["method"], path=scope["path"], call=call
     )
-    return tell() if names is no_names else await run_in_threadpool(tell)
+    return answer() if names is no_names else await run_in_threadpool(answer)
 
 
 class Crowd:
@@ -137,7 +137,7 @@ class Crowd:
     Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
     better than a place in a queue that outlasts its timeout. Tenants share places by tenant,
     operators have places of their own. A call whose body is awaited has a place of another
-    kind, so that slow bodies hold up nobody. In its place a call waits for calls of its party
+    kind, so that slow bodies delay no other call. In its place a call waits for calls of its party
     before it, while others call.
     """
 
@@ -229,19 +229,19 @@ class _Strangers:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since = float("-inf")
-        self._told = 0
-        self._untold = 0
+        self._logged = 0
+        self._suppressed = 0
 
-    def may_be_told(self) -> bool:
+    def may_log(self) -> bool:
         """Say whether a call gets a line of its own."""
         now = self._clock()
         if now - self._since >= LOG_EVERY_S:
-            if self._untold:
-                log.info("strangers_calls", untold=self._untold)
-            self._since, self._told, self._untold = now, 0, 0
-        self._told += 1
-        self._untold += self._told > MOST_STRANGERS_LOGGED
-        return self._told <= MOST_STRANGERS_LOGGED
+            if self._suppressed:
+                log.info("unknown_callers", suppressed=self._suppressed)
+            self._since, self._logged, self._suppressed = now, 0, 0
+        self._logged += 1
+        self._suppressed += self._logged > MOST_STRANGERS_LOGGED
+        return self._logged <= MOST_STRANGERS_LOGGED
 
 
 class Authentication:

@@ -14,7 +14,7 @@ from starlette.types import Scope
 #: In the state of a call: how it leaves the crowd, and, of one that lasts, how it is ended.
 LEAVE_CROWD: Final = "leave_crowd"
 END: Final = "end_lasting"
-#: The server was told to stop while the call was under way.
+#: The server was stopped while the call was under way.
 _STOPPED: Final = "stopped"
 
 

@@ -17,7 +17,7 @@ from controller.rest.pages.static_pages import StaticPage
 DOCS_PATH: Final = "/docs"
 
 #: Tokens are pasted into this page: all that runs there comes from the API, and it speaks with
-#: nobody else.
+#: no other page.
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),

@@ -22,7 +22,7 @@ Send `Authorization: Bearer TOKEN`. A tenant's token sees that tenant's own thin
 operator's sees all. Every error is an RFC 9457 problem document. Lists come in pages:
 pass `next` of one page as `cursor` of the next. A POST that creates something is safe to
 repeat with an `Idempotency-Key`. A GET of one thing returns its version as `ETag`. An
-update with this `If-Match` succeeds only if nobody changed the thing meanwhile; otherwise
+update with this `If-Match` succeeds only if the thing has not changed since; otherwise
 the answer is 412 with the current version. Without `If-Match` the last update wins.
 """
 

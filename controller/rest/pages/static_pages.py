@@ -15,7 +15,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-#: Smaller than a packet or so: not worth a header that says how it is packed.
+#: Smaller than a packet or so: compression would save nothing.
 _PACKED_FROM_BYTES: Final = 1_400
 #: Of a long page so much is in a connection's buffer; the rest waits until that was taken.
 _PIECE_BYTES: Final = 1 << 16
@@ -50,7 +50,7 @@ class StaticPage:
     Parameters
     ----------
     make : callable
-        Returns the content; called once, in a thread, when somebody first asks.
+        Returns the content; called once, in a thread, at the first request.
     media_type : str
         What it is.
     headers : Mapping[str, str]

@@ -1,7 +1,7 @@
 """/web: the web console, the files that `scripts/build-web` made of `web/`.
 
 They are the same for everybody and hold no secret; what the page shows it asks of the API, with
-the token of whoever uses it. A copy without the files serves none of these paths.
+the token of its user. A copy without the files serves none of these paths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUILT: Final = Path(__file__).with_name("web_files")
 _INDEX: Final = "index.html"
 
 #: All that runs in the page is one of its files, and it speaks with the API alone. Nothing may
-#: become markup or script from a string (`trusted-types 'none'`), whoever wrote it.
+#: become markup or script from a string (`trusted-types 'none'`), from any source.
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
@@ -53,7 +53,7 @@ def is_built(folder: Path = BUILT) -> bool:
 def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
     """Return the page and what it loads, by path; nothing where it was not built.
 
-    All files are read now, half a megabyte: whoever installs or builds another version under a
+    All files are read now, half a megabyte: an installation or a build of another version under a
     running API takes away files that the page of this one still loads.
     """
     try:

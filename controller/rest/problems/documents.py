@@ -1,6 +1,6 @@
 """Every error as an RFC 9457 problem document, from one table.
 
-The fields of a problem: ``type`` names the kind (a name; its path tells what it means),
+The fields of a problem: ``type`` names the kind (a name; its path says what it means),
 ``code`` is its last part for programs, ``title`` the same for people, ``detail`` says
 what happened this time and what to do. ``errors`` lists the faulty places of the
 input: ``in`` (body, query, path or header), ``pointer`` (a JSON pointer into the body)
@@ -244,14 +244,14 @@ def problem_of(
 async def problem_handler(request: HttpRequest, error: Exception) -> Response:
     """Answer the framework's own exceptions, in the form that its router wants."""
 
-    def tell() -> Response:
+    def render() -> Response:
         call = call_of(request.scope)
         problem = problem_of(error, method=request.method, path=request.url.path, call=call)
         return problem.response()
 
     # The API's description is made when it is first needed, which takes half a second.
     made = request.app.openapi_schema is not None
-    response = tell() if made else await run_in_threadpool(tell)
+    response = render() if made else await run_in_threadpool(render)
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         # The router names the methods of the first route with this path only.
         response.headers["Allow"] = ", ".join(sorted(_methods_at(request))) or "GET"

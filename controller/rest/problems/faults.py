@@ -46,7 +46,7 @@ _OWN_WORDS: Final[Mapping[str, str]] = {
 _NO_NAME: Final = re.compile(r"[^a-z0-9._-]+")
 
 
-#: Names of a kind that the caller may see; None where it may see none, or nobody looked.
+#: Names of a kind that the caller may see; None where it may see none, or they were not read.
 Names = Callable[[str], Sequence[str] | None]
 
 

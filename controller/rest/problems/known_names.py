@@ -62,7 +62,7 @@ class KnownNames:
         if self._caller.tenant is None:
             return self._reader.names.hosts()
         page = self._registry.vms.list(tenant=self._caller.tenant, limit=_MOST)
-        # Of hosts without its VMs it is not told whether there are any.
+        # It does not learn whether there are hosts without its VMs.
         return sorted({self._reader.host(each.host) for each in page.items if each.host}) or None
 
     def _resources(self) -> Sequence[str]:

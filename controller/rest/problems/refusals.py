@@ -27,7 +27,7 @@ from registry.audit import AuditedCall
 PERIOD_S: Final = 60.0
 #: Callers without a token that have rows of their own in a period; the rest share one.
 MOST_STRANGERS: Final = 100
-#: Kinds of refusals that one row tells apart. Routes and answers are ours: there are few.
+#: Kinds of refusals that one row counts separately: by route and answer, so they are few.
 MOST_KINDS: Final = 100
 _OTHERS: Final = "other"
 
@@ -79,18 +79,18 @@ class Refusals:
             found.count(call, status, now)
         if first is not None:
             # A context of its own: what the call's writes rest on is not for this one.
-            await run_in_threadpool(contextvars.Context().run, self._tell_first, first)
+            await run_in_threadpool(contextvars.Context().run, self._write_first, first)
         elif self._sweeper is None or self._sweeper.done():
             loop = asyncio.get_running_loop()
             self._sweeper = loop.create_task(self._sweep(), context=contextvars.Context())
         if overdue:
-            await run_in_threadpool(contextvars.Context().run, self._tell, overdue)
+            await run_in_threadpool(contextvars.Context().run, self._write, overdue)
 
     def flush(self) -> None:
         """Add all counts to their rows before the process ends."""
         with self._lock:
             taken = self._take(lambda _: True)
-        self._tell(taken)
+        self._write(taken)
 
     def _key(self, call: AuditedCall) -> Hashable:
         if call.token_id is not None:
@@ -112,9 +112,9 @@ class Refusals:
             now = self._clock()
             with self._lock:
                 overdue = self._take(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
-            await run_in_threadpool(self._tell, overdue)
+            await run_in_threadpool(self._write, overdue)
 
-    def _tell_first(self, gathered: _Gathered) -> None:
+    def _write_first(self, gathered: _Gathered) -> None:
         try:
             gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
         except Exception as error:  # the refusal must reach its caller
@@ -122,7 +122,7 @@ class Refusals:
             payload = values | {"status": gathered.status, "error": str(error)}
             log.error("audit_failed", **payload)
 
-    def _tell(self, some: Sequence[_Gathered]) -> None:
+    def _write(self, some: Sequence[_Gathered]) -> None:
         for each in some:
             if each.counts.total() == 1:
                 continue

@@ -61,7 +61,7 @@ async def follow_events(
     last_event_id: Annotated[
         int | None,
         Header(
-            ge=0, le=MAX_BIGINT, description="Sent instead of `after` by whoever connects again."
+            ge=0, le=MAX_BIGINT, description="Sent instead of `after` by a client that reconnects."
         ),
     ] = None,
 ) -> EventStream:

@@ -34,7 +34,7 @@ router = APIRouter(
 )
 _ADAPTER: Final = TypeAdapter(Image)
 BYTES_TYPE: Final = "application/octet-stream"
-#: Pieces come as small as the network likes; this is worth a turn in another thread.
+#: Pieces come as small as the network likes; so many bytes go to another thread at once.
 _WRITE_BYTES: Final = 1 << 20
 _CONTENT: Final = {
     "requestBody": {
@@ -164,7 +164,7 @@ def release_image(reference: ImageReference, caller: Operator, registry: Registr
     """Release a held image, so that hosts receive it again.
 
     One is held when several hosts stopped answering while they were brought it, or had just
-    got it: nobody gets it meanwhile, and VMs of it wait with the reason `image_held`.
+    got it: no other host gets it until then, and VMs of it wait with the reason `image_held`.
     """
     return registry.images.release(reference, actor=caller.actor)
 

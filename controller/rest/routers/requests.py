@@ -195,7 +195,7 @@ def explain_a_request(
 ) -> RequestExplanation:
     """Explain why VMs of a request wait, resource by resource, and how long they may.
 
-    The estimate is made when somebody asks, in a few seconds; until then `estimate.unavailable` is
+    The estimate is made on demand, in a few seconds; until then `estimate.unavailable` is
     `being_made`.
     """
     own_request(services.registry, request_id, caller)

@@ -112,7 +112,7 @@ async def show_game(
     """Show a round step by step: hosts in the order in which they play, and what each weighed.
 
     It is computed again from what is stored, in a new process, which takes about as long as the
-    round did and a few seconds more. Of a large round the first steps are told, the rest in one.
+    round did and a few seconds more. Of a large round the first steps are listed, the rest in one.
     """
     work = partial(game_of_round, services.registry, number, query.steps)
     game = await attended(http, services.games, work, start=services.start_child)

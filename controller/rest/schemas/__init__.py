@@ -1,1 +1,1 @@
-"""What calls of the API send and get, as OpenAPI tells it."""
+"""The schemas of the API's calls and answers, as OpenAPI shows them."""

@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controller.rest.schemas.values import Input, Name
 
-#: Of moves that one answer tells.
+#: Of moves that one answer lists.
 MOST_STEPS = 2_000
 
 
 class GameQuery(BaseModel):
-    """How much of a round's game to tell."""
+    """How much of a round's game to list."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,7 +60,7 @@ class Combination(BaseModel):
     """What a host could take: one of its strategies in the game."""
 
     vms: list[CombinationVms] = Field(
-        description="In large rounds all VMs of one size are told as of the first such request."
+        description="In large rounds all VMs of one size are listed as of the first such request."
     )
     utility: float = Field(description="`fairness` less `skewness`: the highest is chosen.")
     fairness: float = Field(description="v(A) at the end that the combination leads to.")
@@ -97,7 +97,7 @@ class GameStep(BaseModel):
         " `game`: a game begins. `move`: a host chose. `handed_out`: the VMs of a game go to"
         " requests. `best_fit`, `gang`: placed after the games. `exchange`: VMs of one request"
         " made room for one of another. `rest`: what rules outside the game changed, and steps"
-        " that are not told."
+        " that are not listed."
     )
     game: int | None = Field(None, description="Number of the game, from 1.")
     host: int | None = Field(None, description="Who moves, or where: place in `hosts`.")
@@ -109,7 +109,7 @@ class GameStep(BaseModel):
     )
     players: int | None = Field(None, description="Of a game.")
     vms: int | None = Field(None, description="Offered in a game.")
-    moves: int | None = Field(None, description="Of a game, told or not.")
+    moves: int | None = Field(None, description="Of a game, listed or not.")
     order: list[int] = Field([], description="Of a game: the order of play, places in `hosts`.")
     combinations: list[Combination] = Field([], description="What a move weighed.")
     fairness: float | None = Field(None, description="v(A) after the step; 0 is fairest.")
@@ -125,7 +125,7 @@ class RoundGame(BaseModel):
     """A stored round, computed again and shown step by step."""
 
     round: int
-    policy: str = Field(description="Who decided; other policies than `fuga` tell no moves.")
+    policy: str = Field(description="Who decided; policies other than `fuga` record no moves.")
     decided_by: str
     identical: bool = Field(description="Whether the same was decided again, bit for bit.")
     differences: list[str]
@@ -137,7 +137,7 @@ class RoundGame(BaseModel):
     hosts_left_out: int
     requests: list[GameRequest] = Field(description="Those that steps speak of, and up to 500.")
     requests_left_out: int
-    tenants: list[GameTenant] = Field(description="Up to 100; of more, those who asked.")
+    tenants: list[GameTenant] = Field(description="Up to 100; of more, those with requests.")
     tenants_left_out: int
     fair_distance: float | None = Field(description="Before the first step.")
     steps: list[GameStep]

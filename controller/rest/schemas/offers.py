@@ -130,7 +130,7 @@ class ImagesQuery(PageQuery):
     include_removed: bool = False
 
 
-#: Lines of printable characters; what they say is looked at by whoever checks them.
+#: Lines of printable characters; their content is checked later.
 ImageSignature = Annotated[str, Field(pattern=patterns.SIGNATURE)]
 
 
@@ -166,7 +166,7 @@ class ImageInput(Input):
         None,
         description="Contents of the signature file, by minisign or `cosign sign-blob`. If"
         " images must be"
-        " signed, null downloads it from beside the image (.minisig or .sig).",
+        " signed, null downloads it from the image's URL with .minisig or .sig appended.",
     )
     format: Literal["qcow2", "raw"] = "qcow2"
     seed_kind: Literal["none", "nocloud"] = "none"

@@ -97,7 +97,7 @@ class EventStreamQuery(BaseModel):
     kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
     brief: bool = Field(
-        False, description="Tell only that there are new events, at most once a second."
+        False, description="Report only that there are new events, at most once a second."
     )
 
 

@@ -120,7 +120,7 @@ class RequestInput(Input):
     )
     spot: bool = Field(
         False,
-        description="Spot VMs: placed on what nobody else wants, in no share, and ended, told "
+        description="Spot VMs: placed on what is left over, in no share, and ended, announced "
         "before, when others need the room. Not in VM groups.",
     )
     reservation: Annotated[UUID, Field(strict=False)] | None = Field(

@@ -67,7 +67,7 @@ class WhatIfsQuery(PageQuery):
 
 
 class WhatIfSummary(BaseModel):
-    """The site simulated with something changed, beside the site as it is."""
+    """The site simulated with something changed, compared with the site as it is."""
 
     id: UUID
     state: WhatIfState
@@ -82,7 +82,7 @@ class WhatIfSummary(BaseModel):
 
 
 class WhatIfVms(BaseModel):
-    """What became of VMs. Those that ran at the beginning are not counted as asked for."""
+    """What became of VMs. Those that ran at the beginning are not counted as requested."""
 
     asked: int
     placed: int
@@ -145,7 +145,7 @@ class WhatIfRun(BaseModel):
     policy: str
     hosts: int = Field(description="At the end.")
     vms: WhatIfVms
-    placed_part: float | None = Field(description="VMs placed, of those asked for.")
+    placed_part: float | None = Field(description="VMs placed, of those requested.")
     wait_s: WhatIfWaits
     fair_distance: float | None = Field(description="Mean distance from fair shares.")
     used: Mapping[str, float | None] = Field(description="Mean part of each resource in use.")

@@ -28,7 +28,7 @@ MEDIA_TYPE: Final = "text/event-stream"
 BEAT_S: Final = 15.0
 #: Several processes and proxies share streams anew that often.
 LASTS_S: Final = 3600.0
-#: Who wants to know only that there is something new is told no more often.
+#: The shortest time between messages that say only that there are new events.
 BRIEF_EVERY_S: Final = 1.0
 _OLD: Final = "the stream is an hour old; connect again"
 
@@ -47,7 +47,7 @@ class EventStream(StreamingResponse):
     after : int, optional
         The last event that the caller knows; None: those that are still to come.
     brief : bool
-        Whether to tell only that there is something new.
+        Whether to say only that there are new events.
     """
 
     media_type = MEDIA_TYPE

@@ -1,6 +1,6 @@
 """The one reader of new events in a process, and who listens to it.
 
-It reads while somebody listens. What it read last stays in memory, so that streams, also one
+It reads while a stream is open. What it read last stays in memory, so that streams, also one
 that was interrupted, go on without the database. A stream that is further behind reads pages
 of its own, one stream of a tenant at a time. Nothing is skipped: events are read up to an id
 below which none comes any more (`Events.list`).
@@ -65,16 +65,16 @@ class Stretch:
     after: int
     upto: int
     events: tuple[Event, ...]
-    told: dict[Tenant, dict[int, bytes]] = field(default_factory=dict)
+    rendered: dict[Tenant, dict[int, bytes]] = field(default_factory=dict)
 
     def texts(self, reader: Viewer, ids: Sequence[int]) -> Sequence[tuple[int, bytes]]:
         """Return events as their reader may see them; one making serves all of a tenant."""
-        known = self.told.setdefault(reader.tenant, {})
-        missing = {each for each in ids if each not in known}  # others add to it meanwhile
-        told_to = as_it_reads_now(reader)
+        known = self.rendered.setdefault(reader.tenant, {})
+        missing = {each for each in ids if each not in known}  # other threads add to it
+        viewer = as_it_reads_now(reader)
         for event in self.events:
             if event.id in missing:
-                known[event.id] = as_json(event, told_to)
+                known[event.id] = as_json(event, viewer)
         return [(each, known[each]) for each in ids]
 
 
@@ -131,7 +131,7 @@ class EventFeed:
                 newest = await run_in_threadpool(
                     lambda: self._registry.events.list(newest=True, limit=1)
                 )
-                if self._reader is None:  # else somebody was faster
+                if self._reader is None:  # else another thread was faster
                     self._stretches.clear()
                     self.upto = newest[-1].id if newest else 0
                     self._reader = asyncio.create_task(self._read())
@@ -184,8 +184,8 @@ class EventFeed:
                 kind=wanted.kind,
                 limit=PAGE,
             )
-            told_to = as_it_reads_now(wanted.reader)
-            return [(event.id, as_json(event, told_to)) for event in events]
+            viewer = as_it_reads_now(wanted.reader)
+            return [(event.id, as_json(event, viewer)) for event in events]
 
         async with self._behind[wanted.reader.tenant]:
             found = await run_in_threadpool(page)

@@ -15,7 +15,7 @@ from controller.rest.problems.errors import RateLimitedError
 from service.fair_semaphore import FairSemaphore
 
 MOST_STREAMS: Final = 300
-#: A place is free when somebody closes a page; until then there is polling.
+#: A place becomes free when a page is closed; until then clients poll.
 RETRY_AFTER_S: Final = 30
 _OF_A_TOKEN: Final = 6  #: a sixth of all
 _OF_AN_ADDRESS: Final = 3  #: a third

@@ -217,7 +217,7 @@ def test_a_sparse_file_beyond_the_limit_ends_after_its_first_pieces(
         for _ in range(5):  # a connection that closes must not swallow the answer
             with file.open("rb") as content, pytest.raises(ApiProblemError, match="100 GiB"):
                 client.upload(
-                    "images/upload", content, query=query, tell=lambda came, _: sent.append(came)
+                    "images/upload", content, query=query, report=lambda came, _: sent.append(came)
                 )
 
     assert max(sent) < 64 << 20

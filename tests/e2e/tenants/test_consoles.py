@@ -148,7 +148,7 @@ class Attaching(Worker):
         return True
 
     def answer(self) -> None:
-        self._registry.console_holds.told(
+        self._registry.console_holds.store_output(
             self.claim, self._registry.console_holds.take(self.claim).upper()
         )
 
@@ -216,7 +216,7 @@ def test_a_console_is_held_by_one_until_another_takes_it(api: Api, vm: str):
     assert second.status_code == 201
     assert tenant.get(f"{path}/{first}").json()["session"]["state"] == "ended"
     late = tenant.put(f"{path}/{first}/input/1", json=typed(b"x"))
-    assert "somebody else took" in the_problem(late, 409, "conflict")["detail"]
+    assert "another session took" in the_problem(late, 409, "conflict")["detail"]
 
 
 def test_nobody_types_to_the_vms_of_others(api: Api, vm: str):

@@ -103,7 +103,7 @@ def site(upgraded_database: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         InThisProcess(),  # type: ignore[arg-type]
         PLANNING,
         interval_s=0.1,
-        on_asked=lambda: None,
+        on_requested=lambda: None,
     )
     thread = threading.Thread(target=centre.run, args=(stop,))
     thread.start()

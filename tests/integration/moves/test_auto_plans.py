@@ -47,7 +47,7 @@ def centre(world: MovingWorld, told: list[str]) -> Centre:
             InThisProcess(),  # type: ignore[arg-type]
             replace(PLANNING, balance=BalanceRule(**given)),
             interval_s=1,
-            on_asked=lambda: None,
+            on_requested=lambda: None,
             on_standing=told.append,
         )
 
@@ -173,7 +173,7 @@ def test_without_a_rule_what_it_asked_for_is_declined(world: MovingWorld, centre
         InThisProcess(),  # type: ignore[arg-type]
         PLANNING,
         interval_s=1,
-        on_asked=lambda: None,
+        on_requested=lambda: None,
     )
 
     look(world, without, times=2)

@@ -47,7 +47,7 @@ def centre(world: MovingWorld) -> PlanExecutor:
 def a_centre(world: MovingWorld, process: Any) -> PlanExecutor:
     lease = take_lease(world.registry)
     return PlanExecutor(
-        world.registry, lambda: lease, process, PLANNING, interval_s=1, on_asked=lambda: None
+        world.registry, lambda: lease, process, PLANNING, interval_s=1, on_requested=lambda: None
     )
 
 
@@ -310,7 +310,7 @@ def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
         InThisProcess(),  # type: ignore[arg-type]
         PLANNING,
         interval_s=1,
-        on_asked=lambda: None,
+        on_requested=lambda: None,
     )
 
     other.look()

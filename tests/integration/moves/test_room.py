@@ -69,7 +69,7 @@ def centre_of(world: MovingWorld, process: Any = None, **planning: Any) -> PlanE
         process or InThisProcess(),
         replace(PLANNING, **planning),
         interval_s=1,
-        on_asked=lambda: None,
+        on_requested=lambda: None,
     )
 
 

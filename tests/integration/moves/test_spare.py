@@ -89,7 +89,7 @@ def test_what_is_missing_is_told_by_domain_and_watched(site: Registry) -> None:
     run_all(site)
     seen: list[Survival | None] = []
     lease: list[Lease | None] = [take_lease(site)]
-    watch = SpareWatch(site, lambda: lease[0], "zone", interval_s=1, tell=seen.append)
+    watch = SpareWatch(site, lambda: lease[0], "zone", interval_s=1, report=seen.append)
 
     found = survival(site, "host")
 

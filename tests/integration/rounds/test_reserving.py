@@ -41,7 +41,7 @@ class FailsFor:
 
     def reserve(self, question: object, *, deadline_s: float) -> Any:
         assert isinstance(question, ReservationQuery)
-        if question.asked.id == self._key:
+        if question.reservation.id == self._key:
             raise self._error
         return answer(question)
 

@@ -57,7 +57,7 @@ def test_each_call_that_creates_something_has_a_key_of_its_own() -> None:
 
     wire.client.post("requests", {})
     wire.client.begin_roll({})
-    wire.client.upload("images/upload", io.BytesIO(b"x"), query={}, tell=lambda *_: None)
+    wire.client.upload("images/upload", io.BytesIO(b"x"), query={}, report=lambda *_: None)
 
     keys = {each.headers.get("Idempotency-Key") for each in wire.sent}
     assert len(keys - {None}) == 3

@@ -1,1 +1,1 @@
-"""/v1/host-map and the like: what is asked of all hosts, or of what they are called."""
+"""/v1/host-map and the like: routes about all hosts, or about their names."""

@@ -31,9 +31,9 @@ router = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-#: Hosts that are asked one after the other, if none is named.
+#: Hosts that are tried one after the other, if none is named.
 MOST_HOSTS_TRIED: Final = 4
-#: What only the host that was asked is in the way of: another may take the VM.
+#: Obstacles at one host only: another may take the VM.
 _OF_THE_HOST: Final = frozenset(
     {
         MoveObstacle.HOST_SILENT,

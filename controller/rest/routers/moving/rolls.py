@@ -1,4 +1,4 @@
-"""/v1/rolls: commands that go over hosts, whose VMs are elsewhere meanwhile. For operators.
+"""/v1/rolls: commands that run on hosts in turn, after their VMs have moved away. For operators.
 
 The command runs where its driver runs, a `fuga roll`. The API keeps where each host is.
 """

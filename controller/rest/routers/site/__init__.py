@@ -1,1 +1,1 @@
-"""/v1/settings: what this installation is told to do."""
+"""/v1/settings: the settings of this installation."""

@@ -1,6 +1,6 @@
 """/v1/what-ifs: the site simulated with something changed. For operators.
 
-The simulation runs beside the API, in processes of low priority. It changes nothing.
+The simulation runs apart from the API, in processes of low priority. It changes nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALL: Final = "all"
 def ask_what_if(
     body: WhatIfInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
-    """Simulate the site with something changed, beside the site as it is. Nothing is changed.
+    """Simulate the site with something changed, and as it is. The site does not change.
 
     One runs at a time; three others wait for it, more are refused.
     """
@@ -128,7 +128,7 @@ def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
 
 def _check_added(registry: Registry, body: WhatIfInput) -> None:
     added = body.add_hosts
-    assert added is not None  # noqa: S101 whoever asks looked
+    assert added is not None  # noqa: S101 the caller has checked
     if added.like is None and not any((added.capacity or {}).values()):
         raise InvalidError("add_hosts", "hosts of no size", "like, or a capacity above 0")
     if added.like is not None:

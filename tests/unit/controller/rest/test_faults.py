@@ -106,6 +106,6 @@ def test_a_flood_of_strangers_is_few_lines_and_how_many_more(lines: list[EventDi
     now = 61.0
     call(logged, "GET", "/nothing")
 
-    assert [line["event"] for line in lines].count("strangers_calls") == 1
-    [told] = [line for line in lines if line["event"] == "strangers_calls"]
-    assert told["untold"] == 1000 - MOST_STRANGERS_LOGGED
+    assert [line["event"] for line in lines].count("unknown_callers") == 1
+    [told] = [line for line in lines if line["event"] == "unknown_callers"]
+    assert told["suppressed"] == 1000 - MOST_STRANGERS_LOGGED

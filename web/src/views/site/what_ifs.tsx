@@ -304,9 +304,9 @@ function Report({ told }: { told: WhatIfReport }) {
   const measures: [string, (of: WhatIfRun) => string][] = [
     ["policy", (of) => of.policy],
     ["hosts", (of) => String(of.hosts)],
-    ["VMs asked for", (of) => String(of.vms.asked)],
+    ["VMs requested", (of) => String(of.vms.asked)],
     ["VMs placed", (of) => String(of.vms.placed)],
-    ["of those asked for", (of) => part(of.placed_part)],
+    ["of those requested", (of) => part(of.placed_part)],
     ["waiting at the end", (of) => String(of.vms.waiting)],
     ["mean wait, waiting ones so far", (of) => span(of.wait_s.mean_so_far ?? null)],
     ["mean wait of those placed", (of) => span(of.wait_s.mean)],

@@ -35,7 +35,7 @@ def until_over(commands: CommandsOnHosts, *, within_s: float = 60) -> dict[str, 
 )
 def test_the_end_is_told_with_the_last_line(code: str, error: str | None) -> None:
     lines: list[tuple[str, str]] = []
-    commands = CommandsOnHosts(python(code), within_s=60, tell=lambda *each: lines.append(each))
+    commands = CommandsOnHosts(python(code), within_s=60, report=lambda *each: lines.append(each))
 
     commands.begin("h1")
 
@@ -46,7 +46,7 @@ def test_the_end_is_told_with_the_last_line(code: str, error: str | None) -> Non
 def test_each_is_given_the_name_of_its_host() -> None:
     lines: list[tuple[str, str]] = []
     code = "import sys; print('hello', *sys.argv[1:])"
-    commands = CommandsOnHosts(python(code), within_s=60, tell=lambda *each: lines.append(each))
+    commands = CommandsOnHosts(python(code), within_s=60, report=lambda *each: lines.append(each))
 
     commands.begin("h1")
     commands.begin("h2")
@@ -62,7 +62,7 @@ def test_one_that_hangs_and_hears_no_signal_is_killed() -> None:
     commands = CommandsOnHosts(
         python(deaf),
         within_s=5,
-        tell=lambda _host, line: heard.append(line),
+        report=lambda _host, line: heard.append(line),
         grace_s=10,
         now=lambda: clock[0],
     )
@@ -81,7 +81,7 @@ def test_one_that_hangs_and_hears_no_signal_is_killed() -> None:
 
 def test_what_it_leaves_running_is_not_waited_for() -> None:
     code = "import subprocess; subprocess.Popen(['sleep', '30'])"
-    commands = CommandsOnHosts(python(code), within_s=60, tell=lambda *_: None)
+    commands = CommandsOnHosts(python(code), within_s=60, report=lambda *_: None)
 
     commands.begin("h1")
 
@@ -89,7 +89,7 @@ def test_what_it_leaves_running_is_not_waited_for() -> None:
 
 
 def test_a_program_that_is_gone_is_an_end_like_others() -> None:
-    commands = CommandsOnHosts(["/no/such/program"], within_s=60, tell=lambda *_: None)
+    commands = CommandsOnHosts(["/no/such/program"], within_s=60, report=lambda *_: None)
 
     commands.begin("h1")
 
@@ -101,7 +101,7 @@ def test_a_command_sees_no_token_of_the_operator(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, "secret")
     lines: list[tuple[str, str]] = []
     code = "import os; print('secret' in os.environ.values(), 'PATH' in os.environ)"
-    commands = CommandsOnHosts(python(code), within_s=60, tell=lambda *each: lines.append(each))
+    commands = CommandsOnHosts(python(code), within_s=60, report=lambda *each: lines.append(each))
 
     commands.begin("h1")
 

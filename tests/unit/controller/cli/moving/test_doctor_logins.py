@@ -23,7 +23,7 @@ def test_a_provider_that_does_not_answer_or_lets_nobody_in_is_told() -> None:
     assert told(SOUND, provider={**ISSUER, "problem": "no route"}) == [
         "https://sso.example.org: no route"
     ]
-    assert told() == ["no oidc_rules are set: the provider lets nobody in"]
+    assert told() == ["no oidc_rules are set: no user of the provider is admitted"]
 
 
 def test_rules_that_let_nobody_in_or_anybody_are_told_by_their_number() -> None:

@@ -296,7 +296,7 @@ def test_an_api_that_is_away_is_asked_again_and_told_the_same(
     ended = fuga("roll", "--hosts", "all", "--run", script("true"))
 
     assert ended.status == 0, ended.err
-    assert "the API does not answer; asking again" in ended.err
+    assert "the API does not answer; trying again" in ended.err
 
 
 def test_who_was_overtaken_ends_its_commands(
@@ -396,4 +396,4 @@ def test_a_crowd_at_the_api_ends_no_command(
     ended = fuga("roll", "--hosts", "all", "--run", script("sleep 0.2"))
 
     assert ended.status == 0, ended.err
-    assert "the API does not answer; asking again" in ended.err
+    assert "the API does not answer; trying again" in ended.err
