@@ -123,7 +123,7 @@ HOSTILE: Final[dict[str, tuple[Callable[[], str], str]]] = {
         "was refused",
     ),
     "a short key": (lambda: signed(SHORT, kid="short"), "key is too short"),
-    "a key of another kind": (lambda: signed(RSA, kid="two"), "does not tell"),
+    "a key of another kind": (lambda: signed(RSA, kid="two"), "does not publish"),
     "no token": (lambda: "a.b.c", "not valid"),
     "nothing": (lambda: "", "not valid"),
     "too long": (lambda: "a" * 70_000, "too long"),

@@ -181,7 +181,7 @@ def test_new_keys_are_asked_for_when_a_token_is_signed_with_one_but_not_all_the_
     admitted(found)
     site.paths["/token"] = site.tokens(key=OTHER, kid="new")
     site.paths["/jwks"] = says({"keys": [*KEYS, jwk(OTHER, "new")]})
-    with pytest.raises(LoginRefusedError, match="does not tell"):
+    with pytest.raises(LoginRefusedError, match="does not publish"):
         admitted(found)
     assert site.asked.count("/jwks") == 1
 
