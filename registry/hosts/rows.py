@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select
 
-from registry.db.bulk import chunks
+from registry.db.bulk import PARAMETERS, among, chunks
 from registry.db.names import check_one_valued, look_up
 from registry.db.rows import record_of
 from registry.db.schema import hosts, inventories, resources
@@ -28,8 +28,9 @@ def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
         .join(resources, resources.c.name == inventories.c.resource)
         .order_by(inventories.c.host_id, resources.c.position)
     )
-    if len(rows) <= 500:
-        query = query.where(inventories.c.host_id.in_([row.id for row in rows]))
+    if len(rows) <= PARAMETERS:
+        its_host = among(connection, inventories.c.host_id, [row.id for row in rows])
+        query = query.where(its_host)
     found: dict[UUID, list[Inventory]] = {row.id: [] for row in rows}
     for each in connection.execute(query):
         if each.host_id in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import event, select
 
 from registry import (
     ConflictError,
@@ -18,7 +19,11 @@ from registry import (
     Registry,
     UriRefusedError,
 )
+from registry.db.engine import Database
+from registry.db.pages import MAX_LIMIT
+from registry.db.schema import hosts
 from registry.hosts import NewHost
+from registry.hosts.rows import with_inventories
 from tests.register import (
     ACTOR,
     TEST_URIS,
@@ -260,3 +265,23 @@ def test_a_host_moves_to_another_uri_with_all_that_is_on_it(register: Registry) 
     with pytest.raises(UriRefusedError):
         register.hosts.move("h2", f"{uri}?command=sh", actor=ACTOR)
     assert register.hosts.get("h2") == other
+
+
+def test_the_longest_page_of_hosts_reads_the_inventories_of_no_others(
+    register: Registry, register_url: str
+) -> None:
+    add_host(register, "h1")
+    add_host(register, "h2")
+    database = Database(register_url)
+
+    with database.read() as connection:
+        row = connection.execute(select(hosts).where(hosts.c.name == "h1")).one()
+        read: list[int] = []
+        event.listen(
+            connection,
+            "before_cursor_execute",
+            lambda *given: read.append("host_id" in given[2].partition("WHERE")[2]),
+        )
+        with_inventories(connection, [row] * (MAX_LIMIT + 1))  # one more shows if more follow
+
+    assert read == [True]
