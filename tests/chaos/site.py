@@ -204,6 +204,13 @@ class Site:
         except LabError:
             self.start_hosts()
 
+    def keep_off(self, host: SiteHost) -> None:
+        """Switch a host off where it runs; it may be ending, or starting, at this moment."""
+        statuses = cluster.status(self.lab_dir)
+        if statuses[host.number - 1].running:
+            with contextlib.suppress(LabError):
+                self.fault(host, "power-off")
+
     def start_hosts(self) -> list[LabHost]:
         """Start the hosts that do not run; again where fuga fences one while it starts."""
         for tries_left in (2, 1, 0):

@@ -27,11 +27,13 @@ class OnHost(ChaosFault):
         told: dict[str, Any] = self.choose()
         until = self.rng.choice(self.healths)
         self.site.fault(self.host, self.strike)
-        self.site.eventually(lambda: self.seen(until))
+        self.site.eventually(lambda: self.keep_struck() or self.seen(until))
         told |= {"host": self.host.name, "until": until}
         if self.host.is_replaced and until == "down":
             try:
-                self.site.eventually(lambda: self.site.is_fenced_or_empty(self.host))
+                self.site.eventually(
+                    lambda: self.keep_struck() or self.site.is_fenced_or_empty(self.host)
+                )
             except TimedOutError as error:
                 error.add_note(self.site.why_not_fenced(self.host))
                 raise
@@ -46,6 +48,9 @@ class OnHost(ChaosFault):
 
     def hosts(self) -> list[SiteHost]:
         return self.site.hosts
+
+    def keep_struck(self) -> None:
+        """Strike again where the end of another fault may have mended this one."""
 
     def seen(self, until: str) -> bool:
         rows = self.site.tried_sql("SELECT health FROM hosts WHERE name = %s", self.host.name)
@@ -83,12 +88,19 @@ class DaemonFrozen(OnHost):
     mend = ("resume-daemon",)
 
 
-class HostPowered(OnHost):
-    kind = "host powered off and on"
+class PoweredOff(OnHost):
     strike = "power-off"
+
+    def keep_struck(self) -> None:
+        """Switch it off again: the end of another fault starts all hosts that are off."""
+        self.site.keep_off(self.host)
 
     def lift(self) -> None:
         self.site.start_hosts()
+
+
+class HostPowered(PoweredOff):
+    kind = "host powered off and on"
 
 
 class HostDoubled(ChaosFault):

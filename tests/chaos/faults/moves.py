@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tests.chaos.faults.fault import ChaosFault
-from tests.chaos.faults.hosts import OnHost
+from tests.chaos.faults.hosts import OnHost, PoweredOff
 from tests.chaos.faults.processes import (
     LeaderKilled,
     WorkerStoppedInside,
@@ -107,19 +107,12 @@ class DestinationCut(_NetworkCut):
     end = "destination"
 
 
-class _PoweredOff(_EndOfMove):
-    strike = "power-off"
-
-    def lift(self) -> None:
-        self.site.start_hosts()
-
-
-class SourceOff(_PoweredOff):
+class SourceOff(_EndOfMove, PoweredOff):
     kind = "source powered off inside a move"
     end = "source"
 
 
-class DestinationOff(_PoweredOff):
+class DestinationOff(_EndOfMove, PoweredOff):
     kind = "destination powered off inside a move"
     end = "destination"
 
