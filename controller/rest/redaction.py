@@ -2,7 +2,7 @@
 
 Hosts go by the tenant's own names for them, texts about failures without what says which
 machine it was, and numbers that others' VMs are counted in only in steps. An operator is
-told everything. Records are stored as they are: this happens when they are read.
+shown everything. Records are stored as they are: this happens when they are read.
 """
 
 from __future__ import annotations

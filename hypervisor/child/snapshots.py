@@ -169,7 +169,7 @@ def named_by(
 
     Of a disk those that rest on its own volume. Where the guest writes to a file that does not
     rest on that any more, all but the last, which may be the base of others; of a disk that
-    somebody attached, the same. Of a disk that is none of ``own``, as it stays, nothing.
+    that was attached by hand, the same. Of a disk that is none of ``own``, as it stays, nothing.
     """
     found: set[str] = set()
     if not any(map(_DISK.fullmatch, own)):

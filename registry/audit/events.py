@@ -122,7 +122,7 @@ class Events:
     ) -> tuple[Event, ...]:
         """Return events above ``after``, ascending by id; with ``newest`` the last of them.
 
-        None of a transaction that might still be running is skipped: whoever
+        None of a transaction that might still be running is skipped: a reader that
         goes on after the last id that it saw misses nothing.
         """
         query = select(events).where(events.c.id > check_int("after", after, 0, 2**63 - 1))

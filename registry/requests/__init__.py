@@ -14,7 +14,7 @@ from registry.records.requests import (
     WaitingStatus,
 )
 from registry.requests.batch import can_batch
-from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, RequestSpec, check_asked
+from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, RequestSpec, check_spec
 from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "WaitingStatus",
     "allows",
     "can_batch",
-    "check_asked",
     "check_rules",
+    "check_spec",
     "zone_of",
 ]

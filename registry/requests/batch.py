@@ -2,7 +2,7 @@
 
 What a transaction costs, and what many statements cost that each touch one row, is paid
 once for all who ask at the same time. Each is judged as it would be alone, after those
-before it: one that cannot be accepted is told why and leaves nothing behind.
+before it: one that cannot be accepted gets its error and leaves nothing behind.
 
 Each question to the database is time that the tenants' locks are held, and a part of what
 an accepted request costs. So nothing is asked whose answer is known: no names are looked up
@@ -62,9 +62,9 @@ from registry.tenancy.quota_use import RemainingQuota
 from registry.tenancy.reserved_use import Draws
 from registry.tenancy.tree import asker_id
 
-#: Of one call: who asks for more waits for nobody, and nobody waits for it.
+#: The most VMs of a call in a batch; a larger call is accepted alone.
 MOST_VMS: Final = 32
-#: All wait while one waits, so they give up early, and each waits by itself.
+#: One blocked call blocks the batch: time out early, then retry each call alone.
 LOCK_WAIT_MS: Final = 1_000
 
 
@@ -76,14 +76,14 @@ class CallBatch:
     """
 
     made: Sequence[Request | RegistryError | None]
-    told: Sequence[AuditIntent]
+    audit_intents: Sequence[AuditIntent]
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """A request that can be made, and is not yet."""
 
-    asking: CreateRequestCommand
+    command: CreateRequestCommand
     made: Request
     owner: UUID
     type_id: UUID
@@ -92,7 +92,7 @@ class _Draft:
 
 def can_batch(command: CreateRequestCommand) -> bool:
     """Return whether a call takes no locks but what is locked for all together."""
-    wanted = command.asked
+    wanted = command.spec
     return (
         wanted.count <= MOST_VMS
         and wanted.hosts is None
@@ -147,20 +147,20 @@ def _judged(
     connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
 ) -> Sequence[_Draft | RegistryError]:
     """Return the requests that can be made, in the order of their calls, or why one cannot."""
-    owners = _ids(connection, _ASKERS, {each.asked.tenant for each in askings})
-    types = _ids(connection, _TYPES, {each.asked.vm_type for each in askings})
+    owners = _ids(connection, _ASKERS, {each.spec.tenant for each in askings})
+    types = _ids(connection, _TYPES, {each.spec.vm_type for each in askings})
     allowance = RemainingQuota(connection, set(owners.values()))
-    named = [each.asked for each in askings if each.asked.name is not None]
-    names = None  # who gives no name is given one that nobody has
+    named = [each.spec for each in askings if each.spec.name is not None]
+    names = None  # a request without a name gets an unused one
     if named:
         given = {name for each in named for name in _names_of(each.name or "", each.count)}
         names = VmNames(connection, set(owners.values()), sorted(given))
     images = _Images(connection)
-    any_draws = any(each.asked.reservation is not None for each in askings)
+    any_draws = any(each.spec.reservation is not None for each in askings)
     draws = Draws(connection, now) if any_draws else None
 
     def judge(command: CreateRequestCommand) -> _Draft:
-        spec = command.asked
+        spec = command.spec
         # Look up missing names again so that the error says why.
         owner = owners.get(spec.tenant) or asker_id(connection, spec.tenant)
         type_id = types.get(spec.vm_type) or vm_type_id(connection, spec.vm_type)
@@ -222,9 +222,9 @@ def _write(
         connection,
         request_access,
         [
-            access_row(draft.made.id, draft.asking.asked.access)
+            access_row(draft.made.id, draft.command.spec.access)
             for draft in drafts
-            if draft.asking.asked.access != NO_ACCESS
+            if draft.command.spec.access != NO_ACCESS
         ],
     )
     on_networks = _join(connection, drafts, now)
@@ -239,15 +239,15 @@ def _write(
         cards[on_networks.get(row["request_id"])].append(row["id"])
     for network_id, keys in cards.items():
         give_macs(connection, keys, network_id)
-    record(connection, [history(draft.made, draft.asking.actor) for draft in drafts])
-    of_keys = [(draft.asking.idempotency, draft.made) for draft in drafts]
+    record(connection, [history(draft.made, draft.command.actor) for draft in drafts])
+    of_keys = [(draft.command.idempotency, draft.made) for draft in drafts]
     keep_records(connection, [(key, made) for key, made in of_keys if key is not None])
     return write_intents(
         connection,
         [
-            (draft.asking.call, str(draft.made.id), _status_kept(draft.asking))
+            (draft.command.call, str(draft.made.id), _status_kept(draft.command))
             for draft in drafts
-            if draft.asking.call is not None
+            if draft.command.call is not None
         ],
         now,
     )
@@ -257,7 +257,7 @@ def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Ma
     """Make requests members of groups, and return the networks of those that want one."""
     networks: dict[UUID, UUID] = {}
     for draft in drafts:
-        spec, made, owner = draft.asking.asked, draft.made, draft.owner
+        spec, made, owner = draft.command.spec, draft.made, draft.owner
         if spec.rules != NO_RULES:
             join_groups(connection, owner, made.id, spec.rules, now)
         if spec.network is not None:
@@ -283,12 +283,12 @@ class _Images:
 
     def of(self, command: CreateRequestCommand) -> Image | None:
         """Return the image of a call, or raise the error that the call alone would get."""
-        reference = command.asked.image
+        reference = command.spec.image
         if reference is None:
             return None
-        wanted = reference, command.asked.vm_type
+        wanted = reference, command.spec.vm_type
         if wanted not in self._found:
-            vm_type = get_vm_type(self._connection, command.asked.vm_type)
+            vm_type = get_vm_type(self._connection, command.spec.vm_type)
             self._found[wanted] = image_for(self._connection, reference, vm_type)
         return self._found[wanted]
 

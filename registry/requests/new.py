@@ -73,7 +73,7 @@ MAX_PRIORITY: Final = 100  #: and as far below 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
-    """What a tenant asks for; `check_asked` tells whether it is right.
+    """The specification of a request; `check_spec` validates it.
 
     After ``ttl_s`` the request ends by itself. Requests of one tenant go by ``priority``.
     """
@@ -110,7 +110,7 @@ class RequestSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CreateRequestCommand:
-    """One call that asks for VMs: what, who, and how the call is done once and told of.
+    """One call that creates a request: its specification, actor, idempotency key and audit.
 
     Parameters
     ----------
@@ -122,48 +122,48 @@ class CreateRequestCommand:
         Gets its row of the audit where several are accepted together.
     """
 
-    asked: RequestSpec
+    spec: RequestSpec
     actor: str
     over_quota: OverQuota = "refuse"
     idempotency: IdempotencyKey | None = None
     call: AuditedCall | None = None
 
 
-def check_asked(asked: RequestSpec) -> RequestSpec:
-    """Return what is asked as it is stored, or raise `InvalidError`.
+def check_spec(spec: RequestSpec) -> RequestSpec:
+    """Return a specification as it is stored, or raise `InvalidError`.
 
-    This needs no database. ``spot`` VMs are in no VM group: whoever is placed beside them would
+    This needs no database. ``spot`` VMs are in no VM group: VMs placed with them would
     depend on them.
     """
-    rules = asked.rules
-    if asked.spot and (rules.affinity or rules.anti_affinity):
+    rules = spec.rules
+    if spec.spot and (rules.affinity or rules.anti_affinity):
         raise InvalidError("rules", "affinity or anti_affinity", "no VM group for spot VMs")
-    if asked.reservation is not None:
-        if asked.spot:
+    if spec.reservation is not None:
+        if spec.spot:
             raise InvalidError("spot", True, "no spot VMs on a reservation, which keeps room")
         if rules.affinity or rules.anti_affinity or rules.spread:
             allowed = "no VM group and no spread on a reservation: its room is where it is"
             raise InvalidError("rules", "affinity, anti_affinity or spread", allowed)
     if rules != NO_RULES:
-        check_hosts_suffice(rules, asked.hosts, asked.count)
-    if rules != NO_RULES or asked.requires:
-        check_combination(rules, asked.requires)
-    access = asked.access
+        check_hosts_suffice(rules, spec.hosts, spec.count)
+    if rules != NO_RULES or spec.requires:
+        check_combination(rules, spec.requires)
+    access = spec.access
     if access != NO_ACCESS:
-        access = check_access(asked.ssh_keys, asked.user_data, asked.user_data_ignored)
+        access = check_access(spec.ssh_keys, spec.user_data, spec.user_data_ignored)
     return replace(
-        asked,
-        count=check_int("count", asked.count, 1, MAX_COUNT),
-        min_count=check_int("min_count", asked.min_count, 1, asked.count),
-        requires=check_labels("requires", asked.requires),
-        labels=check_own_labels(asked.labels) if asked.labels else {},
+        spec,
+        count=check_int("count", spec.count, 1, MAX_COUNT),
+        min_count=check_int("min_count", spec.min_count, 1, spec.count),
+        requires=check_labels("requires", spec.requires),
+        labels=check_own_labels(spec.labels) if spec.labels else {},
         ssh_keys=access.ssh_keys,
         user_data=access.user_data,
         user_data_ignored=access.ignored,
-        rules=check_rules(rules, asked.count) if rules != NO_RULES else NO_RULES,
-        priority=check_int("priority", asked.priority, -MAX_PRIORITY, MAX_PRIORITY),
-        hostname=None if asked.hostname is None else check_hostname("hostname", asked.hostname),
-        name=None if asked.name is None else new_name("name", asked.name),
+        rules=check_rules(rules, spec.count) if rules != NO_RULES else NO_RULES,
+        priority=check_int("priority", spec.priority, -MAX_PRIORITY, MAX_PRIORITY),
+        hostname=None if spec.hostname is None else check_hostname("hostname", spec.hostname),
+        name=None if spec.name is None else new_name("name", spec.name),
     )
 
 

@@ -39,7 +39,7 @@ from registry.records.tenancy import OverQuota
 from registry.requests.batch import make, make_batch
 from registry.requests.expiry import AT_ONCE, expire, expired, extend
 from registry.requests.guest_access import NOTHING, read_access
-from registry.requests.new import MAX_COUNT, CreateRequestCommand, RequestSpec, check_asked
+from registry.requests.new import MAX_COUNT, CreateRequestCommand, RequestSpec, check_spec
 from registry.requests.own_labels import changed_labels, labelled
 from registry.requests.resizing import resize
 from registry.requests.rules import memberships, rules_of
@@ -82,7 +82,7 @@ class Requests:
         """Do what `accept` does, for the fields of a `RequestSpec`."""
         return self.accept(
             CreateRequestCommand(
-                asked=check_asked(RequestSpec(**values)),
+                spec=check_spec(RequestSpec(**values)),
                 actor=actor,
                 over_quota=over_quota,
                 idempotency=idempotency,
@@ -110,7 +110,7 @@ class Requests:
     ) -> Sequence[Request | RegistryError | None]:
         """Accept what of this can be accepted in one transaction; else return why it cannot be.
 
-        None: `accept` it alone. Only a database that is away is told at once, for all.
+        None: `accept` it alone. Only an unreachable database is an error of all calls at once.
         """
         try:
             return self._together(askings)
@@ -127,7 +127,7 @@ class Requests:
     ) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
             group = make_batch(connection, askings)
-        note_committed(group.told)
+        note_committed(group.audit_intents)
         return group.made
 
     def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
@@ -289,7 +289,7 @@ class Requests:
     ) -> tuple[UUID, ...]:
         """End requests whose time is over by the database's clock, and by ``by``.
 
-        So many VMs at once, so that nobody waits long for these: what is left ends next time.
+        So many VMs at once, so that no call waits long for these: what is left ends next time.
         Return the requests that ended.
         """
         with self._database.read() as connection:

@@ -24,7 +24,7 @@ from registry.requests import (
     Request,
     RequestSpec,
     Rules,
-    check_asked,
+    check_spec,
 )
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, add_group, add_tenant, add_vm_type
@@ -109,7 +109,7 @@ def an_asking(call: dict[str, Any], world: str) -> CreateRequestCommand:
     if call["key"] is not None:
         key = IdempotencyKey(scope=tenant, key=call["key"], fingerprint=call["fingerprint"])
     return CreateRequestCommand(
-        asked=check_asked(RequestSpec(tenant=tenant, **call["asked"])),
+        spec=check_spec(RequestSpec(tenant=tenant, **call["asked"])),
         actor=f"tenant:{tenant}",
         idempotency=key,
         call=audited_call,

@@ -43,7 +43,7 @@ from registry.requests import (
     Request,
     RequestSpec,
     can_batch,
-    check_asked,
+    check_spec,
 )
 
 log: Final = structlog.get_logger(__name__)
@@ -100,11 +100,11 @@ async def ask_for_vms(
         spot=body.spot,
         reservation=body.reservation,
     )
-    spec = check_asked(spec)
+    spec = check_spec(spec)
 
     async def create(key: IdempotencyKey | None) -> Request:
         command = CreateRequestCommand(
-            asked=spec,
+            spec=spec,
             actor=caller.actor,
             over_quota=services.over_quota,
             idempotency=key,

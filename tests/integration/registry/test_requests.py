@@ -30,7 +30,7 @@ from registry.requests import (
     Request,
     RequestSpec,
     Rules,
-    check_asked,
+    check_spec,
 )
 from tests.builders import a_public_key
 from tests.raw_sql import RawSql
@@ -307,9 +307,9 @@ def test_an_earlier_release_takes_a_kept_record_for_another_body_and_does_not_sh
     raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
     add_request(register, idempotency=KEY)
     add_request(register, idempotency=replace(KEY, key="k2"))
-    asked = check_asked(RequestSpec(tenant="a", vm_type="small", count=1))
+    asked = check_spec(RequestSpec(tenant="a", vm_type="small", count=1))
     register.requests.accept_batch(
-        [CreateRequestCommand(asked=asked, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
+        [CreateRequestCommand(spec=asked, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
     )
 
     # What it compares with the fingerprint of a repeated call, before it shows what is kept.

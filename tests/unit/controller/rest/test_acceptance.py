@@ -10,7 +10,7 @@ import pytest
 
 from controller.rest.routers.requests import accept, gathering_of
 from registry import Registry, RegistryUnavailableError
-from registry.requests import CreateRequestCommand, RequestSpec, check_asked
+from registry.requests import CreateRequestCommand, RequestSpec, check_spec
 
 
 class Requests:
@@ -27,18 +27,18 @@ class Requests:
     def accept_batch(self, askings: Sequence[CreateRequestCommand]) -> list[str | None]:
         if self.away:
             raise RegistryUnavailableError("gone")
-        counts = [asking.asked.count for asking in askings]
+        counts = [asking.spec.count for asking in askings]
         self.together += counts
         return [f"together {count}" if count < 3 else None for count in counts]
 
     def accept(self, asking: CreateRequestCommand) -> str:
-        self.alone.append(asking.asked.count)
-        return f"alone {asking.asked.count}"
+        self.alone.append(asking.spec.count)
+        return f"alone {asking.spec.count}"
 
 
 def asking(count: int, **asked: Any) -> CreateRequestCommand:
     return CreateRequestCommand(
-        asked=check_asked(RequestSpec(tenant="a", vm_type="small", count=count, **asked)),
+        spec=check_spec(RequestSpec(tenant="a", vm_type="small", count=count, **asked)),
         actor="tenant:a",
     )
 
