@@ -250,10 +250,10 @@ def test_of_two_that_together_exceed_a_quota_the_second_is_refused(register: Reg
 
     first, second, third = made
     assert (isinstance(first, Request), isinstance(third, Request)) == (True, True)
-    excess = QuotaExcess(tenant="w-few", resource="vms", limit=4, used=3, asked=2)
+    excess = QuotaExcess(tenant="w-few", resource="vms", limit=4, used=3, requested=2)
     assert str(second) == str(QuotaExceededError("w-few", [excess]))
     assert "vms" in str(alone(register, askings[1]))
-    assert register.quotas.get("w-few").limits[0].asked == 4
+    assert register.quotas.get("w-few").limits[0].requested == 4
 
 
 def test_one_key_twice_makes_one_request(register: Registry, raw: RawSql):
