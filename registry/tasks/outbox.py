@@ -418,12 +418,12 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
 
 
 def extend_leftover(connection: Connection, key: UUID, owner: str, lease_s: float) -> None:
-    """Extend an owner's claim on a leftover, also one that expired and was not taken over."""
+    """Extend an owner's lease of a removal, also one that expired and was not taken over."""
     query = select(leftovers.c.lease_owner).where(leftovers.c.id == key).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None or row.lease_owner != owner:
         raise ClaimLostError(
-            f"leftover {key}", "it is gone" if row is None else f"{row.lease_owner} has it"
+            f"removal {key}", "it is gone" if row is None else f"{row.lease_owner} has it"
         )
     LEFTOVERS.extend(connection, key, lease_s)
 
