@@ -295,10 +295,7 @@ async def _unread(port: int, _token: str) -> None:
 
 
 async def _guesses(port: int, _token: str) -> None:
-    await _ask_on(
-        port,
-        (_head("GET", "/v1/requests", token=secrets.token_hex(20)) + "\r\n").encode,
-    )
+    await _ask_on(port, (_head("GET", "/v1/requests", token=secrets.token_hex(20)) + "\r\n").encode)
 
 
 async def _refusals(port: int, token: str) -> None:

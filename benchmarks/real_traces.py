@@ -65,10 +65,7 @@ TRACES: Final[Mapping[str, RealTrace]] = {
     ),
     "dlrm": RealTrace(
         "alibaba_dlrm_2025/instances.csv.gz",
-        (
-            "1800:192c:1024g:3000d:200rdma_percent",
-            "400:96c:512g:3000d:8gpu:400rdma_percent",
-        ),
+        ("1800:192c:1024g:3000d:200rdma_percent", "400:96c:512g:3000d:8gpu:400rdma_percent"),
         slot_length_s=1800.0,
     ),
 }

@@ -78,12 +78,7 @@ def measured(server: PostgresServer, hosts: int) -> dict[str, float]:
         registry.close()
     running, names = timed("arrays", lambda: to_running(view), time.process_time)
     inputs = PlanInputs(
-        kind="balance",
-        arguments={},
-        running=running,
-        names=names,
-        limits=RebalanceLimits(),
-        seed=0,
+        kind="balance", arguments={}, running=running, names=names, limits=RebalanceLimits(), seed=0
     )
     data = timed("encode", inputs.encode, time.process_time)
     read = timed("decode", lambda: decode_plan_inputs(data), time.process_time).running

@@ -8,14 +8,7 @@ from typing import Final
 import yaml
 
 #: What user-data begins with ("User-data formats" of cloud-init's documentation).
-_FORMS = (
-    "#cloud-config",
-    "#!",
-    "#include",
-    "#cloud-boothook",
-    "#part-handler",
-    "## template:",
-)
+_FORMS = ("#cloud-config", "#!", "#include", "#cloud-boothook", "#part-handler", "## template:")
 _CONFIG = "#cloud-config"
 _MIME = b"mime-version:"
 _GZIP = b"\x1f\x8b"

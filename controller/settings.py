@@ -80,8 +80,7 @@ class ControllerSettings(SharedSettings):
         60, description="Time after which a plan of moves that is not decided is given up."
     )
     plan_rest_s: NonNegativeFloat = Field(
-        3600,
-        description="Time for which a VM that moved is not moved again to balance or pack.",
+        3600, description="Time for which a VM that moved is not moved again to balance or pack."
     )
     plan_budget_units: PositiveInt | None = Field(
         None, description="Maximum hosts weighed for VMs per plan; default: as many as it takes."
@@ -106,9 +105,7 @@ class ControllerSettings(SharedSettings):
         " that end, free for a request.",
     )
     spot_grace_s: NonNegativeInt = Field(
-        120,
-        description="Time between telling a spot VM that it ends and ending it.",
-        le=86_400,
+        120, description="Time between telling a spot VM that it ends and ending it.", le=86_400
     )
     spot_margin: float = Field(
         0.05,

@@ -321,12 +321,7 @@ class HostConnection:
         return bool(self._call("remove", args, deadline_s))
 
     def console_tail(
-        self,
-        vm_id: str,
-        max_bytes: int = 65536,
-        *,
-        after: int = 0,
-        deadline_s: float | None = None,
+        self, vm_id: str, max_bytes: int = 65536, *, after: int = 0, deadline_s: float | None = None
     ) -> ConsoleTail:
         """Return the last bytes of the serial console's log, of those after ``after``.
 
@@ -354,9 +349,7 @@ class HostConnection:
         args = {"typed": base64.b64encode(typed).decode(), "wait_s": wait_s}
         found = self._call("console_exchange", args, deadline_s)
         return ConsoleExchange(
-            taken=found["taken"],
-            content=base64.b64decode(found["content"]),
-            ended=found["ended"],
+            taken=found["taken"], content=base64.b64decode(found["content"]), ended=found["ended"]
         )
 
     def release_console(self, *, deadline_s: float | None = None) -> None:

@@ -50,11 +50,7 @@ def domain_from(fields: Mapping[str, Any] | None) -> HostDomain | None:
     if fields is None:
         return None
     return HostDomain(
-        **{
-            **fields,
-            "state": DomainState(fields["state"]),
-            "mark": mark_from(fields["mark"]),
-        }
+        **{**fields, "state": DomainState(fields["state"]), "mark": mark_from(fields["mark"])}
     )
 
 

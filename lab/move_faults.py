@@ -185,10 +185,7 @@ class Experiment:
             self._here.mark, assignment_id=assignment_id, generation=self._here.mark.generation + 1
         )
         wanted = replace(
-            self._here,
-            mark=mark,
-            volume=volume_name(assignment_id),
-            bandwidth_mib_s=None,
+            self._here, mark=mark, volume=volume_name(assignment_id), bandwidth_mib_s=None
         )
         self._overlay(1 - self._at, wanted.volume)
         return wanted

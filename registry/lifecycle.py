@@ -627,7 +627,7 @@ HOST_ADMIN_TRANSITIONS: Final = _table(
             e.DRAIN: s.DRAINING,
             e.MAINTAIN: s.MAINTENANCE,
             e.RETIRE: s.RETIRED,
-        },
+        }
     },
 )
 
@@ -697,10 +697,7 @@ CONSOLE_TRANSITIONS: Final = _table(
 SLOT_LOOP_TRANSITIONS: Final = _table(
     SlotLoopState,
     SlotLoopEvent,
-    lambda s, e: {
-        s.RUNNING: {e.PAUSE: s.PAUSED},
-        s.PAUSED: {e.RESUME: s.RUNNING},
-    },
+    lambda s, e: {s.RUNNING: {e.PAUSE: s.PAUSED}, s.PAUSED: {e.RESUME: s.RUNNING}},
 )
 
 #: Moves in these states go on.

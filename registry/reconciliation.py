@@ -157,9 +157,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             why="the VM has been placed anew since",
         ),
         Difference.LEFTOVER: DifferenceDecision(
-            remedy=Remedy.REPAIR,
-            action="a worker removes it",
-            why="its assignment is released",
+            remedy=Remedy.REPAIR, action="a worker removes it", why="its assignment is released"
         ),
         Difference.CAPACITY_SHRANK: DifferenceDecision(
             remedy=Remedy.NOTE,

@@ -226,11 +226,7 @@ def the_theatre(page: Page, site: ScreenshotSite) -> None:
     page.wait_for_timeout(800)  # bars slide
 
 
-OF_TENANTS: Final = (
-    ("overview", at("#/")),
-    ("request", a_form),
-    ("vm", a_console),
-)
+OF_TENANTS: Final = (("overview", at("#/")), ("request", a_form), ("vm", a_console))
 OF_OPERATORS: Final = (
     ("map", a_map),
     ("host", a_host),

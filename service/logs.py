@@ -78,11 +78,7 @@ def configure_logging(
     handler = logging.StreamHandler(lasting)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[
-                _reporting(on_problem),
-                *shared,
-                structlog.stdlib.add_logger_name,
-            ],
+            foreign_pre_chain=[_reporting(on_problem), *shared, structlog.stdlib.add_logger_name],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
     )

@@ -38,12 +38,7 @@ class Compiled(dict[Any, Any]):
     def _own(self, key: tuple[Any, ...]) -> Hashable:
         of, *what = key
         assert of is self._engine.dialect
-        return (
-            type(of),
-            of.server_version_info,
-            of.use_insertmanyvalues_wo_returning,
-            *what,
-        )
+        return (type(of), of.server_version_info, of.use_insertmanyvalues_wo_returning, *what)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -224,11 +224,7 @@ def a_commit(
 
 
 def place(
-    registry: Registry,
-    request: Request,
-    host: Host,
-    count: int = 1,
-    lease: Lease | None = None,
+    registry: Registry, request: Request, host: Host, count: int = 1, lease: Lease | None = None
 ) -> CommittedRound:
     """Commit a round that places VMs of a request on a host as it is now."""
     lease = lease if lease is not None else take_lease(registry)

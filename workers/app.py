@@ -215,9 +215,7 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
             listening(settings.metrics_address("worker"), metrics, ready=ready),
             beating(context.registry, "worker", context.owner, ready=ready, settings=settings),
             watching_certificates(
-                settings,
-                metrics,
-                lambda: ends_of_credentials(settings.resolved_host_credentials()),
+                settings, metrics, lambda: ends_of_credentials(settings.resolved_host_credentials())
             ),
             supervised(
                 ready,

@@ -289,11 +289,7 @@ def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) 
 
 
 def _settle(
-    step: MoveStep,
-    where: Where,
-    error: str | None,
-    downtime_ms: int | None,
-    context: WorkerContext,
+    step: MoveStep, where: Where, error: str | None, downtime_ms: int | None, context: WorkerContext
 ) -> TaskOutcome:
     """Write what became of a move, now that it is known where the VM is."""
     context.checkpoint("move.after_look")

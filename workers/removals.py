@@ -208,13 +208,11 @@ def _check_neighbours(
                 users = host.users_of(each.pool, volumes, deadline_s=context.lookup_deadline_s)
         except HostBusyError as error:
             raise OperationFailedError(
-                "remove",
-                f"host {each.name}, which sees the pool, was not asked: {error.reason}",
+                "remove", f"host {each.name}, which sees the pool, was not asked: {error.reason}"
             ) from error
         if users:
             raise OperationFailedError(
-                "remove",
-                f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}",
+                "remove", f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}"
             )
 
 

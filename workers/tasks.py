@@ -17,16 +17,7 @@ from celery import Celery
 
 from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.messages import AllowedMessages, one_id
-from workers import (
-    builds,
-    consoles,
-    fencing,
-    imports,
-    moves,
-    power,
-    removals,
-    uploads,
-)
+from workers import builds, consoles, fencing, imports, moves, power, removals, uploads
 from workers.context import TaskOutcome, WorkerContext
 from workers.metrics import TaskMetrics
 

@@ -160,8 +160,5 @@ def _delete_own(claimed: Upload, context: WorkerContext) -> None:
 
 def _log_failure(claimed: Upload, error: Exception) -> None:
     log.warning(
-        "upload_failed",
-        image=claimed.image.reference,
-        host=claimed.host.name,
-        error=str(error),
+        "upload_failed", image=claimed.image.reference, host=claimed.host.name, error=str(error)
     )

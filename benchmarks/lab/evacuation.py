@@ -125,10 +125,7 @@ class ScriptEvacuation:
         started = time.monotonic()
         answers = self._scripts.tell(["leave"] * WORKERS)
         took_s = time.monotonic() - started
-        cpu_s = {
-            "bare": self._scripts.cpu_s() - before,
-            "hosts": self._lab.cpu_s() - hosts_before,
-        }
+        cpu_s = {"bare": self._scripts.cpu_s() - before, "hosts": self._lab.cpu_s() - hosts_before}
         still_ms = [int(word) for answer in answers for word in answer]
         self._scripts.tell(["remove"] * WORKERS)
         return EvacuationFigures(took_s, still_ms, cpu_s)

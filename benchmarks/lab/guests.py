@@ -190,10 +190,7 @@ class ScriptGuests:
         started = time.time()
         self._scripts.tell([f"build {first} {count} {WORKERS}" for first in range(WORKERS)])
         took = time.time() - started
-        cpu_s = {
-            "bare": self._scripts.cpu_s() - before,
-            "hosts": self._lab.cpu_s() - hosts_before,
-        }
+        cpu_s = {"bare": self._scripts.cpu_s() - before, "hosts": self._lab.cpu_s() - hosts_before}
         self._scripts.tell(["remove"] * WORKERS)
         return GuestFigures(took, took, cpu_s)
 
@@ -330,11 +327,7 @@ def _processes(folder: Path, url: str, broker_url: str) -> list[Managed]:
     }
     return [
         Managed(
-            name,
-            fuga_command(name.partition("-")[0]),
-            folder / f"{name}.log",
-            env=env,
-            ready=word,
+            name, fuga_command(name.partition("-")[0]), folder / f"{name}.log", env=env, ready=word
         )
         for name, word in ready.items()
     ]

@@ -20,13 +20,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.kit import parser, timed
-from benchmarks.placement.clusters import (
-    TENANTS,
-    VM_TYPES,
-    IntArray,
-    google_hosts,
-    heavy_parts,
-)
+from benchmarks.placement.clusters import TENANTS, VM_TYPES, IntArray, google_hosts, heavy_parts
 from placement import Budget, Policy, Snapshot, check_allocation, policy_by_name
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate

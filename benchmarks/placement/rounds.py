@@ -218,11 +218,7 @@ def print_head(title: str, snapshot: Snapshot, base: str) -> None:
 
 
 def print_line(
-    name: str,
-    snapshot: Snapshot,
-    measured: tuple[float, Allocation],
-    base_s: float,
-    bound: float,
+    name: str, snapshot: Snapshot, measured: tuple[float, Allocation], base_s: float, bound: float
 ) -> None:
     seconds, allocation = measured
     counts, requests = allocation.placed[:, 2], allocation.placed[:, 0]

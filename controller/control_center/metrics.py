@@ -22,10 +22,7 @@ class SlotMetrics:
     def __init__(self, metrics: ProcessMetrics) -> None:
         registry = metrics.registry
         self._slots = Counter(
-            "fuga_slots",
-            "Slots that began here, by outcome.",
-            ["outcome"],
-            registry=registry,
+            "fuga_slots", "Slots that began here, by outcome.", ["outcome"], registry=registry
         )
         self._seconds = Histogram(
             "fuga_round_seconds",

@@ -253,10 +253,7 @@ def shadow_of(
 
 
 def spare_watch_of(
-    settings: ControllerSettings,
-    registry: Registry,
-    leadership: Leadership,
-    metrics: SlotMetrics,
+    settings: ControllerSettings, registry: Registry, leadership: Leadership, metrics: SlotMetrics
 ) -> SpareWatch | None:
     """Who looks whether spare is there; None: settings keep none."""
     if settings.spare is None:

@@ -51,11 +51,7 @@ class PlanInputs:
             "inputs": snapshot.document(),
             "running": self.running.document(),
             "vms": list(self.names.vms),
-            "limits": [
-                self.limits.per_source,
-                self.limits.per_destination,
-                self.limits.at_once,
-            ],
+            "limits": [self.limits.per_source, self.limits.per_destination, self.limits.at_once],
         }
         if self.domain is not None:
             document["domain"] = self.domain.tolist()

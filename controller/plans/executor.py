@@ -30,14 +30,7 @@ from placement.rebalancing.model import MovePlan as DecidedPlan
 from placement.rebalancing.model import RebalanceLimits
 from placement.rebalancing.room import blocking_vms
 from registry import ConflictError, NotFoundError, Registry, RegistryError
-from registry.moves import (
-    STANDING_RULE,
-    Plan,
-    PlanKind,
-    PlanMoveOverError,
-    PlannedMove,
-    PlanState,
-)
+from registry.moves import STANDING_RULE, Plan, PlanKind, PlanMoveOverError, PlannedMove, PlanState
 from registry.rounds import Lease
 
 log = structlog.get_logger()

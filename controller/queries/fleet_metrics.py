@@ -32,11 +32,7 @@ _TASK_STATES: Final = (
     AssignmentState.LEAVING,
 )
 _HELD_STATES: Final = (*_TASK_STATES, AssignmentState.ACTIVE, AssignmentState.ARRIVING)
-_OPEN_REQUESTS: Final = (
-    RequestState.PENDING,
-    RequestState.PARTLY_PLACED,
-    RequestState.PLACED,
-)
+_OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED, RequestState.PLACED)
 _ENDED_MOVES: Final = tuple(state for state in MoveState if state not in OPEN_MOVES)
 _FENCE_STATES: Final = tuple(state for state in FenceState if state != FenceState.IDLE)
 #: name: what it says, and its labels
@@ -72,10 +68,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "host_poll_age_seconds": ("Age of a host's last report; only in a small pool.", ("host",)),
     "poll_age_max_seconds": ("Age of the oldest last report of an active host.", ("zone",)),
     "hosts": ("Hosts that are not retired.", ("admin", "health")),
-    "fences": (
-        "Hosts that are down and to be fenced, by progress.",
-        ("state",),
-    ),
+    "fences": ("Hosts that are down and to be fenced, by progress.", ("state",)),
     "hosts_in_backoff": ("Hosts held back after failed builds.", ()),
     "images_held": ("Images held because hosts stopped answering while they received them.", ()),
     "hosts_over_capacity": ("Hosts whose capacity is below their committed amount.", ()),
@@ -85,10 +78,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "1 while no process does this work: decide, build, or look (poll hosts).",
         ("work",),
     ),
-    "processes_late": (
-        "Processes that are silent or not ready, by kind of work.",
-        ("work",),
-    ),
+    "processes_late": ("Processes that are silent or not ready, by kind of work.", ("work",)),
     "clock_ahead_seconds": (
         "Time by which the newest heartbeat or poll lies ahead of the database's clock.",
         (),

@@ -91,10 +91,7 @@ def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Overdue
         )
     for each in _in_trouble(known, silent):
         yield OverdueWork(
-            work=what,
-            unattended=False,
-            since=None,
-            message=f"{called} {each.name}: {each.trouble}",
+            work=what, unattended=False, since=None, message=f"{called} {each.name}: {each.trouble}"
         )
 
 

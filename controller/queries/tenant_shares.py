@@ -14,13 +14,7 @@ import numpy as np
 
 from controller.rounds.snapshots import ordinary, to_snapshot
 from controller.rounds.tenant_trees import tree_of
-from placement import (
-    FloatArray,
-    TenantTree,
-    fractions_of_pool,
-    shares_in_tree,
-    target_holdings,
-)
+from placement import FloatArray, TenantTree, fractions_of_pool, shares_in_tree, target_holdings
 from registry.rounds import Accounts, ClusterView, GroupView, TenantView
 
 

@@ -67,8 +67,7 @@ def explain_vm(
         kept = registry.fencing.keeps_disk_of(vm.id)
         disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""
         return _without_round(
-            vm,
-            "it has no host yet; `fuga explain` of its request shows what it waits for" + disk,
+            vm, "it has no host yet; `fuga explain` of its request shows what it waits for" + disk
         )
     record = registry.rounds.get(vm.round)
     assert vm.assignment_id is not None  # noqa: S101 - a VM with a host has one

@@ -126,10 +126,7 @@ def redact_event(event: Event, reader: Viewer) -> Event:
         if isinstance(data.get(place), str):
             data[place] = reader.host(data[place])
     return dataclasses.replace(
-        event,
-        actor=reader.actor(event.actor),
-        reason=reader.text_or_none(event.reason),
-        data=data,
+        event, actor=reader.actor(event.actor), reason=reader.text_or_none(event.reason), data=data
     )
 
 

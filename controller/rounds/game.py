@@ -223,11 +223,7 @@ class _StepView:
             ]
         return view | {
             "rows": [
-                {
-                    "request": self._request_at[request],
-                    "host": self._host_at[host],
-                    "count": count,
-                }
+                {"request": self._request_at[request], "host": self._host_at[host], "count": count}
                 for request, host, count in rows
             ],
             "rows_left_out": len(step["rows"]) - len(rows),

@@ -341,8 +341,5 @@ def what_would_help(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
             missing = f"{missing} at most"
     sentence = _SENTENCES[obstacle["kind"]]
     return sentence.format(
-        hosts=hosts,
-        what=obstacle["what"],
-        missing=missing,
-        until=obstacle.get("until"),
+        hosts=hosts, what=obstacle["what"], missing=missing, until=obstacle.get("until")
     )

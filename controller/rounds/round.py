@@ -15,14 +15,7 @@ import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.draft import RoundDraft
-from controller.rounds.inputs import (
-    Kept,
-    RoundInputs,
-    SpareInputs,
-    allocation_of,
-    games_of,
-    packed,
-)
+from controller.rounds.inputs import Kept, RoundInputs, SpareInputs, allocation_of, games_of, packed
 from controller.rounds.interfaces import (
     FALLBACK_TIME_S,
     PolicyChoice,

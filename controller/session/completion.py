@@ -29,10 +29,7 @@ def _names(path: str) -> list[str]:
         from controller.session.credentials import find_connection  # noqa: PLC0415
 
         client = Client(
-            find_connection(os.environ),
-            timeout_s=TIMEOUT_S,
-            agent="fuga-cli",
-            retry_after_s=(),
+            find_connection(os.environ), timeout_s=TIMEOUT_S, agent="fuga-cli", retry_after_s=()
         )
         try:
             found = [str(each["name"]) for each in client.items(path, most=MOST)]

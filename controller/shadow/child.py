@@ -24,12 +24,7 @@ from placement import (
     fair_distance,
     target_shares,
 )
-from placement.catalog.zone_policies import (
-    ELSEWHERE,
-    Deciding,
-    ZoneInputs,
-    zones_of,
-)
+from placement.catalog.zone_policies import ELSEWHERE, Deciding, ZoneInputs, zones_of
 from placement.model.spot import without_spot
 
 #: Of requests that differ.

@@ -418,10 +418,7 @@ def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
         raise OperationFailedError(
             "define", f"domain {wanted.mark.vm_id} exists without fuga's mark"
         )
-    if (seen.assignment_id, seen.generation) != (
-        wanted.mark.assignment_id,
-        wanted.mark.generation,
-    ):
+    if (seen.assignment_id, seen.generation) != (wanted.mark.assignment_id, wanted.mark.generation):
         raise OperationFailedError(
             "define",
             f"domain {wanted.mark.vm_id} exists for assignment {seen.assignment_id}"
@@ -515,10 +512,7 @@ def _end(domain: libvirt.virDomain) -> None:
 
 def _is_over(error: libvirt.libvirtError) -> bool:
     """Return whether a domain is off already, or has vanished."""
-    return error.get_error_code() in {
-        libvirt.VIR_ERR_OPERATION_INVALID,
-        libvirt.VIR_ERR_NO_DOMAIN,
-    }
+    return error.get_error_code() in {libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN}
 
 
 def _forget(domain: libvirt.virDomain) -> None:

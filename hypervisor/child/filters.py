@@ -32,9 +32,7 @@ def can_filter(conn: libvirt.virConnect) -> bool | None:
 
 
 def with_own_addresses(
-    conn: libvirt.virConnect,
-    guard: Guard,
-    sources: Collection[tuple[str | None, str | None]],
+    conn: libvirt.virConnect, guard: Guard, sources: Collection[tuple[str | None, str | None]]
 ) -> Guard:
     """Close the addresses that a host has on networks of its libvirt to a guest as well.
 

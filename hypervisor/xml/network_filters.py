@@ -90,11 +90,7 @@ _ISOLATED: Final[Sequence[_Rule]] = (
 def _dhcp_request_rule(source: str) -> _Rule:
     ports = {"srcportstart": "68", "srcportend": "68", "dstportstart": "67", "dstportend": "67"}
     return _Rule(
-        "accept",
-        "out",
-        -850,
-        "ip",
-        {"srcipaddr": source, "dstipaddr": _TO_ALL, **_UDP, **ports},
+        "accept", "out", -850, "ip", {"srcipaddr": source, "dstipaddr": _TO_ALL, **_UDP, **ports}
     )
 
 

@@ -359,10 +359,7 @@ def _create_tables() -> None:
         sa.CheckConstraint("decided_by IN ('policy', 'fallback')", name="decided_by_known"),
         sqlite_autoincrement=True,
     )
-    op.create_table(
-        "schema_serves",
-        sa.Column("code_since", sa.String(32), primary_key=True),
-    )
+    op.create_table("schema_serves", sa.Column("code_since", sa.String(32), primary_key=True))
     op.create_table(
         "slot_loop",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),

@@ -13,12 +13,7 @@ from placement.catalog import plugins
 from placement.catalog.guard import PluginCode, guarded_maker
 from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.constraints import with_rules
-from placement.errors import (
-    ParameterError,
-    PluginError,
-    UnknownPolicyError,
-    WrongKindError,
-)
+from placement.errors import ParameterError, PluginError, UnknownPolicyError, WrongKindError
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.entry import MechanismEntry
 from placement.mechanisms.model import Mechanism

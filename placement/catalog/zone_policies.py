@@ -115,9 +115,7 @@ def first_feasible(
 
 
 def zones_of(
-    zone_of_host: Sequence[str | None],
-    policies: Mapping[str, NamedPolicy],
-    otherwise: NamedPolicy,
+    zone_of_host: Sequence[str | None], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
 ) -> tuple[ZoneInputs, ...]:
     """Return the zones of a round in order of name; none where no zone has its own policy.
 

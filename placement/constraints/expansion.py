@@ -166,9 +166,7 @@ def _split(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, Int
     parts = group_rows(snapshot.host_class, *marks)
     old_class: IntArray = snapshot.host_class[parts.first]
     split = dataclasses.replace(
-        snapshot,
-        host_class=parts.of_row,
-        eligible=snapshot.eligible[:, old_class],
+        snapshot, host_class=parts.of_row, eligible=snapshot.eligible[:, old_class]
     )
     return split, old_class
 

@@ -39,11 +39,7 @@ def reason_of(
         The policy's reason; the policy did not see the constraints.
     """
     constraints = rest.constraints
-    if constraints is None or reason in (
-        Reason.NOTHING_ASKED,
-        Reason.HELD_BACK,
-        Reason.QUOTA,
-    ):
+    if constraints is None or reason in (Reason.NOTHING_ASKED, Reason.HELD_BACK, Reason.QUOTA):
         return reason
     never = not (
         hosts_open_to(snapshot, request)

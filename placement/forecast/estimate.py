@@ -50,11 +50,7 @@ def estimate_of(
         moments.append(float(found) if found <= horizon_s else None)
     low_s, half_s, nine_in_ten_s, high_s = moments
     return Estimate(
-        low_s=low_s,
-        half_s=half_s,
-        nine_in_ten_s=nine_in_ten_s,
-        high_s=high_s,
-        samples=len(waits_s),
+        low_s=low_s, half_s=half_s, nine_in_ten_s=nine_in_ten_s, high_s=high_s, samples=len(waits_s)
     )
 
 

@@ -131,12 +131,7 @@ class Solution:
 
 
 def solve(
-    game: Game,
-    *,
-    equilibrium: Equilibrium,
-    most_subgames: int,
-    most_sweeps: int,
-    budget: Budget,
+    game: Game, *, equilibrium: Equilibrium, most_subgames: int, most_sweeps: int, budget: Budget
 ) -> Solution:
     """Solve the game: let every player move.
 

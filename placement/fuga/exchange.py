@@ -241,12 +241,7 @@ class _Market:
             self._waits[got] = next((each for each in after if self._remaining[each] > 0), -1)
 
     def _look_again(
-        self,
-        touched: set[int],
-        opened: Mapping[int, set[int]],
-        *,
-        now_poorer: int,
-        now_richer: int,
+        self, touched: set[int], opened: Mapping[int, set[int]], *, now_poorer: int, now_richer: int
     ) -> list[int]:
         """Return parties to look at again because the last exchange may help them."""
         of_tenant = self._parties.of_tenant

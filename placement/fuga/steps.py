@@ -81,18 +81,12 @@ class Steps:
         skewness = float(idle.sum())
         hosts = game.players.host.tolist()
         by_request = ByRequest(
-            game,
-            self._kinds,
-            in_order=len(hosts) * len(self._kinds.of_request) <= FEW_PAIRS,
+            game, self._kinds, in_order=len(hosts) * len(self._kinds.of_request) <= FEW_PAIRS
         )
 
         def measures() -> dict[str, float]:
             fairness = game.serving.fairness_of_one(totals)
-            return {
-                "fairness": fairness,
-                "skewness": skewness,
-                "potential": fairness - skewness,
-            }
+            return {"fairness": fairness, "skewness": skewness, "potential": fairness - skewness}
 
         self._add(
             "game",
@@ -136,10 +130,7 @@ class Steps:
     def exchanges(self, made: Sequence[Exchange]) -> None:
         """Report exchanges in the order in which they were made."""
         for each in made[: max(0, self.most - self._exchanges)]:
-            rows = [
-                (each.taken_from, each.host, -each.taken),
-                (each.given_to, each.host, 1),
-            ]
+            rows = [(each.taken_from, each.host, -each.taken), (each.given_to, each.host, 1)]
             self._add("exchange", rows, host=each.host)
         if omitted := made[max(0, self.most - self._exchanges) :]:
             changes: Counter[tuple[int, int]] = Counter()

@@ -46,10 +46,7 @@ def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
 
 
 def _check_lets_in(
-    snapshot: Snapshot,
-    spot: Spot,
-    allocation: Allocation,
-    lets_in: Sequence[tuple[int, int, int]],
+    snapshot: Snapshot, spot: Spot, allocation: Allocation, lets_in: Sequence[tuple[int, int, int]]
 ) -> None:
     left = Counter[int]()
     for each in allocation.left_out:

@@ -16,9 +16,7 @@ def fill_by_best_fit(draft: Draft, kinds: VmKinds) -> None:
     """
     snapshot = draft.snapshot
     fill_in_turn(
-        draft,
-        kinds,
-        lambda: FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds),
+        draft, kinds, lambda: FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
     )
 
 

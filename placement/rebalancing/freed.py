@@ -35,10 +35,7 @@ class FreedHostsPolicy:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        freed: Sequence[tuple[int, int]],
-        left: Sequence[tuple[int, int]] = (),
+        self, policy: Policy, freed: Sequence[tuple[int, int]], left: Sequence[tuple[int, int]] = ()
     ) -> None:
         first = {host: request for request, host in reversed(freed)}
         rows = {(request, host) for host, request in first.items()}

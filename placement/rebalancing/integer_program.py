@@ -136,11 +136,7 @@ class _Rows:
 
 
 def _add_rules(
-    rows: _Rows,
-    where: PlacementState,
-    units: Sequence[Unit],
-    unit_of: IntArray,
-    host_of: IntArray,
+    rows: _Rows, where: PlacementState, units: Sequence[Unit], unit_of: IntArray, host_of: IntArray
 ) -> None:
     running = where.running
     unit_with = {vm: number for number, unit in enumerate(units) for vm in unit.vms}

@@ -109,10 +109,7 @@ class RunningState:
             if found != shape:
                 raise ShapeMismatchError(name, found, shape)
         self._check_indices(
-            kind=kinds,
-            host=hosts,
-            tenant=len(self.snapshot.weight),
-            mobility=len(Mobility),
+            kind=kinds, host=hosts, tenant=len(self.snapshot.weight), mobility=len(Mobility)
         )
         never = self.mobility == Mobility.NEVER
         if ((self.obstacle >= 0) != never).any() or (self.obstacle >= len(OBSTACLES)).any():

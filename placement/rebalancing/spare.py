@@ -381,12 +381,7 @@ class _SpareDemand:
         movable = movable[running.movable[movable]]
         units, stays = self._all_units.of(movable.tolist())
         places = find_places(
-            where,
-            units,
-            rng=np.random.default_rng(0),
-            budget=self.budget,
-            search=search,
-            by=by,
+            where, units, rng=np.random.default_rng(0), budget=self.budget, search=search, by=by
         )
         return where, units, stays, places
 

@@ -97,11 +97,7 @@ def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]
         key = (request, int(whole.entry[host]))
         totals[key] = totals.get(key, 0) + count
     return [
-        {
-            "demand": problem.demands[request].name,
-            "host": problem.hosts[entry].name,
-            "tasks": count,
-        }
+        {"demand": problem.demands[request].name, "host": problem.hosts[entry].name, "tasks": count}
         for (request, entry), count in sorted(totals.items())
         if count > 0
     ]

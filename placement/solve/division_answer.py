@@ -22,12 +22,7 @@ _ALL_BUT: Final = 1e-9
 
 
 def division_answer(
-    name: str,
-    divided: DividedProblem,
-    division: Division,
-    *,
-    seconds: float,
-    details: bool = False,
+    name: str, divided: DividedProblem, division: Division, *, seconds: float, details: bool = False
 ) -> dict[str, Any]:
     """Return what `fuga solve` prints, in JSON values.
 

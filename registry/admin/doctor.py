@@ -11,14 +11,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    and_,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from registry.admin.clock_steps import step_ahead
 from registry.admin.references import OPEN, keys_are_guarded, live_references, references
@@ -156,8 +149,7 @@ def _committed(connection: Connection) -> Iterator[str]:
         .outerjoin(
             held,
             and_(
-                held.c.host_id == inventories.c.host_id,
-                held.c.resource == inventories.c.resource,
+                held.c.host_id == inventories.c.host_id, held.c.resource == inventories.c.resource
             ),
         )
         .where(inventories.c.committed != func.coalesce(held.c.amount, 0))
@@ -177,10 +169,7 @@ def _inventories(connection: Connection) -> Iterator[str]:
         .join(resources, and_(True))
         .outerjoin(
             inventories,
-            and_(
-                inventories.c.host_id == hosts.c.id,
-                inventories.c.resource == resources.c.name,
-            ),
+            and_(inventories.c.host_id == hosts.c.id, inventories.c.resource == resources.c.name),
         )
         .where(inventories.c.host_id.is_(None))
         .order_by(hosts.c.name, resources.c.position)
@@ -326,9 +315,7 @@ def _groups(connection: Connection) -> Iterator[str]:
         .join(vms, vms.c.request_id == requests.c.id)
         .join(assignments, assignments.c.vm_id == vms.c.id)
         .where(
-            vm_groups.c.hard,
-            requests.c.state.not_in([state.value for state in FINISHED]),
-            is_place,
+            vm_groups.c.hard, requests.c.state.not_in([state.value for state in FINISHED]), is_place
         )
         .group_by(vm_groups.c.id, assignments.c.host_id)
         .order_by(vm_groups.c.id, assignments.c.host_id)

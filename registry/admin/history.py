@@ -272,10 +272,7 @@ def _requests(connection: Connection, since: datetime, until: datetime) -> Itera
     of_type = demands(connection)
     query = (
         select(vms.c.id, vms.c.request_id, vms.c.created_at, vms.c.deleted_at)
-        .where(
-            vms.c.created_at <= until,
-            or_(vms.c.deleted_at.is_(None), vms.c.deleted_at > since),
-        )
+        .where(vms.c.created_at <= until, or_(vms.c.deleted_at.is_(None), vms.c.deleted_at > since))
         .order_by(vms.c.created_at, vms.c.request_id, vms.c.id)
     )
     requested_together = itertools.groupby(

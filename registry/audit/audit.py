@@ -82,11 +82,7 @@ class Audit:
         `InvalidError` if no subject is called so, or several.
         """
         query = select(audit).order_by(audit.c.id.desc()).limit(check_limit(limit) + 1)
-        exact = {
-            audit.c.token: token,
-            audit.c.tenant: tenant,
-            audit.c.request_id: request_id,
-        }
+        exact = {audit.c.token: token, audit.c.tenant: tenant, audit.c.request_id: request_id}
         wanted = [column == value for column, value in exact.items() if value is not None]
         wanted += _between(since, until)
         if method is not None:

@@ -136,11 +136,7 @@ class StateMachine(Generic[S, E]):
         before = self.states(state)
         after = next_state(self.table, before, event)
         return Change(
-            kind=self.kind,
-            subject_type=self.subject_type,
-            before=before,
-            after=after,
-            event=event,
+            kind=self.kind, subject_type=self.subject_type, before=before, after=after, event=event
         )
 
 

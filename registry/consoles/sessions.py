@@ -26,12 +26,7 @@ from registry.db.ids import uuid7
 from registry.db.locks import lock_vms
 from registry.db.once import made
 from registry.db.row_leases import CONSOLES, is_claimed
-from registry.db.schema import (
-    console_inputs,
-    console_outputs,
-    console_sessions,
-    vms,
-)
+from registry.db.schema import console_inputs, console_outputs, console_sessions, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.lifecycle import ConsoleState
 
@@ -162,8 +157,7 @@ class ConsoleSessions:
             outputs = console_outputs.c
             connection.execute(
                 delete(console_outputs).where(
-                    outputs.session_id == id,
-                    outputs.start + func.length(outputs.content) <= after,
+                    outputs.session_id == id, outputs.start + func.length(outputs.content) <= after
                 )
             )
             unserved = not is_claimed(row, now) and (
@@ -188,8 +182,7 @@ class ConsoleSessions:
             pieces = connection.execute(
                 select(outputs.start, outputs.content)
                 .where(
-                    outputs.session_id == id,
-                    outputs.start + func.length(outputs.content) > after,
+                    outputs.session_id == id, outputs.start + func.length(outputs.content) > after
                 )
                 .order_by(outputs.start)
             ).all()

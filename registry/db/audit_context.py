@@ -111,9 +111,7 @@ class AuditIntent:
 
 
 def write_intents(
-    connection: Connection,
-    calls: Sequence[tuple[AuditedCall, str, int | None]],
-    now: datetime,
+    connection: Connection, calls: Sequence[tuple[AuditedCall, str, int | None]], now: datetime
 ) -> Sequence[AuditIntent]:
     """Write the rows of several calls, each with its subject and the status that is kept."""
     rows = [

@@ -16,12 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from registry.db.audit_context import (
-    AuditedCall,
-    begin_audited,
-    intent_committed,
-    write_intent,
-)
+from registry.db.audit_context import AuditedCall, begin_audited, intent_committed, write_intent
 from registry.db.db_watchdog import PATIENCE_S, DbWatchdog
 from registry.errors import (
     CapacityExceededError,
@@ -251,10 +246,7 @@ class Database:
         return self._write.url.render_as_string(hide_password=False)
 
     def on_behalf_of(
-        self,
-        call: AuditedCall | None,
-        condition: Condition | None = None,
-        once: Once | None = None,
+        self, call: AuditedCall | None, condition: Condition | None = None, once: Once | None = None
     ) -> Database:
         """Return it for one call: what it writes is audited, rests on that, and is done once."""
         found = copy.copy(self)

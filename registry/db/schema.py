@@ -170,10 +170,7 @@ hosts = Table(
         **_only("machine_uuid IS NOT NULL"),
     ),
     Index(
-        "ix_hosts_machine_name",
-        "machine_uuid",
-        "machine_name",
-        **_only("machine_uuid IS NOT NULL"),
+        "ix_hosts_machine_name", "machine_uuid", "machine_name", **_only("machine_uuid IS NOT NULL")
     ),
     Index("ix_hosts_shared_pool", "shared_pool", **_only("shared_pool IS NOT NULL")),
 )
@@ -363,11 +360,7 @@ requests = Table(
     _one_of("state", RequestState),
     CheckConstraint("count >= 0 AND min_count >= 1", name="counts_not_negative"),
     Index(
-        "uq_requests_tenant_id_name",
-        "tenant_id",
-        "name",
-        unique=True,
-        **_unless(FINISHED, "state"),
+        "uq_requests_tenant_id_name", "tenant_id", "name", unique=True, **_unless(FINISHED, "state")
     ),
     Index(None, "tenant_id", "id"),
     Index(None, "name"),
@@ -1142,12 +1135,7 @@ tokens = Table(
         "(role = 'operator' AND tenant_id IS NULL) OR (role = 'tenant' AND tenant_id IS NOT NULL)",
         name="role_known",
     ),
-    Index(
-        "uq_tokens_name",
-        "name",
-        unique=True,
-        **_only("revoked_at IS NULL"),
-    ),
+    Index("uq_tokens_name", "name", unique=True, **_only("revoked_at IS NULL")),
     Index(None, "parent_id"),
 )
 

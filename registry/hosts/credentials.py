@@ -44,10 +44,7 @@ def end_of_validity(authority: Path, certificate: Path, key: Path) -> datetime:
     client.load_cert_chain(certificate, key)
 
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(back, there),
-        server.wrap_bio(there, back, server_side=True),
-    ]
+    ends = [client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)]
     shaking = list(ends)
     while shaking:
         for end in list(shaking):

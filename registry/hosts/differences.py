@@ -35,12 +35,7 @@ from registry.db.schema import (
 from registry.errors import ConflictError
 from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_names import another_in_words
-from registry.hosts.machines import (
-    are_different,
-    firsts_of_doubles,
-    host_with_machine,
-    machines_of,
-)
+from registry.hosts.machines import are_different, firsts_of_doubles, host_with_machine, machines_of
 from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report, reports_of
@@ -187,10 +182,7 @@ def _differences(
 ) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:
         what = another_in_words(
-            host.machine_uuid,
-            host.found_machine_uuid,
-            host.machine_name,
-            host.found_machine_name,
+            host.machine_uuid, host.found_machine_uuid, host.machine_name, host.found_machine_name
         )
         yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
         return

@@ -17,21 +17,9 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, take_turns
-from registry.db.names import (
-    check_amounts,
-    check_int,
-    check_labels,
-    new_name,
-)
+from registry.db.names import check_amounts, check_int, check_labels, new_name
 from registry.db.once import made
-from registry.db.pages import (
-    DEFAULT_LIMIT,
-    Page,
-    check_limit,
-    decode_cursor,
-    named_like,
-    page_of,
-)
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, named_like, page_of
 from registry.db.schema import hosts, inventories
 from registry.errors import (
     AnotherMachineError,
@@ -60,10 +48,7 @@ from registry.hosts.validation import (
     checked_way_in,
     inventory_rows,
 )
-from registry.lifecycle import (
-    HostAdmin,
-    HostAdminEvent,
-)
+from registry.lifecycle import HostAdmin, HostAdminEvent
 from registry.records.hosts import Host, HostMap, HostReport, Miss, MissPolicy, NewHost
 
 

@@ -12,13 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.db.bulk import among, chunks
 from registry.db.locks import lock_vms_on
-from registry.db.schema import (
-    assignments,
-    host_fences,
-    leftovers,
-    strangers,
-    vms,
-)
+from registry.db.schema import assignments, host_fences, leftovers, strangers, vms
 from registry.images.copies import copy_rows
 from registry.ledger.release import HELD
 

@@ -48,13 +48,7 @@ def record_misses(
 
 
 def _count(
-    connection: Connection,
-    host: Host,
-    miss: Miss,
-    policy: MissPolicy,
-    *,
-    now: datetime,
-    actor: str,
+    connection: Connection, host: Host, miss: Miss, policy: MissPolicy, *, now: datetime, actor: str
 ) -> HostHealth | None:
     """Count a miss, and return what the host's health is then; None: it does not count."""
     error, started_at = miss.error, miss.started_at

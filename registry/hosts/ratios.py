@@ -61,8 +61,7 @@ def refresh_ratios(connection: Connection, keys: Collection[UUID]) -> None:
                 connection.execute(
                     update(inventories)
                     .where(
-                        inventories.c.host_id == row.host_id,
-                        inventories.c.resource == row.resource,
+                        inventories.c.host_id == row.host_id, inventories.c.resource == row.resource
                     )
                     .values(ratio_thousandths=ratio)
                 )

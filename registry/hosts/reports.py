@@ -71,11 +71,7 @@ class _AcceptedPoll:
 
 
 def record_reports(
-    connection: Connection,
-    looks: Sequence[tuple[Host, HostReport]],
-    *,
-    now: datetime,
-    actor: str,
+    connection: Connection, looks: Sequence[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> set[UUID]:
     """Write looks at hosts, which are locked, one of each. An older look changes nothing.
 
@@ -118,11 +114,7 @@ def record_reports(
 
 
 def _counts(
-    connection: Connection,
-    host: Host,
-    report: HostReport,
-    fence: Row[Any] | None,
-    now: datetime,
+    connection: Connection, host: Host, report: HostReport, fence: Row[Any] | None, now: datetime
 ) -> bool:
     if host.admin == HostAdmin.RETIRED:
         return False

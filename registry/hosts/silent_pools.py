@@ -26,11 +26,7 @@ _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 
 
 def note_pools(
-    connection: Connection,
-    looks: Iterable[tuple[Host, HostReport]],
-    *,
-    now: datetime,
-    actor: str,
+    connection: Connection, looks: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> None:
     """Write of hosts, which are locked, whose pools fell silent or answer again.
 

@@ -83,11 +83,7 @@ def may_try(connection: Connection, image: Image, host_id: UUID, now: datetime) 
 
 
 def note_hosts_lost(
-    connection: Connection,
-    lost: Mapping[UUID, datetime | None],
-    *,
-    now: datetime,
-    actor: str,
+    connection: Connection, lost: Mapping[UUID, datetime | None], *, now: datetime, actor: str
 ) -> None:
     """Note with which images hosts, which are locked, or their pools stopped answering.
 

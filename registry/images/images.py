@@ -21,14 +21,7 @@ from registry.db.rows import record_of
 from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.images.holds import release
-from registry.lifecycle import (
-    FINISHED,
-    CopyEvent,
-    CopyState,
-    HostAdmin,
-    ImageEvent,
-    ImageState,
-)
+from registry.lifecycle import FINISHED, CopyEvent, CopyState, HostAdmin, ImageEvent, ImageState
 from registry.records.catalogue import VmType
 from registry.records.images import Image, ImageCopy, NewImage
 

@@ -37,12 +37,7 @@ class ImageStore:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        max_bytes: int,
-        margin_bytes: int = 0,
-        keys: Sequence[ImageKey] = (),
+        self, folder: Path, *, max_bytes: int, margin_bytes: int = 0, keys: Sequence[ImageKey] = ()
     ) -> None:
         self.folder = folder
         self.max_bytes = max_bytes

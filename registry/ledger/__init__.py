@@ -2,7 +2,4 @@
 
 from registry.ledger.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 
-__all__ = [
-    "MAX_TIMEOUT_S",
-    "SHUTDOWN_TIMEOUT_S",
-]
+__all__ = ["MAX_TIMEOUT_S", "SHUTDOWN_TIMEOUT_S"]

@@ -16,12 +16,7 @@ from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
 from registry.ledger.release import AssignmentRelease, held_by, write_endings
 from registry.ledger.shared_disks import forget_kept
-from registry.lifecycle import (
-    AssignmentEvent,
-    RequestEvent,
-    VmDesired,
-    VmDesiredEvent,
-)
+from registry.lifecycle import AssignmentEvent, RequestEvent, VmDesired, VmDesiredEvent
 from registry.networks.addresses import free_addresses
 
 
@@ -47,10 +42,7 @@ def delete_vms(
     place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
     nowhere = connection.execute(
         select(
-            vms.c.id.label("vm_id"),
-            vms.c.desired,
-            vms.c.request_id,
-            tenants.c.name.label("tenant"),
+            vms.c.id.label("vm_id"), vms.c.desired, vms.c.request_id, tenants.c.name.label("tenant")
         )
         .join(tenants, tenants.c.id == vms.c.tenant_id)
         .where(left, ~place.exists())

@@ -203,9 +203,7 @@ def switch_again(
 ) -> None:
     """Have VMs be as their tenant wants them, after they were seen to be otherwise."""
     which = and_(
-        vms.c.id.in_(list(keys)),
-        vms.c.desired == desired.value,
-        power_actions.c.vm_id.is_(None),
+        vms.c.id.in_(list(keys)), vms.c.desired == desired.value, power_actions.c.vm_id.is_(None)
     )
     event = PowerEvent.START if desired == VmDesired.RUNNING else PowerEvent.STOP
     rows = connection.execute(power_rows(which)).all()

@@ -25,24 +25,10 @@ from sqlalchemy import (
 from registry.audit.changes import REQUEST
 from registry.audit.events import record
 from registry.db.bulk import among, chunks, update_rows
-from registry.db.schema import (
-    assignments,
-    hosts,
-    is_place,
-    request_access,
-    requests,
-    tenants,
-    vms,
-)
+from registry.db.schema import assignments, hosts, is_place, request_access, requests, tenants, vms
 from registry.ledger.known_states import IS_UNKNOWN, RUNS
 from registry.ledger.placeable import which_lack_places, which_wait
-from registry.lifecycle import (
-    FINISHED,
-    RequestEvent,
-    RequestState,
-    VmDesired,
-    VmObserved,
-)
+from registry.lifecycle import FINISHED, RequestEvent, RequestState, VmDesired, VmObserved
 
 _WANTED = vms.c.desired != VmDesired.DELETED.value
 _OTHER_ASSIGNMENTS = assignments.alias("other_assignments")
@@ -145,12 +131,7 @@ def recompute(
 
 
 def recompute_placed(
-    connection: Connection,
-    placed: Mapping[UUID, int],
-    *,
-    now: datetime,
-    actor: str,
-    reason: str,
+    connection: Connection, placed: Mapping[UUID, int], *, now: datetime, actor: str, reason: str
 ) -> None:
     """Do what `recompute` does for requests of which so many more VMs have got a place just now.
 

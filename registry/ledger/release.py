@@ -17,13 +17,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, literal_column, or_, select
 
-from registry.audit.changes import (
-    ASSIGNMENT,
-    VM_OBSERVED,
-    Change,
-    step_of_assignment,
-    step_of_vm,
-)
+from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, Change, step_of_assignment, step_of_vm
 from registry.audit.events import record
 from registry.db.bulk import among, chunks, update_each
 from registry.db.locks import lock_vms
@@ -41,12 +35,7 @@ from registry.ledger.host_backoff import avoid
 from registry.ledger.power import drop_power
 from registry.ledger.progress import recompute
 from registry.ledger.shared_disks import keep_disks_of
-from registry.lifecycle import (
-    AssignmentEvent,
-    AssignmentState,
-    VmDesired,
-    VmObservedEvent,
-)
+from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
 
 _OTHER: Final = assignments.alias("other")
@@ -254,13 +243,7 @@ def withdraw_reserved(
 
 
 def give_up_builds(
-    connection: Connection,
-    host_id: UUID,
-    image_id: UUID,
-    *,
-    reason: str,
-    now: datetime,
-    actor: str,
+    connection: Connection, host_id: UUID, image_id: UUID, *, reason: str, now: datetime, actor: str
 ) -> None:
     """End the builds on a host, which is locked, that wait for an image.
 

@@ -111,8 +111,7 @@ def close(
     if "downtime_ms" in values:
         detail["downtime_ms"] = values["downtime_ms"]
     record(
-        connection,
-        [step.row(now, actor, move.id, tenant=move.tenant, reason=reason, data=detail)],
+        connection, [step.row(now, actor, move.id, tenant=move.tenant, reason=reason, data=detail)]
     )
 
 

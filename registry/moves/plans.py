@@ -19,14 +19,7 @@ from registry.db.once import made
 from registry.db.packing import pack, unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import row_of
-from registry.db.schema import (
-    hosts,
-    moves,
-    plan_moves,
-    plans,
-    slot_loop,
-    vms,
-)
+from registry.db.schema import hosts, moves, plan_moves, plans, slot_loop, vms
 from registry.errors import (
     ConflictError,
     IllegalTransitionError,
@@ -34,13 +27,7 @@ from registry.errors import (
     PlanStepError,
     UnknownNameError,
 )
-from registry.lifecycle import (
-    HostAdmin,
-    MoveState,
-    PlanEvent,
-    PlanState,
-    SlotLoopState,
-)
+from registry.lifecycle import HostAdmin, MoveState, PlanEvent, PlanState, SlotLoopState
 from registry.moves.plan_reasons import activated, gained, keep_vms
 from registry.moves.room import check_waits, waiting_of
 from registry.moves.running import view_running

@@ -147,10 +147,7 @@ def _note(
 def _begin_next(
     connection: Connection, roll: Row[Any], *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
-    waiting = (
-        roll_hosts.c.roll_id == roll.id,
-        roll_hosts.c.phase == RollPhase.WAITING.value,
-    )
+    waiting = (roll_hosts.c.roll_id == roll.id, roll_hosts.c.phase == RollPhase.WAITING.value)
     turn = connection.scalar(select(func.min(roll_hosts.c.turn)).where(*waiting))
     if turn is None:
         return RollEvent.DONE, None

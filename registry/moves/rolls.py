@@ -22,24 +22,11 @@ from registry.db.engine import Database, retried
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts
 from registry.db.once import made
-from registry.db.pages import (
-    DEFAULT_LIMIT,
-    Page,
-    check_limit,
-    cursor_uuid,
-    decode_cursor,
-    page_of,
-)
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, decode_cursor, page_of
 from registry.db.rows import record_of
 from registry.db.schema import hosts, plans, roll_hosts, rolls
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
-from registry.lifecycle import (
-    HostAdmin,
-    HostHealth,
-    RollEvent,
-    RollPhase,
-    RollState,
-)
+from registry.lifecycle import HostAdmin, HostHealth, RollEvent, RollPhase, RollState
 from registry.moves.plans import cancel
 from registry.moves.roll_steps import present_turn, record_step, rows_of, to_roll_host, write_host
 from registry.moves.stored_plans import GOES_ON
@@ -94,10 +81,7 @@ class Rolls:
         chosen = {name for each in selected for name in _selected(each, known)} - set(skipped)
         return tuple(
             RollTarget(
-                id=row.id,
-                name=name,
-                admin=HostAdmin(row.admin),
-                health=HostHealth(row.health),
+                id=row.id, name=name, admin=HostAdmin(row.admin), health=HostHealth(row.health)
             )
             for name, row in known.items()
             if name in chosen
@@ -255,10 +239,7 @@ class Rolls:
         query = (
             select(hosts.c.name)
             .join(roll_hosts, roll_hosts.c.host_id == hosts.c.id)
-            .where(
-                roll_hosts.c.roll_id.in_(of_plan),
-                roll_hosts.c.phase == RollPhase.WAITING.value,
-            )
+            .where(roll_hosts.c.roll_id.in_(of_plan), roll_hosts.c.phase == RollPhase.WAITING.value)
             .order_by(hosts.c.name)
         )
         with self._database.read() as connection:

@@ -4,11 +4,4 @@ from registry.networks.networks import Offers
 from registry.records.networks import CardRules, GuestNetwork, Network, NetworkSource
 from registry.subnets import Subnet
 
-__all__ = [
-    "CardRules",
-    "GuestNetwork",
-    "Network",
-    "NetworkSource",
-    "Offers",
-    "Subnet",
-]
+__all__ = ["CardRules", "GuestNetwork", "Network", "NetworkSource", "Offers", "Subnet"]

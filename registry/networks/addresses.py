@@ -197,8 +197,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
         .outerjoin(
             network_hosts,
             and_(
-                network_hosts.c.network_id == networks.c.id,
-                network_hosts.c.host_id == hosts.c.id,
+                network_hosts.c.network_id == networks.c.id, network_hosts.c.host_id == hosts.c.id
             ),
         )
         .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)

@@ -40,12 +40,7 @@ def keep_left_source(
     )
     if newest is None:
         return
-    row = {
-        "network_id": network_id,
-        "host_id": host_id,
-        "kind": source.kind,
-        "source": source.name,
-    }
+    row = {"network_id": network_id, "host_id": host_id, "kind": source.kind, "source": source.name}
     same = (left.c[name] == value for name, value in row.items())
     connection.execute(delete(left).where(*same))
     connection.execute(insert(left).values(placed_until=newest, **row))

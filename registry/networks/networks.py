@@ -331,10 +331,7 @@ def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource |
     lock_hosts(connection, *known.values())
     forget_unused(connection, key)
     for name, source in wanted.items():
-        there = (
-            network_hosts.c.network_id == key,
-            network_hosts.c.host_id == known[name],
-        )
+        there = (network_hosts.c.network_id == key, network_hosts.c.host_id == known[name])
         before = connection.execute(select(network_hosts).where(*there)).one_or_none()
         if before is not None:
             left = NetworkSource(kind=before.kind, name=before.source)

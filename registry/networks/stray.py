@@ -9,14 +9,7 @@ from sqlalchemy import Connection, Row, Select, and_, or_, select, update
 
 from registry.audit.events import event_row, record
 from registry.db.clock import db_now
-from registry.db.schema import (
-    assignments,
-    interfaces,
-    is_place,
-    network_addresses,
-    networks,
-    vms,
-)
+from registry.db.schema import assignments, interfaces, is_place, network_addresses, networks, vms
 from registry.subnets import shown
 
 

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from registry.lifecycle import (
-    FenceState,
-    HostAdmin,
-    HostHealth,
-)
+from registry.lifecycle import FenceState, HostAdmin, HostHealth
 from registry.reconciliation import Difference, Remedy
 from registry.records.fields import Observed, Settable
 

@@ -7,10 +7,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from registry.lifecycle import (
-    CopyState,
-    ImageState,
-)
+from registry.lifecycle import CopyState, ImageState
 
 ImageFormat = Literal["qcow2", "raw"]
 

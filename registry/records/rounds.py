@@ -9,9 +9,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from registry.errors import RoundDamagedError, RoundPurgedError
-from registry.lifecycle import (
-    SlotLoopState,
-)
+from registry.lifecycle import SlotLoopState
 from registry.records.networks import NetworkLimit
 from registry.records.requests import Rules, WaitingStatus
 

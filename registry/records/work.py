@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
-from registry.lifecycle import (
-    AssignmentState,
-    PowerState,
-)
+from registry.lifecycle import AssignmentState, PowerState
 from registry.records.hosts import HostAccess
 from registry.records.images import BuildImage, Image
 from registry.records.networks import CardRules, GuestNetwork

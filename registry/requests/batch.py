@@ -32,14 +32,7 @@ from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
 from registry.db.names import is_name
 from registry.db.once import claim_keys, give_back, keep_records
-from registry.db.schema import (
-    request_access,
-    request_images,
-    requests,
-    tenants,
-    vm_types,
-    vms,
-)
+from registry.db.schema import request_access, request_images, requests, tenants, vm_types, vms
 from registry.errors import DuplicateError, RegistryError
 from registry.images.images import image_for
 from registry.networks.addresses import give_macs

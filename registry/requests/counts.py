@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    Integer,
-    Select,
-    and_,
-    cast,
-    false,
-    func,
-    select,
-)
+from sqlalchemy import Connection, Integer, Select, and_, cast, false, func, select
 
-from registry.db.schema import (
-    assignments,
-    hosts,
-    is_place,
-    requests,
-    vm_types,
-    vms,
-)
+from registry.db.schema import assignments, hosts, is_place, requests, vm_types, vms
 from registry.ledger.known_states import IS_UNKNOWN
 from registry.lifecycle import OUT_OF_REACH, RequestState, VmState
 from registry.records.requests import Counts, RequestCount, VmCount

@@ -55,8 +55,7 @@ def extend(
             f" {since:%Y-%m-%d %H:%M:%S} UTC its VMs are being deleted"
         )
     live = and_(
-        requests.c.id == request.id,
-        requests.c.state.not_in([state.value for state in FINISHED]),
+        requests.c.id == request.id, requests.c.state.not_in([state.value for state in FINISHED])
     )
     changed = connection.execute(
         update(requests).where(live).values(expires_at=ends, updated_at=now)
@@ -98,8 +97,7 @@ def expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
 
 def _over(now: datetime) -> ColumnElement[bool]:
     return and_(
-        requests.c.expires_at <= now,
-        requests.c.state.not_in([state.value for state in FINISHED]),
+        requests.c.expires_at <= now, requests.c.state.not_in([state.value for state in FINISHED])
     )
 
 

@@ -77,10 +77,7 @@ def settle(
         delete(spot_preemptions).where(among(connection, spot_preemptions.c.vm_id, keys))
     )
     steps = [(row, SPOT.step(SpotState.ENDING.value, event)) for row, event in settled]
-    record(
-        connection,
-        [step.row(now, actor, row.vm_id, tenant=row.tenant) for row, step in steps],
-    )
+    record(connection, [step.row(now, actor, row.vm_id, tenant=row.tenant) for row, step in steps])
     stay = {
         (row.request_id, row.host_id)
         for row, event in settled

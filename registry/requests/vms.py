@@ -120,8 +120,7 @@ _SELECT = (
     .outerjoin(
         image_copies,
         and_(
-            image_copies.c.image_id == images.c.id,
-            image_copies.c.host_id == assignments.c.host_id,
+            image_copies.c.image_id == images.c.id, image_copies.c.host_id == assignments.c.host_id
         ),
     )
 )

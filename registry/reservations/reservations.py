@@ -210,11 +210,7 @@ class Reservations:
 
 
 def _within_quotas(
-    connection: Connection,
-    row: Row[Any],
-    owner: UUID,
-    tenant: str,
-    decision: ReservationDecision,
+    connection: Connection, row: Row[Any], owner: UUID, tenant: str, decision: ReservationDecision
 ) -> ReservationDecision:
     overlap = and_(
         IS_STANDING, reservations.c.starts_at < row.ends_at, reservations.c.ends_at > row.starts_at

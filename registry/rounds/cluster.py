@@ -211,10 +211,7 @@ def _reserved(
 
 
 def _tenants(
-    connection: Connection,
-    axis: Sequence[str],
-    held: Holdings,
-    spot: SpotView | None,
+    connection: Connection, axis: Sequence[str], held: Holdings, spot: SpotView | None
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
     nothing = (0,) * (1 + len(axis))
     spot_held = {} if spot is None else held_by_spot(spot.vms)

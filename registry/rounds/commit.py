@@ -21,14 +21,7 @@ from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from registry.audit.events import event_row, recording
 from registry.catalogue.resources import demands
-from registry.db.bulk import (
-    Later,
-    among,
-    behind,
-    chunks,
-    inserting,
-    updating,
-)
+from registry.db.bulk import Later, among, behind, chunks, inserting, updating
 from registry.db.clock import db_now
 from registry.db.faults import checkpoint
 from registry.db.ids import uuid7
@@ -274,9 +267,7 @@ def _choose_vms(
 
 
 def _lock_oldest(
-    connection: Connection,
-    wanted: Mapping[UUID, int],
-    kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
+    connection: Connection, wanted: Mapping[UUID, int], kept: Mapping[UUID, Mapping[UUID, KeptDisk]]
 ) -> list[Any]:
     """Lock of each request its oldest VMs that wait, no more than are wanted, and return them.
 
@@ -345,11 +336,7 @@ def _keeping_rules(
 
 
 def _insert_round(
-    connection: Connection,
-    commit: RoundCommit,
-    now: datetime,
-    placed: Sequence[Any],
-    dropped: int,
+    connection: Connection, commit: RoundCommit, now: datetime, placed: Sequence[Any], dropped: int
 ) -> int:
     """Insert the record, with the VMs ``placed``, and its link in the chain of rounds.
 
@@ -407,12 +394,7 @@ def _insert_assignments(
             row["disk_generation"] = disk and disk.generation
     later(inserting(connection, assignments, rows))
     holds = [
-        {
-            "assignment_id": row["id"],
-            "resource": resource,
-            "host_id": host_id,
-            "amount": amount,
-        }
+        {"assignment_id": row["id"], "resource": resource, "host_id": host_id, "amount": amount}
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
         for resource, amount in amounts[vm.vm_type_id].items()
     ]

@@ -73,10 +73,7 @@ def with_addresses(
     """
     without = give_addresses(connection, [vm.id for vm, _ in chosen])
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
-    return (
-        [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
-        as_parts(parts),
-    )
+    return ([(vm, host_id) for vm, host_id in chosen if vm.id not in without], as_parts(parts))
 
 
 def whole_gangs(

@@ -14,13 +14,7 @@ from sqlalchemy import Connection, and_, delete, select, update
 from registry.audit.events import event_row, record
 from registry.catalogue.resources import demands
 from registry.db.bulk import among, chunks, insert_rows
-from registry.db.schema import (
-    requests,
-    reservation_holds,
-    reservations,
-    tenants,
-    vm_types,
-)
+from registry.db.schema import requests, reservation_holds, reservations, tenants, vm_types
 from registry.lifecycle import OPEN_REQUESTS
 from registry.records.rounds import (
     HostView,

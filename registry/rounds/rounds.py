@@ -80,10 +80,7 @@ class Rounds:
         """
         query = (
             select(
-                rounds,
-                round_inputs.c.inputs,
-                round_inputs.c.outcome,
-                round_inputs.c.packed_outcome,
+                rounds, round_inputs.c.inputs, round_inputs.c.outcome, round_inputs.c.packed_outcome
             )
             .select_from(rounds)
             .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)

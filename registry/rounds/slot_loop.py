@@ -14,9 +14,7 @@ from registry.db.once import made
 from registry.db.rows import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError
-from registry.lifecycle import (
-    SlotLoopEvent,
-)
+from registry.lifecycle import SlotLoopEvent
 from registry.records.rounds import SlotLoopStatus
 
 MAX_REASON_LENGTH: Final = 200

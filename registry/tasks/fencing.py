@@ -32,13 +32,7 @@ from registry.hosts.unaccounted import running_elsewhere
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
 from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
 from registry.ledger.release import release_all
-from registry.lifecycle import (
-    AssignmentState,
-    FenceEvent,
-    FenceState,
-    HostAdmin,
-    HostHealth,
-)
+from registry.lifecycle import AssignmentState, FenceEvent, FenceState, HostAdmin, HostHealth
 from registry.records.hosts import FenceOrder
 from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
@@ -269,12 +263,7 @@ def _most_are_silent(connection: Connection) -> bool:
 
 
 def _request(
-    connection: Connection,
-    host: Row[Any],
-    *,
-    now: datetime,
-    actor: str,
-    epoch: int | None = None,
+    connection: Connection, host: Row[Any], *, now: datetime, actor: str, epoch: int | None = None
 ) -> None:
     row = fence_row(connection, host.id)
     values: dict[str, Any] = {"requested_by": actor, "requested_at": now, "sent_at": None}

@@ -20,13 +20,7 @@ from registry.db.access import to_access
 from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.row_leases import MOVES, is_claimed
-from registry.db.schema import (
-    assignments,
-    hosts,
-    moves,
-    power_actions,
-    vms,
-)
+from registry.db.schema import assignments, hosts, moves, power_actions, vms
 from registry.errors import ClaimLostError
 from registry.ledger.shared_disks import forget_kept
 from registry.lifecycle import (

@@ -261,10 +261,7 @@ def _not_seen_yet() -> CompoundSelect[Any]:
 
 def _busy(look: _OutboxRead) -> Subquery:
     """Return how many builds of each host are in hand, or were sent just now."""
-    in_hand = and_(
-        assignments.c.state.in_(_BUILDING),
-        assignments.c.lease_until > look.now,
-    )
+    in_hand = and_(assignments.c.state.in_(_BUILDING), assignments.c.lease_until > look.now)
     on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > look.stale)
     query = select(assignments.c.host_id, func.count().label("builds")).where(
         unreleased, or_(in_hand, on_its_way)

@@ -21,15 +21,7 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, retried
 from registry.db.locks import lock_vms
 from registry.db.row_leases import POWER, is_claimed
-from registry.db.schema import (
-    assignments,
-    hosts,
-    is_moving,
-    is_place,
-    power_actions,
-    tenants,
-    vms,
-)
+from registry.db.schema import assignments, hosts, is_moving, is_place, power_actions, tenants, vms
 from registry.errors import ClaimLostError
 from registry.lifecycle import (
     OUT_OF_REACH,
@@ -201,12 +193,7 @@ def _ours(connection: Connection, claim: PowerClaim) -> Row[Any]:
 
 
 def _advance(
-    connection: Connection,
-    row: Row[Any],
-    event: PowerEvent,
-    *,
-    now: datetime,
-    reason: str | None,
+    connection: Connection, row: Row[Any], event: PowerEvent, *, now: datetime, reason: str | None
 ) -> PowerState:
     if (row.state, event) not in POWER_TRANSITIONS:
         # Another change was requested during this step: begin with it.

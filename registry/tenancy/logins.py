@@ -25,13 +25,7 @@ from registry.db.schema import login_codes, tokens
 from registry.errors import ConflictError, NotFoundError
 from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
 from registry.tenancy.derived_secrets import CODE_BYTES, OF_CODES, Derivation
-from registry.tenancy.tokens import (
-    digest_of,
-    end_token,
-    insert_token,
-    new_secret,
-    token_of,
-)
+from registry.tenancy.tokens import digest_of, end_token, insert_token, new_secret, token_of
 from registry.tenancy.tree import asker_id
 
 #: How long a link may wait for the browser that opens it.

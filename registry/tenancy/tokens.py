@@ -23,12 +23,7 @@ from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import tenants, tokens
-from registry.errors import (
-    DuplicateError,
-    InvalidError,
-    NotFoundError,
-    RegistryUnavailableError,
-)
+from registry.errors import DuplicateError, InvalidError, NotFoundError, RegistryUnavailableError
 from registry.records.tenancy import Role, SaltedToken, Token
 from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
 from registry.tenancy.tree import asker_id

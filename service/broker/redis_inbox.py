@@ -158,7 +158,4 @@ class RedisTransport(kombu_redis.Transport):
 
 def reading_redis(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
     """Return the Celery configuration of a worker that reads Redis this way."""
-    return {
-        "broker_transport": TRANSPORT,
-        "broker_transport_options": {**options, OPTION: inbox},
-    }
+    return {"broker_transport": TRANSPORT, "broker_transport_options": {**options, OPTION: inbox}}

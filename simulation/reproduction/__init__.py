@@ -2,13 +2,7 @@
 
 from simulation.reproduction.catalog import EVERYTHING, ITEMS, items_named
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Verdict
-from simulation.reproduction.running import (
-    DOCUMENT,
-    FinishedItem,
-    run_item,
-    run_items,
-    summary_of,
-)
+from simulation.reproduction.running import DOCUMENT, FinishedItem, run_item, run_items, summary_of
 
 __all__ = [
     "DOCUMENT",

@@ -225,10 +225,7 @@ def _sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Pl
         "Users stand in order of what they complete under each; higher is better.",
         {
             "completed (% of a user's tasks)": {
-                name: (
-                    100 * np.arange(1, len(each) + 1) / len(each),
-                    100 * np.sort(each),
-                )
+                name: (100 * np.arange(1, len(each) + 1) / len(each), 100 * np.sort(each))
                 for name, each in ratios.items()
             }
         },

@@ -9,13 +9,7 @@ from typing import Final
 from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Paper, Setup
 from simulation.reproduction.playing import ListedTrace, PlayedTrace, play
-from simulation.reproduction.workloads import (
-    DAY_S,
-    INSTEAD,
-    google_hosts,
-    google_trace,
-    tenants_of,
-)
+from simulation.reproduction.workloads import DAY_S, INSTEAD, google_hosts, google_trace, tenants_of
 from simulation.slots.choice import SimulatedPolicy
 
 BEST, FIRST, SLOTS = "best_fit_drfh", "first_fit_drfh", "slots"

@@ -252,14 +252,7 @@ def _tables(found: _Experiment, shown: _Contender) -> tuple[Table, ...]:
         ),
         Table(
             name="deviations",
-            columns=(
-                "policy",
-                "run",
-                "deviation_percent",
-                "cpu_used",
-                "memory_used",
-                "disk_used",
-            ),
+            columns=("policy", "run", "deviation_percent", "cpu_used", "memory_used", "disk_used"),
             rows=[
                 (name, run, value, *used.tolist())
                 for name, runs in found.deviations.items()

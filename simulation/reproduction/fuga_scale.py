@@ -24,13 +24,7 @@ from simulation.reproduction.model import (
 from simulation.reproduction.playing import PlayedTrace, play, use_over_time
 from simulation.reproduction.problems import a_round, placed
 from simulation.reproduction.repeated import seeds
-from simulation.reproduction.workloads import (
-    DAY_S,
-    INSTEAD,
-    RESOURCES,
-    google_hosts,
-    google_trace,
-)
+from simulation.reproduction.workloads import DAY_S, INSTEAD, RESOURCES, google_hosts, google_trace
 from simulation.slots.choice import SimulatedPolicy
 
 _FUGA, _FIRST = "fuga", "first_fit"

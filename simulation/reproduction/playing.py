@@ -140,9 +140,7 @@ def _give_up(engine: Engine, tenant: str) -> None:
     engine.waiting = engine.waiting.where(engine.waiting.tenant != number)
 
 
-def requests(
-    rows: Sequence[tuple[float, float, str, Sequence[int], int]],
-) -> Chunk:
+def requests(rows: Sequence[tuple[float, float, str, Sequence[int], int]]) -> Chunk:
     """Return requests of arrival, lifetime, tenant, demand and count, in order of arrival."""
     ordered = sorted(rows, key=lambda row: row[0])
     return Chunk(

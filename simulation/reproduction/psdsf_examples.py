@@ -10,15 +10,7 @@ import numpy as np
 from placement import DivisibleProblem, Division, FloatArray
 from placement.mechanisms.max_min.room import tasks_alone
 from simulation.reproduction.drawing import bars
-from simulation.reproduction.model import (
-    Item,
-    ItemOutcome,
-    Number,
-    Paper,
-    Setup,
-    Statement,
-    Table,
-)
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.problems import a_problem, divided
 
 _RESOURCES: Final = ("cpu", "memory", "bandwidth")

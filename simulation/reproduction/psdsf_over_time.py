@@ -11,15 +11,7 @@ from placement import BoolArray, DivisibleProblem, FloatArray
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from simulation.reproduction.drawing import lines
-from simulation.reproduction.model import (
-    Item,
-    ItemOutcome,
-    Number,
-    Paper,
-    Setup,
-    Statement,
-    Table,
-)
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.problems import divided
 from simulation.reproduction.psdsf_examples import CLASSES, four_classes
 

@@ -49,10 +49,7 @@ class SlotDecider:
         self.policy: Policy | None = None
 
     def decide(
-        self,
-        snapshot: Snapshot,
-        start_s: float,
-        around: Callable[[Policy], Policy] | None = None,
+        self, snapshot: Snapshot, start_s: float, around: Callable[[Policy], Policy] | None = None
     ) -> tuple[Allocation | None, str | None]:
         """Return the first feasible allocation, and why it is not the policy's own, if so.
 

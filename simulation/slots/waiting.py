@@ -38,10 +38,7 @@ class WaitingRows(Rows):
         """Return what waits after a slot placed so many VMs of each row: one slot older."""
         count = self.count - given
         left = replace(
-            self,
-            count=count,
-            min_count=np.where(given > 0, 1, self.min_count),
-            age=self.age + 1,
+            self, count=count, min_count=np.where(given > 0, 1, self.min_count), age=self.age + 1
         )
         return left.where(count > 0)
 

@@ -353,11 +353,7 @@ class Site:
                 self.sockets[name] = self.folder / f"{name}.sock"
                 own["FUGA_METRICS_LISTEN"] = f"unix:{self.sockets[name]}"
                 self.processes[name] = Managed(
-                    name,
-                    fuga_command(role),
-                    self.state / f"{name}.log",
-                    env=own,
-                    ready=ready[role],
+                    name, fuga_command(role), self.state / f"{name}.log", env=own, ready=ready[role]
                 )
 
     def _fill_register(self, lab_hosts: list[LabHost]) -> None:

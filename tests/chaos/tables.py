@@ -207,9 +207,7 @@ _RESERVATION = _steps("""
 
 MACHINES: Mapping[str, Machine] = {
     "assignment": Machine(
-        frozenset({"assignment_state"}),
-        "SELECT id, state FROM assignments",
-        frozenset(_ASSIGNMENT),
+        frozenset({"assignment_state"}), "SELECT id, state FROM assignments", frozenset(_ASSIGNMENT)
     ),
     "request": Machine(
         frozenset({"request_created", "request_state"}),

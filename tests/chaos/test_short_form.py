@@ -37,17 +37,8 @@ BATCHES = (
         faults.ApiPaused,
         faults.DaemonFrozen,
     ),
-    (
-        faults.TasksDelayed,
-        faults.SourceOff,
-        faults.GuestFrozen,
-        faults.PoolFull,
-    ),
-    (
-        faults.Backlog,
-        faults.DestinationCut,
-        faults.WorkerStruckMoving,
-    ),
+    (faults.TasksDelayed, faults.SourceOff, faults.GuestFrozen, faults.PoolFull),
+    (faults.Backlog, faults.DestinationCut, faults.WorkerStruckMoving),
 )
 #: Without these a run would have tried nothing.
 TRIED = (

@@ -43,11 +43,7 @@ class Ground:
         assignment_id = str(uuid.uuid4())
         spec = DomainSpec(
             mark=Mark(
-                vm_id=vm_id,
-                assignment_id=assignment_id,
-                generation=generation,
-                tenant="a",
-                round=7,
+                vm_id=vm_id, assignment_id=assignment_id, generation=generation, tenant="a", round=7
             ),
             name=domain_name(vm_id),
             domain_type=self.domain_type,

@@ -156,10 +156,7 @@ def test_a_running_domain_is_not_undefined(ground: Ground) -> None:
 def test_an_overlay_on_a_base_that_is_missing_is_refused(ground: Ground) -> None:
     with pytest.raises(OperationFailedError, match="no-such-base"):
         ground.host.create_overlay(
-            pool=ground.pool,
-            name=ground.spec().volume,
-            base_volume="no-such-base",
-            capacity_gib=5,
+            pool=ground.pool, name=ground.spec().volume, base_volume="no-such-base", capacity_gib=5
         )
 
 

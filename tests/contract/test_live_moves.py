@@ -341,10 +341,7 @@ def test_a_host_that_is_not_there_is_told_by_its_uri(real: Grounds) -> None:
     nowhere = HostEnd("qemu+tcp://127.0.0.1:1/system")
 
     for ends in ((real.ends[0], nowhere), (nowhere, real.ends[1])):
-        with (
-            real.movers(*ends) as mover,
-            pytest.raises(HypervisorError, match=r"127\.0\.0\.1:1/"),
-        ):
+        with real.movers(*ends) as mover, pytest.raises(HypervisorError, match=r"127\.0\.0\.1:1/"):
             mover.live(wanted, deadline_s=20, tell=lambda _: None)
 
     assert real.states(spec) == (RUNNING, None)

@@ -8,12 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hypervisor import (
-    DomainSpec,
-    MigrationObstacle,
-    MigrationRefusedError,
-    OperationFailedError,
-)
+from hypervisor import DomainSpec, MigrationObstacle, MigrationRefusedError, OperationFailedError
 from hypervisor.model import IMAGE_PREFIX
 from tests.contract.moving_grounds import POOL_PATH, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
@@ -30,15 +25,15 @@ RUNNING = {
         "snapshot-create-as {vm} two --disk-only --no-metadata",
     ],
     "under a name of its own": [
-        "snapshot-create-as {vm} one --disk-only --diskspec vda,file={pool}/own.img",
+        "snapshot-create-as {vm} one --disk-only --diskspec vda,file={pool}/own.img"
     ],
     "with memory": [
         "snapshot-create-as {vm} one --live --memspec file={pool}/memory.save"
-        " --diskspec vda,file={pool}/own.img",
+        " --diskspec vda,file={pool}/own.img"
     ],
     "of the seed, too": [
         "snapshot-create-as {vm} one --disk-only --diskspec vdb,snapshot=external,"
-        "file={pool}/seed.own --no-metadata",
+        "file={pool}/seed.own --no-metadata"
     ],
     "internal": ["snapshot-create-as {vm} one --diskspec vdb,snapshot=no"],
     "pulled from its disk": [
@@ -213,9 +208,7 @@ def test_what_rests_on_a_disk_is_named_to_who_would_start_from_the_disk(real: Gr
     assert real.source.host.layers_on(spec.pool, spec.volume) == []
 
     virsh(
-        real,
-        "snapshot-create-as {vm} one --disk-only --diskspec vda,file={pool}/own.img",
-        vm=spec,
+        real, "snapshot-create-as {vm} one --disk-only --diskspec vda,file={pool}/own.img", vm=spec
     )
 
     assert real.source.host.layers_on(spec.pool, spec.volume) == ["own.img"]

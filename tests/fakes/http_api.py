@@ -86,11 +86,7 @@ def http_api() -> Iterator[HttpApi]:
             body = sent if as_bytes else json.loads(sent) if length else None
             status, answer = api.answer(
                 RecordedCall(
-                    self.command,
-                    parts.path,
-                    dict(parse_qsl(parts.query)),
-                    dict(self.headers),
-                    body,
+                    self.command, parts.path, dict(parse_qsl(parts.query)), dict(self.headers), body
                 )
             )
             content = json.dumps(answer).encode()

@@ -146,11 +146,7 @@ class FakeHypervisor:
             raise OperationFailedError("live_move", f"domain '{seen.name}' already exists", 9)
         self._runs += 1
         self.domains[spec.vm_id] = replace(
-            seen,
-            mark=spec.mark,
-            state=DomainState.PAUSED,
-            run=self._runs,
-            paused_by_move=True,
+            seen, mark=spec.mark, state=DomainState.PAUSED, run=self._runs, paused_by_move=True
         )
         self._take_over(spec, defined)
         self.moving.add(spec.vm_id)
@@ -316,18 +312,11 @@ class FakeHypervisor:
         deadline_s: float | None = None,
     ) -> bool:
         return self._do(
-            "remove",
-            vm_id,
-            lambda: self._remove(vm_id, assignment_id, generation, pool, volumes),
+            "remove", vm_id, lambda: self._remove(vm_id, assignment_id, generation, pool, volumes)
         )
 
     def console_tail(
-        self,
-        vm_id: str,
-        max_bytes: int = 65536,
-        *,
-        after: int = 0,
-        deadline_s: float | None = None,
+        self, vm_id: str, max_bytes: int = 65536, *, after: int = 0, deadline_s: float | None = None
     ) -> ConsoleTail:
         return self._do("console_tail", vm_id, lambda: self._console_tail(vm_id, max_bytes, after))
 

@@ -69,12 +69,7 @@ def test_four_users_two_of_them_on_one_server_only(procedure):
 def test_gamma_is_what_a_user_could_run_with_a_class_to_itself():
     assert tasks_alone(the_four_classes()) == pytest.approx(
         np.array(
-            [
-                (80, 340, 82.5, 55),
-                (40, 170, 41.25, 41.25),
-                (0, 0, 82.5, 27.5),
-                (0, 0, 27.5, 27.5),
-            ]
+            [(80, 340, 82.5, 55), (40, 170, 41.25, 41.25), (0, 0, 82.5, 27.5), (0, 0, 27.5, 27.5)]
         )
     )
 

@@ -356,8 +356,5 @@ class _Market:
         lost = before - all_in_steps(rich_after)
         best = fair[np.lexsort((hosts[fair], rich[fair], lost[fair], -before[fair]))[0]]
         return Exchange(
-            host=int(hosts[best]),
-            taken_from=int(rich[best]),
-            taken=int(taken[best]),
-            given_to=poor,
+            host=int(hosts[best]), taken_from=int(rich[best]), taken=int(taken[best]), given_to=poor
         )

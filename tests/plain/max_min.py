@@ -95,11 +95,7 @@ class _Program:
         return top * self._solve(self._tasks(tenant), at_least, [], []) if top > 0 else 0.0
 
     def _solve(
-        self,
-        goal: np.ndarray,
-        at_least: np.ndarray,
-        rows: list[np.ndarray],
-        limits: list[float],
+        self, goal: np.ndarray, at_least: np.ndarray, rows: list[np.ndarray], limits: list[float]
     ) -> float:
         rows, limits = [*self.rows, *rows], [1.0] * len(self.rows) + limits
         for tenant in np.flatnonzero(at_least):

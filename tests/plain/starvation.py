@@ -32,10 +32,7 @@ def plain_holding(snapshot: Snapshot, patience: StarvationPatience) -> list[tupl
         if share >= fair[tenant] - 1e-9 or not able or len(rows) == left:
             continue
         in_vms = snapshot.free[:, asked] / demand[asked]
-        best = min(
-            able,
-            key=lambda h: (np.maximum(1 - in_vms[h], 0).sum(), in_vms[h].sum(), h),
-        )
+        best = min(able, key=lambda h: (np.maximum(1 - in_vms[h], 0).sum(), in_vms[h].sum(), h))
         rows.append((request, best))
         held[tenant] += demand
     return rows

@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from placement import (
-    POLICIES,
-    Allocation,
-    Budget,
-    Policy,
-    QuotaHeadroom,
-    Snapshot,
-    policy_by_name,
-)
+from placement import POLICIES, Allocation, Budget, Policy, QuotaHeadroom, Snapshot, policy_by_name
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from tests.builders import a_snapshot
 

@@ -349,9 +349,7 @@ def test_a_certificate_names_the_largest_gain(snapshot, seed):
 
 @about("a strategy that is worse than the best")
 @given(
-    snapshot=contended_snapshots(min_hosts=2, max_hosts=6),
-    seed=st.integers(0, 100),
-    data=st.data(),
+    snapshot=contended_snapshots(min_hosts=2, max_hosts=6), seed=st.integers(0, 100), data=st.data()
 )
 def test_a_solver_that_errs_about_one_strategy_is_found_out(snapshot, seed, data):
     game = a_game(snapshot, seed)

@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, Reason, check_allocation
-from placement.constraints.patience import (
-    PATIENCE,
-    StarvationPatience,
-    fair_shares,
-    waiting_levels,
-)
+from placement.constraints.patience import PATIENCE, StarvationPatience, fair_shares, waiting_levels
 from placement.constraints.starvation import hold_back, reserve_for_holders
 from placement.fairness.shares import dominant_shares
 from tests.plain.starvation import plain_holding
@@ -51,10 +46,7 @@ def test_few_hosts_are_held_each_for_one_who_starves_and_may_use_it(snapshot, pa
         assert (snapshot.capacity[mine] >= snapshot.demand[request]).all()
 
 
-@given(
-    snapshot=snapshots(ages=True, min_requests=1, max_hosts=8, max_requests=8),
-    part=PARTS,
-)
+@given(snapshot=snapshots(ages=True, min_requests=1, max_hosts=8, max_requests=8), part=PARTS)
 def test_hosts_looked_at_once_for_each_kind_are_those_looked_at_for_each_vm(snapshot, part):
     patience = StarvationPatience(patience=5, held_part=part)  # all that wait long are of one level
     snapshot = dataclasses.replace(snapshot, age=np.minimum(snapshot.age, 12))

@@ -29,13 +29,7 @@ from placement.model.reasons import (
 from placement.packing.draft import Draft
 from tests.builders import a_snapshot
 from tests.properties.plain_best_fit import TiedShapesError, plain_best_fit
-from tests.properties.strategies import (
-    SEEDS,
-    contended_snapshots,
-    every_policy,
-    place,
-    snapshots,
-)
+from tests.properties.strategies import SEEDS, contended_snapshots, every_policy, place, snapshots
 from tests.properties.subjects import about, contains
 
 

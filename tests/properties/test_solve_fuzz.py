@@ -70,10 +70,7 @@ def answered_or_refused(ended: Ended) -> dict[str, Any] | None:
 
 # ------------------------------------------------------------------- problems
 
-amounts = st.one_of(
-    st.integers(0, 20),
-    st.sampled_from([0.5, 0.1, 0.000001, 2.25, 16384, 10**6]),
-)
+amounts = st.one_of(st.integers(0, 20), st.sampled_from([0.5, 0.1, 0.000001, 2.25, 16384, 10**6]))
 
 
 @st.composite

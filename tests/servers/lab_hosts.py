@@ -79,9 +79,7 @@ def start_real(count: int, directory: Path, *, transport: str = "tcp") -> LabClu
 
 
 @pytest.fixture(scope="session")
-def lab_cluster(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[int], LabCluster]]:
+def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], LabCluster]]:
     """Return a function: real hosts 1 to n of this session's lab, all of them up."""
     directory = tmp_path_factory.mktemp("lab")
     started = 0

@@ -79,11 +79,7 @@ class PostgresServer:
     def run(self, statement: str, database: str = "postgres") -> None:
         """Run a statement outside any transaction."""
         with psycopg.connect(
-            dbname=database,
-            user=self.user,
-            host=str(self.folder),
-            port=self.port,
-            autocommit=True,
+            dbname=database, user=self.user, host=str(self.folder), port=self.port, autocommit=True
         ) as connection:
             connection.execute(statement.encode())
 

@@ -29,9 +29,7 @@ FORM = """<!doctype html><title>Provider</title><link rel="icon" href="data:,"><
 def configure(folder: Path) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
     settings.configure(
         SECRET_KEY="of a test",
@@ -58,9 +56,7 @@ def configure(folder: Path) -> None:
             {
                 "BACKEND": "django.template.backends.django.DjangoTemplates",
                 "OPTIONS": {
-                    "loaders": [
-                        ("django.template.loaders.locmem.Loader", {"login.html": FORM}),
-                    ]
+                    "loaders": [("django.template.loaders.locmem.Loader", {"login.html": FORM})]
                 },
             }
         ],

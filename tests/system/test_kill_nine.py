@@ -20,9 +20,6 @@ pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
     ],
 )
 def test_nothing_is_lost_or_runs_twice_when_everything_is_killed(
-    seed,
-    point,
-    lab_cluster,
-    tmp_path,
+    seed, point, lab_cluster, tmp_path
 ):
     run_seed(seed, point, tmp_path / "state", list(lab_cluster(3).hosts))

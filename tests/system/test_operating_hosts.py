@@ -19,11 +19,7 @@ from tests.servers.running import eventually, running_fuga
 from tests.system.guide import Shell, chapter, program
 from tests.system.test_first_steps import READY
 
-pytestmark = [
-    pytest.mark.qemu,
-    pytest.mark.sqlite,
-    pytest.mark.slow,
-]
+pytestmark = [pytest.mark.qemu, pytest.mark.sqlite, pytest.mark.slow]
 HOSTS = ("kvm-1", "kvm-2", "kvm-3")
 SLOW_S = 600  #: for what emulated guests and polls take on a busy machine
 #: Switches a lab host off, unless its BMC is said to be dead.

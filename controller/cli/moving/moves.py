@@ -45,8 +45,7 @@ VmArgument = Annotated[
     typer.Argument(metavar="VM", help="VM (name, id or end of the id)", autocompletion=complete_vm),
 ]
 MoveArgument = Annotated[
-    str,
-    typer.Argument(metavar="MOVE", help="Id of a move or its end, or the VM (its last move)"),
+    str, typer.Argument(metavar="MOVE", help="Id of a move or its end, or the VM (its last move)")
 ]
 #: A worker gives a move up long before.
 _TIMEOUT_S: Final = 86_400.0
@@ -146,8 +145,7 @@ def list_moves(
         typer.Option(help="Show only moves from or to this host", autocompletion=complete_host),
     ] = None,
     state: Annotated[
-        str | None,
-        typer.Option(help="Show only pending, moving, moved, failed or cancelled moves"),
+        str | None, typer.Option(help="Show only pending, moving, moved, failed or cancelled moves")
     ] = None,
     only_open: Annotated[
         bool, typer.Option("--open", help="Show only moves that are not over")

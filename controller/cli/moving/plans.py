@@ -156,10 +156,7 @@ def show(session: Session, plan: IdArgument) -> None:
 @app.command()
 @with_session
 def approve(
-    session: Session,
-    plan: IdArgument,
-    wait: WaitOption = False,
-    timeout: TimeoutOption = TIMEOUT_S,
+    session: Session, plan: IdArgument, wait: WaitOption = False, timeout: TimeoutOption = TIMEOUT_S
 ) -> None:
     """Carry out a proposed plan."""
     found = session.api.post(f"plans/{find(session, plan)['id']}/approve", {})
@@ -191,12 +188,7 @@ def replay(session: Session, plan: IdArgument) -> None:
 
 
 def propose(
-    session: Session,
-    body: Mapping[str, Any],
-    approve: bool,
-    *,
-    wait: bool,
-    timeout_s: float,
+    session: Session, body: Mapping[str, Any], approve: bool, *, wait: bool, timeout_s: float
 ) -> None:
     """Have a plan decided, and show it; with ``approve`` have it carried out."""
     plan = session.api.post("plans", {**body, "approve": approve})

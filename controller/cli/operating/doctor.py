@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from controller.cli.extras import MissingExtraError, need_hosts
-from controller.cli.operating.doctor_certificates import (
-    certificate_findings,
-    credential_findings,
-)
+from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import (
     confinement,
@@ -70,8 +67,7 @@ def doctor(
         bool, typer.Option("--hashes", help="Compare the SHA-256 of image files")
     ] = False,
     history: Annotated[
-        bool,
-        typer.Option("--history", help="Check ended VMs, requests and events, too"),
+        bool, typer.Option("--history", help="Check ended VMs, requests and events, too")
     ] = False,
     repair: Annotated[
         bool,
@@ -110,12 +106,7 @@ def doctor(
         *_logins(session, settings),
     ]
     if session.json:
-        print_json(
-            {
-                "settings": rows,
-                "findings": [each.document() for each in findings],
-            }
-        )
+        print_json({"settings": rows, "findings": [each.document() for each in findings]})
     else:
         columns = (
             field("setting"),
@@ -126,11 +117,7 @@ def doctor(
         print_table(columns, rows, empty="no settings")
         echo("")
         print_table(
-            (
-                field("level", ""),
-                field("about"),
-                field("message", "finding", prose=True),
-            ),
+            (field("level", ""), field("about"), field("message", "finding", prose=True)),
             [{"level": f.level, "about": f.about, "message": f.message} for f in findings],
             empty="",
         )

@@ -123,12 +123,7 @@ def register_findings(
 
 
 def _looked_at(
-    registry: Registry,
-    settings: ControllerSettings,
-    *,
-    hashes: bool,
-    repair: bool,
-    history: bool,
+    registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool
 ) -> Iterator[CheckResult]:
     if repair:
         for freed in registry.networks.free_stray_addresses(actor=_ACTOR):

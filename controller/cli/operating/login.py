@@ -119,11 +119,7 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
     # Slow to import, and `--link` needs none of it.
     import webbrowser  # noqa: PLC0415
 
-    from controller.session.provider_login import (  # noqa: PLC0415
-        Attempt,
-        CallbackListener,
-        unheard_redirect_uri,
-    )
+    from controller.session.provider_login import Attempt, CallbackListener, unheard_redirect_uri  # noqa: PLC0415
 
     if no_browser:
         attempt = Attempt.begin(way, unheard_redirect_uri())

@@ -117,9 +117,7 @@ def _ended_in_order() -> Iterator[None]:
 
 
 @db.command()
-def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup file")],
-) -> None:
+def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup file")]) -> None:
     """Back up the whole database into a file while fuga runs."""
     from registry import Registry, RegistryError  # noqa: PLC0415
     from registry.admin import backup as backups  # noqa: PLC0415

@@ -45,12 +45,7 @@ class _Answer:
 
 
 def wait_until_ready(
-    url: str,
-    *,
-    ca: str | None,
-    ends_at: float,
-    refused_for_s: float,
-    say: Callable[[str], None],
+    url: str, *, ca: str | None, ends_at: float, refused_for_s: float, say: Callable[[str], None]
 ) -> None:
     """Wait until a process answers 200 at ``url``, by ``ends_at`` of the monotonic clock.
 

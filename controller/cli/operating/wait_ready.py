@@ -25,8 +25,7 @@ def wait_ready(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Maximum seconds to wait", min=0)] = 600,
     refused_for: Annotated[
-        float,
-        typer.Option(help="Maximum seconds in which nothing listens at an address", min=0),
+        float, typer.Option(help="Maximum seconds in which nothing listens at an address", min=0)
     ] = 60,
 ) -> None:
     """Wait until processes answer /readyz with 200, and end at once if one cannot start.

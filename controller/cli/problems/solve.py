@@ -19,8 +19,7 @@ from controller.terminal.streams import keep_output_clean
 # `solving` brings numpy and is imported where it is used: `--help` is there at once
 
 FileArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="FILE|-", help="Problem file (JSON); - reads standard input"),
+    str | None, typer.Argument(metavar="FILE|-", help="Problem file (JSON); - reads standard input")
 ]
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="NAME", help="Policy or mechanism (see --list)")
@@ -35,8 +34,7 @@ ParameterOption = Annotated[
     ),
 ]
 SeedOption = Annotated[
-    int | None,
-    typer.Option("--seed", metavar="S", help="Random seed (default: the file's, or 0)"),
+    int | None, typer.Option("--seed", metavar="S", help="Random seed (default: the file's, or 0)")
 ]
 DetailsOption = Annotated[
     bool, typer.Option("--details", help="Show every host, even in large clusters")

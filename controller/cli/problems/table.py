@@ -153,9 +153,7 @@ def _fair_share(details: Row) -> list[Column]:
     if "shares" not in details:
         return []
     shares: Row = details["shares"]
-    return [
-        Column("fair share", lambda row: _percent(shares[row["name"]]["fair"]), right=True),
-    ]
+    return [Column("fair share", lambda row: _percent(shares[row["name"]]["fair"]), right=True)]
 
 
 def _percent(part: float | None) -> str:

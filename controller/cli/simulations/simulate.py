@@ -64,26 +64,20 @@ FormatOption = Annotated[
     typer.Option("--format", help="Format of the trace (default: detected)", rich_help_panel=_WHAT),
 ]
 TypesOption = Annotated[
-    str | None,
-    typer.Option(help="CSV of VM types: name and resources", rich_help_panel=_WHAT),
+    str | None, typer.Option(help="CSV of VM types: name and resources", rich_help_panel=_WHAT)
 ]
 WeightsOption = Annotated[
-    str | None,
-    typer.Option(help="CSV of tenant and weight (default: 1)", rich_help_panel=_WHAT),
+    str | None, typer.Option(help="CSV of tenant and weight (default: 1)", rich_help_panel=_WHAT)
 ]
 TreeOption = Annotated[
     str | None,
     typer.Option(
-        help="CSV of groups of tenants: name, parent, weight, at_s (start)",
-        rich_help_panel=_WHAT,
+        help="CSV of groups of tenants: name, parent, weight, at_s (start)", rich_help_panel=_WHAT
     ),
 ]
 QuotasOption = Annotated[
     str | None,
-    typer.Option(
-        help="CSV of limits: owner, resource, limit, at_s (start)",
-        rich_help_panel=_WHAT,
-    ),
+    typer.Option(help="CSV of limits: owner, resource, limit, at_s (start)", rich_help_panel=_WHAT),
 ]
 TenantsOption = Annotated[
     int,
@@ -139,8 +133,7 @@ AnonymousOption = Annotated[
     ),
 ]
 DrainOption = Annotated[
-    bool,
-    typer.Option("--drain", help="Continue until all VMs have ended", rich_help_panel=_WHAT),
+    bool, typer.Option("--drain", help="Continue until all VMs have ended", rich_help_panel=_WHAT)
 ]
 PolicyOption = Annotated[
     str,
@@ -269,8 +262,7 @@ MovePriceOption = Annotated[
     ),
 ]
 JobsOption = Annotated[
-    int,
-    typer.Option("--jobs", "-j", help="Runs at a time; 0: one per core", min=0),
+    int, typer.Option("--jobs", "-j", help="Runs at a time; 0: one per core", min=0)
 ]
 CeleryOption = Annotated[
     bool,
@@ -280,12 +272,10 @@ CeleryOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    Path,
-    typer.Option("--out", metavar="DIR", help="Output folder", rich_help_panel=_OUT),
+    Path, typer.Option("--out", metavar="DIR", help="Output folder", rich_help_panel=_OUT)
 ]
 ResumeOption = Annotated[
-    bool,
-    typer.Option("--resume", help="Continue the simulation in DIR", rich_help_panel=_OUT),
+    bool, typer.Option("--resume", help="Continue the simulation in DIR", rich_help_panel=_OUT)
 ]
 CsvOption = Annotated[
     bool,
@@ -294,9 +284,7 @@ CsvOption = Annotated[
 IdealOption = Annotated[
     int,
     typer.Option(
-        help="Compare with fair shares and LP bound every N slots",
-        min=1,
-        rich_help_panel=_OUT,
+        help="Compare with fair shares and LP bound every N slots", min=1, rich_help_panel=_OUT
     ),
 ]
 

@@ -52,8 +52,7 @@ COLUMNS = (
 def run(  # noqa: PLR0917 - options of a command line
     session: Session,
     hours: Annotated[
-        int,
-        typer.Option("--hours", metavar="N", help="Let the requests of the last N come again"),
+        int, typer.Option("--hours", metavar="N", help="Let the requests of the last N come again")
     ] = 24,
     add_hosts: Annotated[
         int | None, typer.Option("--add-hosts", metavar="N", help="Add this many hosts")

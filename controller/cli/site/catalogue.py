@@ -46,10 +46,7 @@ def _limit(name: str) -> Any:
 def add_type(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the VM type")],
-    amounts: Annotated[
-        list[str],
-        typer.Argument(metavar="RESOURCE=AMOUNT...", help=_AMOUNTS),
-    ],
+    amounts: Annotated[list[str], typer.Argument(metavar="RESOURCE=AMOUNT...", help=_AMOUNTS)],
 ) -> None:
     """Add a VM type. A VM type cannot be changed later."""
     given = parse_amounts("RESOURCE=AMOUNT", amounts)

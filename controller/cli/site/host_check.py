@@ -115,10 +115,7 @@ def _looked_at(
     folder: Path,
     deadline_s: float,
 ) -> list[CheckResult]:
-    from controller.cli.site.host_reach import (  # noqa: PLC0415 - TLS, slow to import
-        own_name_finding,
-        reach_findings,
-    )
+    from controller.cli.site.host_reach import own_name_finding, reach_findings  # noqa: PLC0415 - TLS, slow to import
 
     named = target.get("credential")
     credential = folder / named if named else None
@@ -168,10 +165,7 @@ def _question_about(host: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _target(
-    host: str,
-    file: Path | None,
-    registered: Sequence[Mapping[str, Any]],
-    api_fault: str | None,
+    host: str, file: Path | None, registered: Sequence[Mapping[str, Any]], api_fault: str | None
 ) -> dict[str, Any]:
     if "://" in host:
         if file is not None:

@@ -19,9 +19,7 @@ _UNIT: Final = 1_000_000
 
 
 def judged(
-    target: Mapping[str, Any],
-    seen: Mapping[str, Any],
-    registered: Sequence[Mapping[str, Any]],
+    target: Mapping[str, Any], seen: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     """Judge what `python -m monitor.preflight` found."""
     if fault := seen.get("credential_fault"):
@@ -188,9 +186,7 @@ def _network(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[Che
 
 
 def _machine(
-    target: Mapping[str, Any],
-    host: Mapping[str, Any],
-    registered: Sequence[Mapping[str, Any]],
+    target: Mapping[str, Any], host: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     found = host["machine_uuid"]
     if found is None:

@@ -33,15 +33,13 @@ NameArgument = Annotated[
 CredentialOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME",
-        help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS",
+        metavar="NAME", help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS"
     ),
 ]
 HostKeyOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY",
-        help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable",
+        metavar="KEY", help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable"
     ),
 ]
 MoveOption = Annotated[
@@ -405,11 +403,7 @@ def _seconds(nanoseconds: int | None) -> str | None:
 @app.command()
 @with_session
 def drain(
-    session: Session,
-    *,
-    name: NameArgument,
-    move: MoveOption = False,
-    wait: WaitOption = False,
+    session: Session, *, name: NameArgument, move: MoveOption = False, wait: WaitOption = False
 ) -> None:
     """Stop placing VMs on a host. Its VMs keep running, there or, with --move, elsewhere."""
     _take_out(session, name, "draining", "takes no new VMs", move=move, wait=wait)
@@ -418,11 +412,7 @@ def drain(
 @app.command()
 @with_session
 def maintenance(
-    session: Session,
-    *,
-    name: NameArgument,
-    move: MoveOption = False,
-    wait: WaitOption = False,
+    session: Session, *, name: NameArgument, move: MoveOption = False, wait: WaitOption = False
 ) -> None:
     """Stop placing VMs on a host, for maintenance."""
     message = "is in maintenance and takes no new VMs"
@@ -444,10 +434,7 @@ def fence(
     name: NameArgument,
     by_hand: Annotated[
         bool,
-        typer.Option(
-            "--by-hand",
-            help="Confirm that you switched the host off and keep it off",
-        ),
+        typer.Option("--by-hand", help="Confirm that you switched the host off and keep it off"),
     ] = False,
 ) -> None:
     """Prove that a host which is down is off, so that its VMs are placed elsewhere.

@@ -168,10 +168,7 @@ def add(
     sha256: Annotated[str | None, typer.Option(metavar="HEX", help="Expected SHA-256")] = None,
     signature: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Signature by minisign or `cosign sign-blob`",
-        ),
+        typer.Option(metavar="FILE", help="Signature by minisign or `cosign sign-blob`"),
     ] = None,
     timeout: Annotated[
         float, typer.Option(help="Maximum seconds to wait for --from", min=0, metavar="S")
@@ -275,13 +272,7 @@ def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda _done, _whole: None
         return
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
     columns = (TextColumn(what, markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

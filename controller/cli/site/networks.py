@@ -100,15 +100,13 @@ OffersOption = Annotated[
 IsolatedOption = Annotated[
     bool | None,
     typer.Option(
-        "--isolated/--no-isolated",
-        help="Separate its VMs (default: if several tenants may use it)",
+        "--isolated/--no-isolated", help="Separate its VMs (default: if several tenants may use it)"
     ),
 ]
 FilterOption = Annotated[
     bool | None,
     typer.Option(
-        "--filter/--no-filter",
-        help="Restrict VMs to their own MAC and IP addresses (default)",
+        "--filter/--no-filter", help="Restrict VMs to their own MAC and IP addresses (default)"
     ),
 ]
 
@@ -131,8 +129,7 @@ def add_network(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the network")],
     source: Annotated[
-        str | None,
-        typer.Option(metavar="SOURCE", help=f"Its name on hosts; {_SOURCE}"),
+        str | None, typer.Option(metavar="SOURCE", help=f"Its name on hosts; {_SOURCE}")
     ] = None,
     host: Annotated[
         list[str] | None,

@@ -23,8 +23,7 @@ NONE = "none"  #: what a command line writes for no limit
 def show(
     session: Session,
     tenant: Annotated[
-        str | None,
-        typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)"),
+        str | None, typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)")
     ] = None,
 ) -> None:
     """Show limits and usage, including those of the groups above."""
@@ -40,8 +39,7 @@ def set_(
     limits: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RESOURCE=LIMIT...",
-            help=f"Limits, such as vcpus=40 vms=10; {NONE} removes one",
+            metavar="RESOURCE=LIMIT...", help=f"Limits, such as vcpus=40 vms=10; {NONE} removes one"
         ),
     ] = None,
     over: Annotated[

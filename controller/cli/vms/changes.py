@@ -52,8 +52,7 @@ def scale(
     request: RequestArgument,
     count: Annotated[int, typer.Option("-n", "--count", help="New number of VMs")],
     remove: Annotated[
-        list[str] | None,
-        typer.Option(metavar="VM", help="VM to remove first; repeatable"),
+        list[str] | None, typer.Option(metavar="VM", help="VM to remove first; repeatable")
     ] = None,
 ) -> None:
     """Change the number of VMs. Unplaced VMs are removed first, then the newest."""

@@ -27,9 +27,7 @@ def counts(
     echo("")
     state = Column("requests", lambda row: row["state"].replace("_", " "))
     print_table(
-        (state, field("count", right=True)),
-        found["requests"],
-        empty="no requests in force.",
+        (state, field("count", right=True)), found["requests"], empty="no requests in force."
     )
 
 

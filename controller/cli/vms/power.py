@@ -12,8 +12,7 @@ from controller.session.waiting import wait_until_switched
 from controller.terminal.output import print_json
 
 TargetsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="NAME...", help="Requests or VMs (names, ids or ends of ids)"),
+    list[str], typer.Argument(metavar="NAME...", help="Requests or VMs (names, ids or ends of ids)")
 ]
 PatienceOption = Annotated[
     int | None,
@@ -64,13 +63,7 @@ def reboot(
 
 
 def _switch(
-    session: Session,
-    verb: str,
-    names: list[str],
-    *,
-    timeout_s: int | None,
-    force: bool,
-    wait: bool,
+    session: Session, verb: str, names: list[str], *, timeout_s: int | None, force: bool, wait: bool
 ) -> None:
     body: dict[str, Any] = {}
     if timeout_s is not None:

@@ -18,12 +18,7 @@ from controller.session.completion import (
     complete_target,
     complete_vm_type,
 )
-from controller.session.name_lookup import (
-    LIVE_REQUEST,
-    find_request,
-    find_reservation,
-    find_target,
-)
+from controller.session.name_lookup import LIVE_REQUEST, find_request, find_reservation, find_target
 from controller.session.session import SearchOption, Session, listing, with_session
 from controller.session.waiting import power_of, wait_until_gone, wait_until_running
 from controller.terminal.columns import Column, field
@@ -33,8 +28,7 @@ from controller.terminal.times import age, clock, parse_moment, until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
 LabelOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Label to find it by; repeatable"),
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label to find it by; repeatable")
 ]
 WithLabelOption = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Show only items with this label")
@@ -194,8 +188,7 @@ def request(
     ],
     count: Annotated[int, typer.Option("-n", "--count", help="Number of VMs")] = 1,
     min_count: Annotated[
-        int | None,
-        typer.Option(help="Place this many VMs in the first round, or none"),
+        int | None, typer.Option(help="Place this many VMs in the first round, or none")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Request name (generated if omitted)")] = None,
     tenant: Annotated[str | None, typer.Option(help="Tenant (required for operators)")] = None,
@@ -230,12 +223,10 @@ def request(
         typer.Option(metavar="FILE", help="Additional public key file for these VMs; repeatable"),
     ] = None,
     user_data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="cloud-init user data, at most 64 KiB"),
+        Path | None, typer.Option(metavar="FILE", help="cloud-init user data, at most 64 KiB")
     ] = None,
     hostname: Annotated[
-        str | None,
-        typer.Option(help="Guest hostname, numbered for several VMs (default: VM name)"),
+        str | None, typer.Option(help="Guest hostname, numbered for several VMs (default: VM name)")
     ] = None,
     forbid: Annotated[
         list[str] | None, typer.Option(metavar="LABEL", help="No hosts with this label; repeatable")
@@ -270,8 +261,7 @@ def request(
         ),
     ] = None,
     spot: Annotated[
-        bool,
-        typer.Option("--spot", help="Use spare room; the VMs end when others need it"),
+        bool, typer.Option("--spot", help="Use spare room; the VMs end when others need it")
     ] = False,
     reservation: Annotated[
         str | None,
@@ -342,9 +332,7 @@ def requests(
     found = session.api.requests.list(tenant=tenant, state=state, search=search, label=label)
     rows = [each for each in found if everything or state or each["state"] in LIVE_REQUEST]
     session.show(
-        rows,
-        REQUEST_COLUMNS,
-        empty="no requests. Request VMs with `fuga request small -n 4`.",
+        rows, REQUEST_COLUMNS, empty="no requests. Request VMs with `fuga request small -n 4`."
     )
 
 

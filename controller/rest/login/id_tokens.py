@@ -50,12 +50,7 @@ def nonce_of(verifier: str) -> str:
 
 
 def claims_of(
-    id_token: str,
-    keys: Sequence[Mapping[str, Any]],
-    *,
-    issuer: str,
-    client_id: str,
-    nonce: str,
+    id_token: str, keys: Sequence[Mapping[str, Any]], *, issuer: str, client_id: str, nonce: str
 ) -> Mapping[str, Any]:
     """Return the claims of a token that was issued by this issuer, for us, for this login, now.
 

@@ -73,10 +73,7 @@ class Sparingly:
 class SparingFilter(logging.Filter):
     """Passes log lines of other libraries that unknown callers can cause, once a minute."""
 
-    _PROVOKED: Final = (
-        "Invalid HTTP request received.",
-        "socket.accept() out of system resource",
-    )
+    _PROVOKED: Final = ("Invalid HTTP request received.", "socket.accept() out of system resource")
 
     def __init__(self) -> None:
         super().__init__()

@@ -124,8 +124,7 @@ class RateLimits:
         if wait_s:
             per_s = self._tokens.rate.per_s
             raise RateLimitedError(
-                f"token {caller.token} exceeds {per_s:g} calls per second",
-                whole_seconds(wait_s),
+                f"token {caller.token} exceeds {per_s:g} calls per second", whole_seconds(wait_s)
             )
 
     def _refuse_address(self, wait_s: float) -> None:

@@ -60,10 +60,7 @@ class AccessLog:
     """Logs one line per call, gives it an id, and answers every error."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        metrics: HttpMetrics,
-        clock: Callable[[], float] = time.monotonic,
+        self, app: ASGIApp, metrics: HttpMetrics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.app = app
         self.metrics = metrics

@@ -101,9 +101,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
         MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
         BodyTooLargeError: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"),
         UnsupportedMediaTypeError: Kind(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            "unsupported_media_type",
-            "Unsupported content type",
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Unsupported content type"
         ),
         ImageTooLargeError: Kind(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"
@@ -137,9 +135,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
             HTTPStatus.CONFLICT, "capacity_exceeded", "Not enough capacity on the host"
         ),
         VersionMismatchError: Kind(
-            HTTPStatus.PRECONDITION_FAILED,
-            "version_mismatch",
-            "Changed since it was read",
+            HTTPStatus.PRECONDITION_FAILED, "version_mismatch", "Changed since it was read"
         ),
         IdempotencyConflictError: Kind(
             HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -182,9 +178,7 @@ CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
         HTTPStatus.BAD_REQUEST: Kind(HTTPStatus.BAD_REQUEST, "not_http", "Not valid HTTP/1.1"),
         HTTPStatus.REQUEST_TIMEOUT: Kind(HTTPStatus.REQUEST_TIMEOUT, "too_slow", "Call too slow"),
         HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: Kind(
-            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "head_too_large",
-            "Header too large",
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", "Header too large"
         ),
     }
 )

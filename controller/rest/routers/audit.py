@@ -16,10 +16,7 @@ from registry.audit import AuditEntry
 from registry.db import Page
 
 router = APIRouter(
-    prefix="/audit",
-    tags=["audit"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/audit", tags=["audit"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 
 

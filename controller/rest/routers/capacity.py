@@ -18,10 +18,7 @@ from controller.rounds.policy_process import PolicyProcess
 from registry import ConflictError
 
 router = APIRouter(
-    prefix="/capacity",
-    tags=["requests"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/capacity", tags=["requests"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 
 
@@ -49,12 +46,7 @@ def show_capacity(
             view, query.vm_type, requires=query.requires, named=named, rules=rules
         )
         question = CapacityQuestion(
-            view=view,
-            found=found,
-            tenant=tenant,
-            requires=query.requires,
-            named=named,
-            rules=rules,
+            view=view, found=found, tenant=tenant, requires=query.requires, named=named, rules=rules
         )
         found = capacity_in_turn(question, start=services.start_child)
     finally:

@@ -36,10 +36,7 @@ from registry.consoles import ConsoleSession
 from registry.requests import Vm
 
 router = APIRouter(
-    prefix="/vms",
-    tags=["vms"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/vms", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _SESSION: Final = TypeAdapter(ConsoleSession)
 #: More than a person looks at; workers share their threads among tenants besides.
@@ -63,11 +60,7 @@ class HeldSession:
 
 
 def _held(
-    vm_id: UUID,
-    session_id: UUID,
-    caller: AnyCaller,
-    reader: ViewerDep,
-    services: ServicesDep,
+    vm_id: UUID, session_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> HeldSession:
     vm = own_vm(services.registry, vm_id, caller)
     return HeldSession(caller, reader, services, _whose(vm, caller), vm_id, session_id)

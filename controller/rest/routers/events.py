@@ -18,10 +18,7 @@ from controller.rest.streams import EventStream
 from controller.rest.streams.feed import EventFilter
 
 router = APIRouter(
-    prefix="/events",
-    tags=["events"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/events", tags=["events"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 
 
@@ -79,12 +76,7 @@ async def follow_events(
     if query.subject is not None:
         named = registry.events.subjects_named
         subjects = await run_in_threadpool(named, query.subject, tenant)
-    wanted = EventFilter(
-        reader=reader,
-        tenant=tenant,
-        subjects=subjects,
-        kind=query.kind,
-    )
+    wanted = EventFilter(reader=reader, tenant=tenant, subjects=subjects, kind=query.kind)
     after = query.after if last_event_id is None else last_event_id
     return EventStream(
         services.feed, services.streams, caller, wanted, after=after, brief=query.brief

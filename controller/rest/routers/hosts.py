@@ -23,10 +23,7 @@ from registry.db import Page
 from registry.hosts import Host, HostReport, NewHost
 
 router = APIRouter(
-    prefix="/hosts",
-    tags=["hosts"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/hosts", tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Host)
 _EVENTS: Final[Mapping[str, HostAdminEvent]] = MappingProxyType(

@@ -27,10 +27,7 @@ from registry.db import Page, uuid7
 from registry.images import Image, Incoming, NewImage, Stored, check_image_url
 
 router = APIRouter(
-    prefix="/images",
-    tags=["images"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/images", tags=["images"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Image)
 BYTES_TYPE: Final = "application/octet-stream"

@@ -27,10 +27,7 @@ from registry.db import Page
 from registry.networks import Network, NetworkSource, Offers, Subnet
 
 router = APIRouter(
-    prefix="/networks",
-    tags=["networks"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/networks", tags=["networks"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Network)
 
@@ -120,8 +117,5 @@ def _subnet(given: SubnetInput | None) -> Subnet | None:
     if given is None:
         return None
     return Subnet(
-        cidr=given.cidr,
-        gateway=given.gateway,
-        dns=tuple(given.dns),
-        excluded=tuple(given.excluded),
+        cidr=given.cidr, gateway=given.gateway, dns=tuple(given.dns), excluded=tuple(given.excluded)
     )

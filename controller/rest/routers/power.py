@@ -89,10 +89,7 @@ Shutdown = Annotated[ShutdownInput, Body(default_factory=ShutdownInput)]
 Start = Annotated[StartInput, Body(default_factory=StartInput)]
 
 vms = APIRouter(
-    prefix="/vms/{vm_id}",
-    tags=["vms"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/vms/{vm_id}", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 requests = APIRouter(
     prefix="/requests/{request_id}",

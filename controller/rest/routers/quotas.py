@@ -15,10 +15,7 @@ from registry import NotFoundError
 from registry.tenancy import Quota
 
 router = APIRouter(
-    prefix="/tenants",
-    tags=["tenants"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/tenants", tags=["tenants"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 
 

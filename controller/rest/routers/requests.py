@@ -18,13 +18,7 @@ from starlette.responses import Response
 from controller.host_aliases import Viewer
 from controller.queries.explanations import RequestExplanation
 from controller.queries.why_waiting import explain_request
-from controller.rest.dependencies import (
-    RegistryDep,
-    ServicesDep,
-    ViewerDep,
-    reader_of,
-    services_of,
-)
+from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, reader_of, services_of
 from controller.rest.idempotency.batching import Gathering
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.idempotency.versions import ETagDep
@@ -49,10 +43,7 @@ from registry.requests import (
 log: Final = structlog.get_logger(__name__)
 
 router = APIRouter(
-    prefix="/requests",
-    tags=["requests"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/requests", tags=["requests"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 #: In one transaction: others who ask for the same tenants wait for it.
 MOST_PER_BATCH: Final = 64
@@ -147,11 +138,7 @@ def list_requests(
 
 @router.get("/{request_id}", response_model=Request, responses=problems(404))
 def show_request(
-    request_id: UUID,
-    caller: AnyCaller,
-    reader: ViewerDep,
-    registry: RegistryDep,
-    shown: ETagDep,
+    request_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep, shown: ETagDep
 ) -> Request:
     """Show a request."""
     return redact_request(shown(own_request(registry, request_id, caller)), reader)

@@ -10,11 +10,7 @@ from fastapi import APIRouter, Path, Query, Security
 from starlette.requests import Request as HttpRequest
 
 from controller.errors import PolicyFailedError
-from controller.rest.dependencies import (
-    RegistryDep,
-    ServicesDep,
-    ViewerDep,
-)
+from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.cancellable import attended
@@ -29,12 +25,7 @@ from controller.rest.schemas.games import (
 )
 from controller.rest.schemas.operating import ProofsQuery, RoundDetail, RoundSummary
 from controller.rest.schemas.values import MAX_BIGINT, PageOf, PageQuery
-from controller.rounds.replay import (
-    ReplayResult,
-    decide_again_by,
-    game_of_round,
-    replay_round,
-)
+from controller.rounds.replay import ReplayResult, decide_again_by, game_of_round, replay_round
 from placement import POLICIES, ParameterError, policy_by_name
 from placement.catalog import plugins
 from registry import ConflictError, InvalidError
@@ -42,10 +33,7 @@ from registry.db import Page
 from registry.rounds import RoundProof
 
 router = APIRouter(
-    prefix="/rounds",
-    tags=["rounds"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/rounds", tags=["rounds"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 RoundNumber = Annotated[int, Path(ge=1, le=MAX_BIGINT)]
 

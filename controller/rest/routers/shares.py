@@ -20,10 +20,7 @@ from controller.rest.schemas.tenants import TenantShares
 from registry import Registry
 
 router = APIRouter(
-    prefix="/shares",
-    tags=["tenants"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/shares", tags=["tenants"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(dict[str, Sequence[TenantShare]])
 

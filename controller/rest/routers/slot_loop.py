@@ -17,10 +17,7 @@ from controller.rest.schemas.operating import PauseInput, ResumeInput, SlotLoop
 from registry.rounds import SlotLoopStatus
 
 router = APIRouter(
-    prefix="/slot-loop",
-    tags=["rounds"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/slot-loop", tags=["rounds"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(SlotLoopStatus)
 

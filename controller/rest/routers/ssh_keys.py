@@ -21,10 +21,7 @@ from registry.db import Page
 from registry.tenancy import SshKey
 
 router = APIRouter(
-    prefix="/ssh-keys",
-    tags=["ssh-keys"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/ssh-keys", tags=["ssh-keys"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(SshKey)
 

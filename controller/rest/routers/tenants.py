@@ -24,10 +24,7 @@ from registry.db import Page
 from registry.tenancy import Tenant
 
 router = APIRouter(
-    prefix="/tenants",
-    tags=["tenants"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/tenants", tags=["tenants"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Tenant)
 

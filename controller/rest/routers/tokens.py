@@ -21,17 +21,11 @@ from registry.db import Page
 from registry.tenancy import SaltedToken, Token
 
 router = APIRouter(
-    prefix="/tokens",
-    tags=["tokens"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/tokens", tags=["tokens"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 #: Of the caller's own: below the other path it would be taken for the id of a token.
 own = APIRouter(
-    prefix="/token",
-    tags=["tokens"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/token", tags=["tokens"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(SaltedToken)
 

@@ -19,10 +19,7 @@ from registry.catalogue import VmType
 from registry.db import Page
 
 router = APIRouter(
-    prefix="/vm-types",
-    tags=["vm-types"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/vm-types", tags=["vm-types"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(VmType)
 

@@ -22,19 +22,13 @@ from registry.db import Page
 from registry.requests import Vm
 
 router = APIRouter(
-    prefix="/vms",
-    tags=["vms"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/vms", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 
 
 @router.get("", response_model=PageOf[Vm], responses=problems(403))
 def list_vms(
-    query: Annotated[VmsQuery, Query()],
-    caller: AnyCaller,
-    reader: ViewerDep,
-    registry: RegistryDep,
+    query: Annotated[VmsQuery, Query()], caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> Page[Vm]:
     """List VMs, oldest first."""
     page = registry.vms.list(
@@ -57,11 +51,7 @@ def list_vms(
 
 @router.get("/{vm_id}", response_model=Vm, responses=problems(404))
 def show_vm(
-    vm_id: UUID,
-    caller: AnyCaller,
-    reader: ViewerDep,
-    registry: RegistryDep,
-    shown: ETagDep,
+    vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep, shown: ETagDep
 ) -> Vm:
     """Show a VM."""
     return redact_vm(shown(own_vm(registry, vm_id, caller)), reader)
@@ -69,11 +59,7 @@ def show_vm(
 
 @router.patch("/{vm_id}", response_model=Vm, responses=problems(404))
 def change_vm(
-    vm_id: UUID,
-    body: VmChange,
-    caller: AnyCaller,
-    reader: ViewerDep,
-    registry: RegistryDep,
+    vm_id: UUID, body: VmChange, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> Vm:
     """Change labels of a VM."""
     own_vm(registry, vm_id, caller)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from controller.rest.schemas.values import MAX_BIGINT
 from registry.consoles import MAX_TYPED_BYTES, ConsoleSession

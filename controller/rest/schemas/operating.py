@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from controller.queries.lateness import OverdueWork, Work
 from controller.rest.problems import patterns
@@ -220,8 +216,7 @@ class RoundDetail(_RoundHead):
     )
     replayable: bool = Field(False, description="Whether its inputs are still kept for a replay.")
     shadow: ShadowRound | None = Field(
-        None,
-        description="Decision of the second policy. Operators only.",
+        None, description="Decision of the second policy. Operators only."
     )
 
     @classmethod

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from controller.rest.problems import patterns
 from controller.rest.schemas.values import (
@@ -79,16 +75,14 @@ class RequestInput(Input):
     vm_type: Name
     count: Count
     min_count: Count = Field(
-        1,
-        description="Minimum number placed in the first round that places any; at most count.",
+        1, description="Minimum number placed in the first round that places any; at most count."
     )
     name: Name | None = None
     tenant: Name | None = Field(
         None, description="Required for operators; a tenant may name itself."
     )
     image: ImageReference | None = Field(
-        None,
-        description="Disk image, NAME or NAME:REVISION; null: the site's default.",
+        None, description="Disk image, NAME or NAME:REVISION; null: the site's default."
     )
     requires: Labels = Field(default=[], description="Labels that a host must have.")
     hosts: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(

@@ -7,15 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from controller.rest.schemas.values import (
-    Count,
-    Input,
-    Labels,
-    MomentText,
-    Name,
-    PageQuery,
-    moment,
-)
+from controller.rest.schemas.values import Count, Input, Labels, MomentText, Name, PageQuery, moment
 from registry.reservations import MOST_LENGTH_S, ReservationState
 
 

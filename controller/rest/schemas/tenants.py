@@ -7,12 +7,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from controller.queries.tenant_shares import Effect, TenantShare
 from controller.rest.schemas.values import Amount, Input, Name, PageQuery, PublicKey, Weight

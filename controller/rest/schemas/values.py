@@ -5,12 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Final, Generic, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-)
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from controller.rest.problems import patterns
 from registry import InvalidError
@@ -29,10 +24,7 @@ Name = Annotated[str, StringConstraints(pattern=patterns.NAME, max_length=63)]
 ImageReference = Annotated[str, StringConstraints(pattern=patterns.REFERENCE, max_length=73)]
 
 
-Label = Annotated[
-    str,
-    StringConstraints(pattern=patterns.HOST_LABEL, max_length=128),
-]
+Label = Annotated[str, StringConstraints(pattern=patterns.HOST_LABEL, max_length=128)]
 
 
 LibvirtName = Annotated[str, StringConstraints(pattern=patterns.LIBVIRT_NAME, max_length=128)]
@@ -63,8 +55,7 @@ AddressText = Annotated[str, StringConstraints(pattern=patterns.ADDRESS, max_len
 
 
 ReasonText = Annotated[
-    str,
-    StringConstraints(pattern=patterns.REASON, min_length=1, max_length=MAX_REASON_LENGTH),
+    str, StringConstraints(pattern=patterns.REASON, min_length=1, max_length=MAX_REASON_LENGTH)
 ]
 
 
@@ -84,13 +75,7 @@ Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
 
 
 #: A number would be one to Pydantic, too, and a year 0001 east of Greenwich is before all time.
-MomentText = Annotated[
-    str,
-    StringConstraints(
-        pattern=patterns.MOMENT,
-        max_length=40,
-    ),
-]
+MomentText = Annotated[str, StringConstraints(pattern=patterns.MOMENT, max_length=40)]
 
 
 LabelKey = Annotated[str, StringConstraints(pattern=patterns.KEY, max_length=63)]

@@ -75,9 +75,7 @@ def _divide(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Divi
     divided = levels_and_shares(problem, np.zeros(len(tasks)), tasks[:, None])
     levels = np.array(divided["dominant_shares"]) / weight
     return Division(
-        tasks=tasks[:, None],
-        pooled=True,
-        details={**divided, "levels": levels.tolist()},
+        tasks=tasks[:, None], pooled=True, details={**divided, "levels": levels.tolist()}
     )
 
 

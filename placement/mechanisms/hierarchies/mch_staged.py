@@ -43,11 +43,7 @@ class StagedFilling:
 
 
 def fill_in_stages(
-    leaves: Leaves,
-    wanted: FloatArray,
-    *,
-    counted: BoolArray | None = None,
-    at_once: float = 0.0,
+    leaves: Leaves, wanted: FloatArray, *, counted: BoolArray | None = None, at_once: float = 0.0
 ) -> StagedFilling:
     """Raise the leaves stage by stage.
 
@@ -111,11 +107,7 @@ def fill_in_stages(
         stopped = starved | has_all
         stages.append(
             Stage(
-                weights=stage_weights,
-                active=active,
-                level=level,
-                used_up=used_up,
-                stopped=stopped,
+                weights=stage_weights, active=active, level=level, used_up=used_up, stopped=stopped
             )
         )
         active = active & ~stopped

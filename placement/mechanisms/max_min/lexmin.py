@@ -60,10 +60,7 @@ class Filling:
     def division(self, problem: DivisibleProblem, unit: FloatArray, levels: FloatArray) -> Division:
         """Return it in tasks; ``unit`` (N,) is one task's share."""
         tasks = np.divide(
-            self.amounts,
-            unit[:, None],
-            out=np.zeros_like(self.amounts),
-            where=unit[:, None] > 0,
+            self.amounts, unit[:, None], out=np.zeros_like(self.amounts), where=unit[:, None] > 0
         )
         totals = tasks.sum(axis=1)
         # Rounding must not hand out more tasks than are wanted.
@@ -128,9 +125,7 @@ def lexicographic_max_min(
         found = _next_stop(ascent, servers, amounts, residual)
         amounts, residual = found.amounts, max(residual, found.gap)
         stop = ascent.stop_at(
-            found.cut.point,
-            found.cut.stopped[merged.group],
-            (found.cut.prices > 0)[merged.kind],
+            found.cut.point, found.cut.stopped[merged.group], (found.cut.prices > 0)[merged.kind]
         )
         stops.append(stop)
         if ascent.live().any() and not stop.frozen.any() and not found.progress:

@@ -113,10 +113,6 @@ def rising_details(
             for place, r in np.argwhere(stop.used_up).tolist()
         ]
         rounds.append(
-            {
-                "level": stop.level,
-                "used_up": pairs,
-                "frozen": np.flatnonzero(stop.frozen).tolist(),
-            }
+            {"level": stop.level, "used_up": pairs, "frozen": np.flatnonzero(stop.frozen).tolist()}
         )
     return rounds

@@ -144,10 +144,7 @@ class Psdsf:
             details["pareto_factor"] = raised.factor
         return Division(
             tasks=tasks,
-            details={
-                **levels_and_shares(problem, _least_levels(problem, tasks), tasks),
-                **details,
-            },
+            details={**levels_and_shares(problem, _least_levels(problem, tasks), tasks), **details},
         )
 
 

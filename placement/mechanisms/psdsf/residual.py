@@ -54,9 +54,7 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         held = np.where(demanded, problem.held / problem.demand, 0.0).max(axis=1, initial=0.0)
         lacking = np.where(
-            np.isinf(problem.count),
-            1.0,
-            np.clip(1.0 - tasks.sum(axis=1) / problem.count, 0.0, 1.0),
+            np.isinf(problem.count), 1.0, np.clip(1.0 - tasks.sum(axis=1) / problem.count, 0.0, 1.0)
         )
     lacking[problem.count <= 0] = 0.0
     total = held + tasks.sum(axis=1)

@@ -49,11 +49,7 @@ class WaterFilling:
 
 
 def fill(
-    start: FloatArray,
-    full: FloatArray,
-    use: FloatArray,
-    room: FloatArray,
-    guesses: list[float],
+    start: FloatArray, full: FloatArray, use: FloatArray, room: FloatArray, guesses: list[float]
 ) -> tuple[FloatArray, list[float]]:
     """Raise the lowest levels together, from ``start`` to at most ``full``.
 

@@ -51,10 +51,7 @@ class ProgramColumns:
     """
 
     def __init__(
-        self,
-        program: IntegerProgram,
-        placeable: Placeable,
-        supply: Iterable[tuple[int, int, int]],
+        self, program: IntegerProgram, placeable: Placeable, supply: Iterable[tuple[int, int, int]]
     ) -> None:
         self._placeable = placeable
         of_kind = placeable.kinds.of_request

@@ -57,11 +57,7 @@ def _checked(
         _check_resource(given["resource"], (*_PLACE, "resource"), resources, faults)
     faults.raise_if_any()
     known = known_parameters(entry) | {"seed"}
-    readers: list[CatalogEntry | MechanismEntry] = [
-        entry,
-        *POLICIES.values(),
-        *MECHANISMS.values(),
-    ]
+    readers: list[CatalogEntry | MechanismEntry] = [entry, *POLICIES.values(), *MECHANISMS.values()]
     for name, value in given.items():
         if name not in known:
             hint = near_names(name, sorted(known))

@@ -286,11 +286,7 @@ def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
 
 
 def _counts(
-    problem: Problem,
-    demand: IntArray,
-    class_free: IntArray,
-    eligible: BoolArray,
-    faults: Faults,
+    problem: Problem, demand: IntArray, class_free: IntArray, eligible: BoolArray, faults: Faults
 ) -> IntArray:
     """Return the VMs wanted of each demand, (Q,); bounded where the file says null."""
     room = np.array(

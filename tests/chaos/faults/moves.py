@@ -9,11 +9,7 @@ from typing import Any, ClassVar
 
 from tests.chaos.faults.fault import ChaosFault
 from tests.chaos.faults.hosts import OnHost, PoweredOff
-from tests.chaos.faults.processes import (
-    LeaderKilled,
-    WorkerStoppedInside,
-    WorkerStruck,
-)
+from tests.chaos.faults.processes import LeaderKilled, WorkerStoppedInside, WorkerStruck
 from tests.chaos.faults.servers import DatabaseCrashed
 from tests.chaos.processes import Managed
 

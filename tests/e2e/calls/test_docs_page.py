@@ -61,8 +61,7 @@ def opened(browser: Browser, url: str) -> Iterator[DocsPage]:
         page.on("request", lambda request: found.asked.append(request.url))
         page.on("pageerror", lambda error: found.faults.append(str(error)))
         page.on(
-            "console",
-            lambda said: found.faults.append(said.text) if said.type == "error" else None,
+            "console", lambda said: found.faults.append(said.text) if said.type == "error" else None
         )
         page.goto(f"{url}/docs")
         page.wait_for_selector('[data-path="/v1/vms"]')

@@ -91,9 +91,7 @@ def test_while_it_hangs_every_call_is_answered_and_then_all_is_as_before(site: S
     assert site.registry.check() == []
 
 
-def test_a_call_whose_commit_hung_is_done_once_whether_it_was_committed_or_not(
-    site: Site,
-) -> None:
+def test_a_call_whose_commit_hung_is_done_once_whether_it_was_committed_or_not(site: Site) -> None:
     site.raw.run(
         "CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN PERFORM pg_sleep(10); RETURN NULL; END $$"

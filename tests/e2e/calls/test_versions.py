@@ -16,15 +16,7 @@ from registry.hosts import Host
 from tests.builders import a_public_key
 from tests.e2e.conftest import Api
 from tests.problems import places, the_problem
-from tests.register import (
-    ACTOR,
-    a_report,
-    a_stranger,
-    add_group,
-    add_host,
-    place,
-    run_vm,
-)
+from tests.register import ACTOR, a_report, a_stranger, add_group, add_host, place, run_vm
 
 
 def tag(client: httpx.Client, path: str) -> str:

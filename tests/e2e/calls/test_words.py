@@ -16,15 +16,7 @@ from controller.rest.pages.published import openapi_document
 from controller.rest.problems.patterns import PATTERNS_SAID
 from registry.networks import NetworkSource
 from tests.e2e.conftest import Api
-from tests.register import (
-    ACTOR,
-    add_host,
-    add_request,
-    add_tenant,
-    place,
-    start_vm,
-    take_lease,
-)
+from tests.register import ACTOR, add_host, add_request, add_tenant, place, start_vm, take_lease
 
 Schema = Mapping[str, Any]
 

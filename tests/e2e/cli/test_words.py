@@ -57,10 +57,7 @@ SAID = [
     ("move show web-1", "VM web-1 never moved"),
     ("move list --state movd", "--state: found 'movd', allowed is one of pending, moving,"),
     ("capacity smal", "VM type 'smal' not found; did you mean small?"),
-    (
-        "quota set a vcpu=1",
-        "RESOURCE=LIMIT (vcpu): resource 'vcpu' not found; did you mean vcpus?",
-    ),
+    ("quota set a vcpu=1", "RESOURCE=LIMIT (vcpu): resource 'vcpu' not found; did you mean vcpus?"),
     ("quota set c vcpus=1", "tenant 'c' not found; known: a and b"),
     ("type add t vcpsu=1", "RESOURCE=AMOUNT (vcpsu): resource 'vcpsu' not found; did you mean"),
     ("type add t vcpus=0", "RESOURCE=AMOUNT (vcpus): found 0, allowed is a whole number from 1"),

@@ -102,9 +102,7 @@ def test_a_token_takes_all_logins_with_it_that_came_of_it(api: Api) -> None:
     the_problem(api.stranger.post("/v1/login", json={"code": waiting}), 401, "login_refused")
 
 
-def test_a_login_ends_when_its_holder_logs_out_and_a_token_made_by_hand_does_not(
-    api: Api,
-) -> None:
+def test_a_login_ends_when_its_holder_logs_out_and_a_token_made_by_hand_does_not(api: Api) -> None:
     reader = api.client(logged_in(api, a_link(api.tenant_a, read_only=True))["secret"])
 
     left = reader.delete("/v1/token")

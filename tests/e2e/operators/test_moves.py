@@ -290,10 +290,7 @@ def test_a_tenant_sees_its_own_vms_move_by_its_own_names_of_hosts(api: Api):
 
     api.operator.post(f"/v1/moves/{move['id']}/cancel")
     ended = api.tenant_a.get(f"/v1/moves/{move['id']}").json()
-    assert (ended["cancelled_by"], ended["last_error"]) == (
-        "operator",
-        "cancelled by an operator",
-    )
+    assert (ended["cancelled_by"], ended["last_error"]) == ("operator", "cancelled by an operator")
     events = api.tenant_a.get("/v1/events", params={"subject": move["id"]}).json()["items"]
     assert [(each["data"]["from"], each["data"]["to"]) for each in events] == [(h1, h2)] * 2
     assert events[-1]["reason"] == "cancelled by an operator"

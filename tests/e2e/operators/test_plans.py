@@ -120,12 +120,7 @@ def test_an_approval_may_be_repeated_with_its_key(api: Api):
     place(api.registry, request, here, 1)
     [vm] = api.registry.vms.list(request_id=request.id).items
     move = PlannedMove(
-        vm_id=vm.id,
-        from_host_id=here.id,
-        to_host_id=there.id,
-        wave=0,
-        why="mends",
-        transfer_mib=1,
+        vm_id=vm.id, from_host_id=here.id, to_host_id=there.id, wave=0, why="mends", transfer_mib=1
     )
     plan = ask(api, kind="repair").json()
     propose(api, plan, [move])

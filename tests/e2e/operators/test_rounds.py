@@ -325,11 +325,7 @@ def test_a_round_whose_inputs_were_purged_is_shown_and_not_replayed(
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE round_inputs SET inputs = ?",
-        "UPDATE round_inputs SET packed_outcome = ?",
-    ],
+    "damage", ["UPDATE round_inputs SET inputs = ?", "UPDATE round_inputs SET packed_outcome = ?"]
 )
 @pytest.mark.parametrize("left", [b"", b"\x78\x5e\x00", zlib.compress(b"{}"), zlib.compress(b"[")])
 def test_a_round_whose_bytes_are_damaged_is_told_as_that(

@@ -23,13 +23,7 @@ from tests.e2e.conftest import a_token
 from tests.e2e.slots import run_slot
 from tests.e2e.tenants.site import RIVAL, RIVAL_TYPE, Site, host_name
 from tests.e2e.tenants.test_view import LASTS, Crawl
-from tests.register import (
-    ON_ANY_DATABASE,
-    add_host,
-    add_tenant,
-    add_vm_type,
-    run_vm,
-)
+from tests.register import ON_ANY_DATABASE, add_host, add_tenant, add_vm_type, run_vm
 from tests.servers.http_client import a_client
 
 pytestmark = ON_ANY_DATABASE
@@ -58,12 +52,7 @@ REFUSED: list[dict[str, Any]] = [
     for type_ in ("small", "wide", "large")
     for body in (
         {"vm_type": type_, "count": 390},
-        {
-            "vm_type": type_,
-            "count": 900,
-            "name": "r",
-            "for_s": 3600,
-        },
+        {"vm_type": type_, "count": 900, "name": "r", "for_s": 3600},
     )
 ]
 #: Last for an hour, or tell of times and processes alone. Proofs show what was settled, to be

@@ -116,11 +116,7 @@ def test_groups_of_vms_are_listed_with_their_requests_and_hosts(api: Api, decide
         "anti_affinity",
         True,
     )
-    assert (web["requests"], web["vms"], web["hosts"]) == (
-        ["web"],
-        2,
-        {api.alias("h1"): 2},
-    )
+    assert (web["requests"], web["vms"], web["hosts"]) == (["web"], 2, {api.alias("h1"): 2})
     assert (cache["rule"], cache["soft"], cache["vms"]) == ("affinity", False, 1)
     assert api.tenant_b.get("/v1/vm-groups").json()["items"] == []
     first = api.operator.get("/v1/vm-groups", params={"limit": 1}).json()

@@ -147,12 +147,7 @@ class Crawl:
 
     def _gather(self, path: str, value: Any) -> None:
         collection = path.split("/")[2] if path.count("/") > 1 else ""
-        keys = {
-            "requests": "request_id",
-            "vms": "vm_id",
-            "rounds": "number",
-            "moves": "move_id",
-        }
+        keys = {"requests": "request_id", "vms": "vm_id", "rounds": "number", "moves": "move_id"}
         for each in value.get("items", [value]) if isinstance(value, dict) else []:
             if not isinstance(each, dict):
                 continue

@@ -150,12 +150,7 @@ def test_no_string_becomes_markup(tab: Tab, token_of_a: str, register: Registry)
     apart = Rules(anti_affinity=MembershipRule(group="apart"))
     add_request(register, 1, name="lone", rules=apart)
     add_image(register, "debian")
-    listed = {
-        "#/keys": "laptop",
-        "#/images": "debian",
-        "#/networks": "lan",
-        "#/groups": "apart",
-    }
+    listed = {"#/keys": "laptop", "#/images": "debian", "#/networks": "lan", "#/groups": "apart"}
 
     def poisoned(value: Any) -> Any:
         if isinstance(value, dict):

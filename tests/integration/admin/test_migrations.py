@@ -39,11 +39,7 @@ def test_the_models_and_the_migrated_database_do_not_differ(register_url: str) -
 
         context = MigrationContext.configure(
             connection,
-            opts={
-                "compare_type": True,
-                "compare_server_default": True,
-                "include_object": is_here,
-            },
+            opts={"compare_type": True, "compare_server_default": True, "include_object": is_here},
         )
         differences = compare_metadata(context, metadata)
     engine.dispose()

@@ -113,9 +113,7 @@ def test_a_plain_connection_is_refused(server: TlsServer) -> None:
         Registry.connect(server.url(sslmode="disable"))
 
 
-def test_when_the_servers_certificate_ends_is_read_without_a_login(
-    server: TlsServer,
-) -> None:
+def test_when_the_servers_certificate_ends_is_read_without_a_login(server: TlsServer) -> None:
     settings = SharedSettings(database_url=SecretStr(server.url()))
 
     found = {each.of: each for each in ends_by_settings(settings)}

@@ -100,9 +100,7 @@ def test_a_vm_that_is_off_and_has_no_place_keeps_its_request_partly_placed(
     assert register.check() == []
 
 
-def test_of_vms_deleted_since_the_read_no_more_wait_than_are_asked_for(
-    register: Registry,
-) -> None:
+def test_of_vms_deleted_since_the_read_no_more_wait_than_are_asked_for(register: Registry) -> None:
     a_cluster(register)
     request = add_request(register, 3)
     lease = take_lease(register)

@@ -126,11 +126,7 @@ class Cluster(RuleBasedStateMachine):
 
     # ---- the control centre ----
 
-    @rule(
-        stale=st.booleans(),
-        greedy=st.integers(1, 4),
-        moved=st.sampled_from([None, *HOSTS]),
-    )
+    @rule(stale=st.booleans(), greedy=st.integers(1, 4), moved=st.sampled_from([None, *HOSTS]))
     def decide(self, stale: bool, greedy: int, moved: str | None) -> None:
         view = self.registry.rounds.read_cluster(self.lease)
         free = {

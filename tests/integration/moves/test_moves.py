@@ -420,9 +420,7 @@ def test_a_move_waits_for_power(world: MovingWorld) -> None:
     assert world.get(asked).state == "pending"
 
 
-def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(
-    world: MovingWorld,
-) -> None:
+def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(world: MovingWorld) -> None:
     vm = world.running()
     asked = world.ask(vm)
     here = world.hosts["h1"]
@@ -553,9 +551,7 @@ def test_a_vm_whose_source_is_fenced_before_its_move_began_waits_for_a_place(
     assert world.registry.check() == []
 
 
-def test_a_move_that_has_not_begun_ends_when_its_destination_is_fenced(
-    world: MovingWorld,
-) -> None:
+def test_a_move_that_has_not_begun_ends_when_its_destination_is_fenced(world: MovingWorld) -> None:
     vm = world.running()
     asked = world.ask(vm)
     fence(world, "h2")

@@ -18,13 +18,7 @@ from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, RoundDecider, RoundReport, Slot
 from controller.rounds.policy_process import Ideal, PolicyAnswer
 from controller.rounds.round import run_round
-from registry import (
-    ConflictError,
-    HostAdminEvent,
-    MoveRefusedError,
-    Registry,
-    UnknownNameError,
-)
+from registry import ConflictError, HostAdminEvent, MoveRefusedError, Registry, UnknownNameError
 from registry.db.ids import uuid7
 from registry.moves import Plan, PlanKind
 from registry.requests import Request

@@ -221,9 +221,7 @@ def test_a_second_host_that_fails_passes_the_disk_on(world: MovingWorld) -> None
     assert disks(world) == {disk}
 
 
-def test_a_host_that_does_not_see_the_disk_builds_nothing_in_its_place(
-    world: MovingWorld,
-) -> None:
+def test_a_host_that_does_not_see_the_disk_builds_nothing_in_its_place(world: MovingWorld) -> None:
     label(world, "h3", SHARED)
     vm = world.running()
     fail(world)
@@ -238,9 +236,7 @@ def test_a_host_that_does_not_see_the_disk_builds_nothing_in_its_place(
     assert world.vm(vm).host == "h2"
 
 
-def test_what_waits_with_a_disk_and_what_never_had_one_are_placed_apart(
-    world: MovingWorld,
-) -> None:
+def test_what_waits_with_a_disk_and_what_never_had_one_are_placed_apart(world: MovingWorld) -> None:
     request = add_request(world.registry, count=3)
     [key] = place(world.registry, request, world.registry.hosts.get("h1")).assignment_ids
     builds.create(key, world.worker())
@@ -291,9 +287,7 @@ def test_a_vm_that_was_off_keeps_its_disk_until_it_is_started(world: MovingWorld
     assert disks(world) == {disk_of(vm)}
 
 
-def test_a_fence_in_the_middle_of_a_move_leaves_one_guest_and_one_disk(
-    world: MovingWorld,
-) -> None:
+def test_a_fence_in_the_middle_of_a_move_leaves_one_guest_and_one_disk(world: MovingWorld) -> None:
     vm = world.running()
     world.movers.during = lambda: fail(world) and None
     world.movers.hang(Breaks.ARRIVED)

@@ -262,9 +262,7 @@ def test_what_is_no_key_is_refused(register: Registry, key: str) -> None:
 # ---- history ----------------------------------------------------------------
 
 
-def test_a_reader_that_tails_the_history_sees_each_event_once_in_order(
-    register: Registry,
-) -> None:
+def test_a_reader_that_tails_the_history_sees_each_event_once_in_order(register: Registry) -> None:
     a_cluster(register)
     add_request(register)
 

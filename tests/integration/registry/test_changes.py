@@ -11,14 +11,7 @@ import pytest
 from registry import ConflictError, DuplicateError, InvalidError, Registry, VmState
 from registry.requests import Request
 from tests.raw_sql import RawSql
-from tests.register import (
-    a_cluster,
-    add_request,
-    place,
-    remove_vm,
-    run_vm,
-    take_lease,
-)
+from tests.register import a_cluster, add_request, place, remove_vm, run_vm, take_lease
 
 
 def names(registry: Registry, request: Request, **filters: object) -> list[str]:

@@ -37,11 +37,7 @@ def build(register: Registry, host: Host) -> Build:
 
 
 def look(
-    register: Registry,
-    *domains: Any,
-    name: str = "h1",
-    machine: str | None = None,
-    **fields: Any,
+    register: Registry, *domains: Any, name: str = "h1", machine: str | None = None, **fields: Any
 ) -> Host:
     """Let the monitor look at a host, after whatever happened before."""
     seen = a_report(*domains, started_at=register.now(), **fields)

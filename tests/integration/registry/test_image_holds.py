@@ -14,15 +14,7 @@ from registry.images import Image
 from registry.tasks import Upload
 from tests.integration.registry.test_images import add_image
 from tests.raw_sql import RawSql
-from tests.register import (
-    ACTOR,
-    a_cluster,
-    a_report,
-    add_request,
-    now,
-    place,
-    take_lease,
-)
+from tests.register import ACTOR, a_cluster, a_report, add_request, now, place, take_lease
 
 
 class Site:

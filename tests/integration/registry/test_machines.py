@@ -11,13 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from registry import (
-    AnotherMachineError,
-    ConflictError,
-    InvalidError,
-    MoveRefusedError,
-    Registry,
-)
+from registry import AnotherMachineError, ConflictError, InvalidError, MoveRefusedError, Registry
 from registry.db.engine import Database
 from registry.hosts import Difference, Host, HostReport
 from registry.hosts.machines import _known

@@ -25,10 +25,7 @@ from tests.register import (
 
 LAN = NetworkSource(kind="bridge", name="br0")
 THREE = Subnet(
-    cidr="10.0.0.0/29",
-    gateway="10.0.0.1",
-    dns=("192.0.2.53",),
-    excluded=("10.0.0.2-10.0.0.3",),
+    cidr="10.0.0.0/29", gateway="10.0.0.1", dns=("192.0.2.53",), excluded=("10.0.0.2-10.0.0.3",)
 )
 
 

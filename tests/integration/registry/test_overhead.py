@@ -6,14 +6,7 @@ import pytest
 
 from registry import InvalidError, NotFoundError, Registry
 from registry.rounds import Placement
-from tests.register import (
-    a_cluster,
-    a_commit,
-    add_host,
-    add_request,
-    place,
-    take_lease,
-)
+from tests.register import a_cluster, a_commit, add_host, add_request, place, take_lease
 
 
 @pytest.fixture

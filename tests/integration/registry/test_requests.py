@@ -215,9 +215,7 @@ def test_what_does_not_exist_is_not_found(register: Registry) -> None:
             call()
 
 
-def test_requests_are_listed_newest_last_in_pages_and_by_what_is_asked(
-    register: Registry,
-) -> None:
+def test_requests_are_listed_newest_last_in_pages_and_by_what_is_asked(register: Registry) -> None:
     a_cluster(register)
     made = [add_request(register, name=f"r{n}", tenant="ab"[n % 2]) for n in range(7)]
 

@@ -107,13 +107,7 @@ def test_rules_that_nothing_can_keep_are_refused(
         ({"requires": ("zone=west",), "rules": Rules(zone="east")}, "requires"),
         ({"requires": ("zone=west", "zone=east")}, "requires"),
         ({"requires": ("zone=west",), "rules": Rules(spread="zone")}, "rules.spread"),
-        (
-            {
-                "hosts": ("host1",),
-                "rules": Rules(anti_affinity=MembershipRule(group="web")),
-            },
-            "count",
-        ),
+        ({"hosts": ("host1",), "rules": Rules(anti_affinity=MembershipRule(group="web"))}, "count"),
     ],
 )
 def test_a_request_whose_rules_contradict_each_other_is_refused(

@@ -15,15 +15,7 @@ from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry
 from registry.rounds import CONTROL_LEASE
 from tests.readers import a_tenant, an_operator
-from tests.register import (
-    ACTOR,
-    add_host,
-    add_request,
-    add_tenant,
-    add_vm_type,
-    remove_vm,
-    run_vm,
-)
+from tests.register import ACTOR, add_host, add_request, add_tenant, add_vm_type, remove_vm, run_vm
 
 
 @pytest.fixture

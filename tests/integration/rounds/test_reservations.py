@@ -26,15 +26,7 @@ from registry.reservations import Reservation, ReservationDecision
 from tests.integration.moves.test_room import DecidesHere, run
 from tests.integration.moves.world import MovingWorld
 from tests.readers import a_tenant
-from tests.register import (
-    RawSql,
-    add_host,
-    add_request,
-    add_tenant,
-    add_vm_type,
-    now,
-    take_lease,
-)
+from tests.register import RawSql, add_host, add_request, add_tenant, add_vm_type, now, take_lease
 
 
 @pytest.fixture

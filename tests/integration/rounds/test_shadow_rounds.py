@@ -51,12 +51,7 @@ def beside(register: Registry, metrics: ProcessMetrics, decider: PolicyProcess):
         second = SecondPolicy(name=policy, parameters={}, deadline_s=deadline_s, zones=zones)
         # The test begins rounds and these in turn: one process serves both.
         return Shadow(
-            register,
-            lambda: lease,
-            second,
-            process=decider,
-            metrics=counted,
-            interval_s=PATIENCE_S,
+            register, lambda: lease, second, process=decider, metrics=counted, interval_s=PATIENCE_S
         )
 
     return make
@@ -191,10 +186,7 @@ EAST = {"east": NamedPolicy(policy="best_fit", parameters={})}
     [
         (None, {"": "first_fit", "east": "best_fit"}),
         ({}, {}),
-        (
-            {"west": NamedPolicy(policy="slots", parameters={})},
-            {"": "first_fit", "west": "slots"},
-        ),
+        ({"west": NamedPolicy(policy="slots", parameters={})}, {"": "first_fit", "west": "slots"}),
     ],
     ids=["those of the round", "none", "its own"],
 )

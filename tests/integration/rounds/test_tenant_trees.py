@@ -35,11 +35,7 @@ def paper(register: Registry) -> Registry:
     add_host(register, vcpus=10_000, memory_mib=10_000, overrides={"gpu": 60, "fpga": 60})
     for kind in ("gpu", "fpga"):
         add_vm_type(register, kind, vcpus=1, memory_mib=1, disk_gib=1, **{kind: 1})
-    for group, kinds in (
-        ("n1", ("gpu", "fpga")),
-        ("n2", ("gpu", "gpu", "fpga")),
-        ("n3", ("gpu",)),
-    ):
+    for group, kinds in (("n1", ("gpu", "fpga")), ("n2", ("gpu", "gpu", "fpga")), ("n3", ("gpu",))):
         add_group(register, group)
         for number, kind in enumerate(kinds, start=1):
             name = f"{group}.{number}"

@@ -24,12 +24,7 @@ from registry import AssignmentState, Registry
 from registry.db.ids import uuid7
 from registry.hosts import HostAccess
 from tests.fakes.hypervisor import FakeHypervisor
-from tests.integration.workers.world import (
-    SHORT_LEASE_S,
-    KilledError,
-    World,
-    eventually,
-)
+from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, eventually
 from tests.raw_sql import RawSql
 from tests.register import add_host, add_request
 from workers import builds, removals
@@ -444,9 +439,7 @@ def test_a_refused_build_is_proven_absent_at_once_and_can_be_decided_again(
     world.assert_runs_once(again)
 
 
-def test_a_refused_build_on_a_host_that_then_falls_silent_stays_quarantined(
-    world: World,
-) -> None:
+def test_a_refused_build_on_a_host_that_then_falls_silent_stays_quarantined(world: World) -> None:
     assignment_id = world.request()
     world.host.fail_at("start_paused")
     world.host.fail_at("find", times=0)
@@ -477,9 +470,7 @@ def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
     world.assert_nothing_is_left(assignment_id)
 
 
-def test_a_host_that_refuses_a_removal_keeps_the_assignment_with_the_reason(
-    world: World,
-) -> None:
+def test_a_host_that_refuses_a_removal_keeps_the_assignment_with_the_reason(world: World) -> None:
     assignment_id = world.request()
     builds.create(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)

@@ -11,13 +11,7 @@ import pytest
 from hypervisor import domain_name
 from registry import AssignmentState, VmDesiredEvent
 from registry.requests import Vm
-from tests.integration.workers.site import (
-    ServiceProcess,
-    Site,
-    domain_states,
-    open_site,
-    virsh,
-)
+from tests.integration.workers.site import ServiceProcess, Site, domain_states, open_site, virsh
 from tests.servers.lab_hosts import LabCluster, lab_cluster  # noqa: F401
 from tests.servers.running import eventually
 

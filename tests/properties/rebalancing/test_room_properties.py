@@ -186,11 +186,7 @@ def test_what_frees_cores_and_memory_at_once_is_reckoned_once() -> None:
 
 def test_a_gang_that_does_not_become_whole_moves_nobody() -> None:
     running = a_running(
-        host=[0, 1],
-        capacity=[(4, 8192)] * 2,
-        requests=[(4, 1024)],
-        count=[2],
-        min_count=[2],
+        host=[0, 1], capacity=[(4, 8192)] * 2, requests=[(4, 1024)], count=[2], min_count=[2]
     )
 
     plan = room_for(running, 0)

@@ -168,12 +168,7 @@ def test_two_hosts_keep_each_others_vms_room() -> None:
     # Together they hold four VMs: what one has, the other has room for.
     assert int(allocation.placed[:, 2].sum()) == 1
     assert [(left.count, left.reason) for left in allocation.left_out] == [(4, Reason.KEPT_SPARE)]
-    assert allocation.details["spare"] == {
-        "domains": 2,
-        "held": 2,
-        "unknown": 0,
-        "kept_for": 4,
-    }
+    assert allocation.details["spare"] == {"domains": 2, "held": 2, "unknown": 0, "kept_for": 4}
 
 
 def test_a_vm_that_takes_the_only_place_that_a_rule_leaves_waits() -> None:

@@ -68,10 +68,7 @@ SECRETS = (
             "Cannot recv data: No ED25519 host key is known for [(an address)]:2222 and you have"
             " requested strict checking.\nHost key verification failed.",
         ),
-        (
-            "Connection closed by fd00::17 port 22",
-            "Connection closed by (an address) port 22",
-        ),
+        ("Connection closed by fd00::17 port 22", "Connection closed by (an address) port 22"),
         ("connect to fe80::1%eth0: timed out", "connect to (an address): timed out"),
         (
             "Cannot read CA certificate '/etc/pki/CA/cacert.pem': No such file or directory",

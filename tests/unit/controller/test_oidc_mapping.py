@@ -33,10 +33,7 @@ def let_in(tenant: str | None = None, **claims: Any) -> tuple[str, str | None, b
         ({"groups": ["staff", "auditors", "physics"]}, ("operator", None, True)),
         ({"groups": "physics"}, ("tenant", "physics", False)),
         ({"https://example.org/groups": ["biology"]}, ("tenant", "biology", False)),
-        (
-            {"email": "guest@example.org", "email_verified": True},
-            ("tenant", "guests", True),
-        ),
+        ({"email": "guest@example.org", "email_verified": True}, ("tenant", "guests", True)),
         ({"email": "guest@example.org"}, None),
         ({"email": "guest@example.org", "email_verified": "true"}, None),
         ({"groups": ["physicsX", "Physics"]}, None),

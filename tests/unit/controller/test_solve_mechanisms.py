@@ -291,11 +291,7 @@ def test_what_a_sibling_holds_counts_against_its_group(policy: str) -> None:
         ([{"name": "a", "parent": "x"}], "a", "tenants[0].parent: no tenant has the name"),
         ([{"name": "a", "parent": 3}], "a", "tenants[0].parent: must be a name"),
         ([{"name": "a"}, {"name": "b", "parent": "a"}], "a", "demands[0].tenant: "),
-        (
-            [{"name": "a", "held": [1, 0]}, {"name": "b", "parent": "a"}],
-            "b",
-            "tenants[0].held: ",
-        ),
+        ([{"name": "a", "held": [1, 0]}, {"name": "b", "parent": "a"}], "b", "tenants[0].held: "),
         (
             [{"name": "a", "weight": 0}, {"name": "b", "parent": "a"}],
             "b",

@@ -14,10 +14,7 @@ FIXED = Guard(filtered=True, isolated=True, address="10.0.0.5")
 APART = replace(FIXED, subnet="10.0.0.0/24", reaches=("10.0.0.1/32", "10.0.0.8/29"))
 #: What every card has: loopback addresses closed, and of nobody in particular services.
 CLOSED = (("CLOSED", "127.0.0.0"), ("CLOSED_MASK", "255.0.0.0"))
-SERVED = (
-    *(("PORTS", port) for port in ("53", "67", "123")),
-    ("SERVICES", "255.255.255.255"),
-)
+SERVED = (*(("PORTS", port) for port in ("53", "67", "123")), ("SERVICES", "255.255.255.255"))
 ADDRESS = (*CLOSED, ("IP", "10.0.0.5"), *SERVED)
 LEARNING = (*CLOSED, ("CTRL_IP_LEARNING", "dhcp"), *SERVED)
 OF_APART = (

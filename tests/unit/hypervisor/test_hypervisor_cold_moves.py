@@ -258,12 +258,7 @@ def test_a_bandwidth_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "pieces",
-    [
-        (0, 1000, 1000, 3 * MIB),
-        (1, 30, 7, 500, 600),
-        (20, 3, 1, 488, 1),
-    ],
+    "pieces", [(0, 1000, 1000, 3 * MIB), (1, 30, 7, 500, 600), (20, 3, 1, 488, 1)]
 )
 def test_an_overlay_rests_on_the_destinations_base_however_it_comes_in_pieces(
     pieces: tuple[int, ...],

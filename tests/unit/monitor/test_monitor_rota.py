@@ -119,9 +119,7 @@ def test_threads_that_are_not_needed_end() -> None:
     eventually(lambda: threading.active_count() <= before)
 
 
-def test_what_finds_no_thread_is_done_by_one_that_has_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_finds_no_thread_is_done_by_one_that_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
     hands, released, done = PollerThreads(), threading.Event(), []
     hands.do(lambda: released.wait(60))
 
@@ -137,9 +135,7 @@ def test_what_finds_no_thread_is_done_by_one_that_has_time(
     eventually(lambda: done == [0, 1, 2])
 
 
-def test_what_finds_no_thread_at_all_is_done_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_finds_no_thread_at_all_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     hands, done = PollerThreads(idle_s=0.001), threading.Event()
     threading.Event().wait(0.05)  # whoever has nothing to do has gone by now
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from hypervisor import (
-    DomainState,
-    HostDomain,
-    HostPoll,
-    HostVolume,
-    Mark,
-    OperationFailedError,
-)
+from hypervisor import DomainState, HostDomain, HostPoll, HostVolume, Mark, OperationFailedError
 from monitor.translate import to_report
 from registry.db.ids import uuid7
 

@@ -83,11 +83,7 @@ def test_the_quota_of_a_group_is_shared_by_weight() -> None:
 
 def test_who_holds_more_of_a_groups_quota_gets_less_of_what_is_left() -> None:
     snapshot = a_snapshot(
-        capacity=[(90, 90)],
-        free=[(80, 80)],
-        demand=[(1, 1)] * 2,
-        count=30,
-        held=[(10, 10), (0, 0)],
+        capacity=[(90, 90)], free=[(80, 80)], demand=[(1, 1)] * 2, count=30, held=[(10, 10), (0, 0)]
     )
 
     limited = within(snapshot, ([0, 1], 0, 6))

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement import (
-    Allocation,
-    InfeasibleAllocationError,
-    LeftOut,
-    Reason,
-    check_allocation,
-)
+from placement import Allocation, InfeasibleAllocationError, LeftOut, Reason, check_allocation
 from tests.builders import a_snapshot
 
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement import (
-    POLICIES,
-    Budget,
-    GangTooLargeError,
-    Reason,
-    check_allocation,
-    policy_by_name,
-)
+from placement import POLICIES, Budget, GangTooLargeError, Reason, check_allocation, policy_by_name
 from tests.builders import a_snapshot
 
 HOST = (4, 8192, 100)

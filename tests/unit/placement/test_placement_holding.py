@@ -257,12 +257,7 @@ def test_a_gang_gets_its_places_among_small_vms_that_refill_every_gap(name):
 def test_a_gang_of_whole_hosts_gets_its_places_on_a_site_of_few_hosts(hosts, gang):
     """Where it needs more than half of them, it waits until it may have more held."""
     stream = Stream(
-        hosts=hosts,
-        size=6,
-        large=6,
-        count=gang,
-        min_count=gang,
-        parameters={"patience": SOON},
+        hosts=hosts, size=6, large=6, count=gang, min_count=gang, parameters={"patience": SOON}
     )
     level = 1 if gang <= hosts // 2 else 64
 
@@ -287,12 +282,7 @@ def test_without_patience_they_never_get_their_place(gang):
 def test_a_host_whose_vms_never_end_does_not_keep_a_request_waiting_for_ever():
     """Host 0 misses least and always will; in time another host is tried."""
     stream = Stream(
-        hosts=4,
-        size=8,
-        large=8,
-        eternal=1,
-        policy="best_fit_drfh",
-        parameters={"patience": SOON},
+        hosts=4, size=8, large=8, eternal=1, policy="best_fit_drfh", parameters={"patience": SOON}
     )
 
     assert stream.rounds_until_placed(8 * SOON + 3 * LONGEST) is not None

@@ -74,11 +74,7 @@ def test_vms_that_gain_nothing_are_placed_where_they_fit():
 
 def test_of_requests_alike_the_poorer_tenant_is_served():
     snapshot = a_snapshot(
-        capacity=[(8, 8)],
-        free=[(4, 4)],
-        demand=[(1, 1), (1, 1)],
-        count=4,
-        held=[(3, 3), (1, 1)],
+        capacity=[(8, 8)], free=[(4, 4)], demand=[(1, 1), (1, 1)], count=4, held=[(3, 3), (1, 1)]
     )
 
     assert place(snapshot).placed.tolist() == [[0, 0, 1], [1, 0, 3]]

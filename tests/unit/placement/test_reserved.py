@@ -45,9 +45,7 @@ def one_that_draws(
         allowance = QuotaHeadroom(tenants=(0,), resource=None, room=quota)
         snapshot = dataclasses.replace(snapshot, allowances=(allowance,))
     snapshot = dataclasses.replace(
-        snapshot,
-        host_class=np.array([0, 1]),
-        eligible=np.array([[not only_second, True]]),
+        snapshot, host_class=np.array([0, 1]), eligible=np.array([[not only_second, True]])
     )
     known: dict[str, Any] = {
         "tenant": snapshot.tenant,

@@ -201,10 +201,7 @@ def test_a_gang_without_a_count_wants_at_least_itself_though_it_never_fits() -> 
             },
             "hosts: add up to 1.0e+21 of the smallest unit of 'vcpus'",
         ),
-        (
-            {"demands": [a_demand(per_vm=[10**12, 0.000001], count=10**9)]},
-            "demands: add up to",
-        ),
+        ({"demands": [a_demand(per_vm=[10**12, 0.000001], count=10**9)]}, "demands: add up to"),
         (
             {
                 "hosts": [{"name": "s", "capacity": [10**7, 10**7]}],

@@ -15,11 +15,7 @@ ROOT: Final = Path(registry.__file__).parent.parent
 CALLERS: Final = ("controller", "lab", "monitor", "service", "simulation", "workers")
 #: What is of use beside the register center, and is named as its module is.
 BESIDE: Final = frozenset(
-    {
-        "registry.db.child_environ",
-        "registry.images.qemu_img",
-        "registry.admin.backup",
-    }
+    {"registry.db.child_environ", "registry.images.qemu_img", "registry.admin.backup"}
 )
 
 

@@ -61,10 +61,7 @@ def cosign_sig(content: bytes = CONTENT, key: ec.EllipticCurvePrivateKey = COSIG
     return base64.b64encode(key.sign(content, ec.ECDSA(hashes.SHA256())))
 
 
-KEYS = (
-    parse_key("release.pub", minisign_pub()),
-    parse_key("cosign.pub", pem(COSIGN.public_key())),
-)
+KEYS = (parse_key("release.pub", minisign_pub()), parse_key("cosign.pub", pem(COSIGN.public_key())))
 
 
 def check(signature: bytes) -> str:

@@ -48,11 +48,7 @@ def test_every_difference_is_decided() -> None:
         (THERE, None, Difference.UNKNOWN_MARK),
         (THERE, known_as(None), Difference.WRONG_HOST),
         (THERE, known_as(BEFORE), Difference.LEFTOVER),
-        (
-            THERE,
-            known_as(BEFORE, placed_anew=True),
-            Difference.OLDER_GENERATION,
-        ),
+        (THERE, known_as(BEFORE, placed_anew=True), Difference.OLDER_GENERATION),
         (THERE, known_as(BEFORE, host_id=OTHER_HOST), Difference.WRONG_HOST),
         (THERE, known_as(BEFORE, host_id=OTHER_HOST, placed_anew=True), Difference.WRONG_HOST),
         (THERE, known_as(BEFORE, host_id=OTHER_HOST, vm_lives=False), Difference.LEFTOVER),
@@ -79,11 +75,7 @@ def test_a_domain_is_what_its_mark_says(
         (known_as(BEFORE, placed_anew=True), None, Difference.OLDER_GENERATION),
         (known_as(BEFORE, host_id=OTHER_HOST), None, Difference.DISK_ELSEWHERE),
         (known_as(BEFORE, host_id=OTHER_HOST, vm_lives=False), None, Difference.LEFTOVER),
-        (
-            known_as(BEFORE, host_id=OTHER_HOST, shared_pool="nfs"),
-            "nfs",
-            Difference.LEFTOVER,
-        ),
+        (known_as(BEFORE, host_id=OTHER_HOST, shared_pool="nfs"), "nfs", Difference.LEFTOVER),
         (None, None, Difference.UNKNOWN_MARK),
     ],
 )

@@ -12,9 +12,7 @@ from registry.subnets import check_subnet, reachable, shown, usable
 def test_neither_the_networks_own_addresses_nor_what_is_excluded_is_given():
     subnet = check_subnet(
         Subnet(
-            cidr="10.0.0.0/28",
-            gateway="10.0.0.1",
-            excluded=("10.0.0.3 - 10.0.0.9", "10.0.0.14"),
+            cidr="10.0.0.0/28", gateway="10.0.0.1", excluded=("10.0.0.3 - 10.0.0.9", "10.0.0.14")
         )
     )
 

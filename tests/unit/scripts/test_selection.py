@@ -45,10 +45,7 @@ def kept(items: list[Any], part: str, monkeypatch: pytest.MonkeyPatch) -> set[st
     ("items", "short"),
     [
         (on_both(f"{USUAL}::test_a"), {f"{USUAL}::test_a[sqlite]"}),
-        (
-            on_both("a.py::test_a", path=RACES),
-            {"a.py::test_a[sqlite]", "a.py::test_a[postgresql]"},
-        ),
+        (on_both("a.py::test_a", path=RACES), {"a.py::test_a[sqlite]", "a.py::test_a[postgresql]"}),
         (
             on_both("tests/integration/registry/test_quotas.py::test_a"),
             {f"tests/integration/registry/test_quotas.py::test_a[{each}]" for each in DATABASES},

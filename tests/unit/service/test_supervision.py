@@ -103,10 +103,7 @@ def test_no_notification_comes_while_the_main_loop_hangs(systemd: Systemd) -> No
         return LONG_AGO if hangs.is_set() else time.monotonic()
 
     supervisor = NotifySocket(systemd.environ(0.2))
-    with (
-        capture_logs() as logs,
-        supervised(lambda: [WELL], turned_at, supervisor=supervisor),
-    ):
+    with capture_logs() as logs, supervised(lambda: [WELL], turned_at, supervisor=supervisor):
         systemd.wait_for("WATCHDOG=1")
         hangs.set()
         eventually(lambda: any(each["event"] == "main_loop_hangs" for each in logs))

@@ -180,9 +180,7 @@ def test_a_pickle_in_the_place_of_a_checkpoint_is_not_run(
     assert not (tmp_path / "harm").exists()
 
 
-def test_an_old_checkpoint_of_another_simulation_is_nobodys(
-    stopped: tuple[RunSpec, Path],
-) -> None:
+def test_an_old_checkpoint_of_another_simulation_is_nobodys(stopped: tuple[RunSpec, Path]) -> None:
     spec, folder = stopped
     (folder / "checkpoint.bin").unlink()
     (folder / "summary.json").unlink()

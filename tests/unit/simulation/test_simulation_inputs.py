@@ -101,9 +101,7 @@ def test_types_stand_for_their_resources(tmp_path: Path) -> None:
     (chunk,) = inputs.trace.chunks()
 
     assert chunk.demand.tolist() == [[1, 2048, 0]]
-    assert inputs.faults.lines() == [
-        f"{path}:3: vm_type: no type 'large' in the file of types",
-    ]
+    assert inputs.faults.lines() == [f"{path}:3: vm_type: no type 'large' in the file of types"]
 
 
 def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:

@@ -156,9 +156,7 @@ def test_vms_that_were_given_up_wait_apart_from_those_that_were_placed(tmp_path:
     ]
 
 
-def test_vms_that_got_their_places_in_several_slots_are_rows_in_that_order(
-    tmp_path: Path,
-) -> None:
+def test_vms_that_got_their_places_in_several_slots_are_rows_in_that_order(tmp_path: Path) -> None:
     vms = (a_vm(placed=180, ended=400), a_vm(placed=60), a_vm(), a_vm(placed=120, ended=410))
 
     rows = rows_of(tmp_path, a_request(*vms, vms[0]))
@@ -391,9 +389,7 @@ def test_only_at_the_beginning_vms_run_already() -> None:
     (chunk,) = trace.chunks()
 
     assert chunk.on_host == ("h1", None)
-    assert faults.lines() == [
-        "t.csv:3: on_host: found 'h1', allowed only where arrival_s is 0",
-    ]
+    assert faults.lines() == ["t.csv:3: on_host: found 'h1', allowed only where arrival_s is 0"]
 
 
 def test_what_runs_already_takes_room_and_leaves() -> None:

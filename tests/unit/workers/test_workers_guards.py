@@ -32,13 +32,7 @@ KNOWN = HostNetworks(networks=("10.1.0.0/16",))
     [
         # A gateway may be a host; a name server elsewhere needs no permission.
         (HOST.uri, CARD, HostNetworks(), ("10.0.0.1/32",), ("10.0.0.1",)),
-        (
-            HOST.uri,
-            CARD,
-            KNOWN,
-            ("10.0.0.1/32", "10.1.0.0/16"),
-            ("10.0.0.1", "10.1.0.53"),
-        ),
+        (HOST.uri, CARD, KNOWN, ("10.0.0.1/32", "10.1.0.0/16"), ("10.0.0.1", "10.1.0.53")),
         ("qemu+tls://10.1.0.7/system", CARD, KNOWN, ("10.0.0.1/32", "10.1.0.0/16"), None),
         (
             "qemu+tls://10.2.0.7:16515/system",

@@ -19,10 +19,7 @@ from registry import Registry
 from registry.hosts import HostMap
 
 router = APIRouter(
-    prefix="/host-map",
-    tags=["hosts"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/host-map", tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(HostMap)
 

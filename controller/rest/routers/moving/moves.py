@@ -26,10 +26,7 @@ from registry.db import Page
 from registry.moves import Move, MoveObstacle
 
 router = APIRouter(
-    prefix="/moves",
-    tags=["vms"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/moves", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 #: Hosts that are tried one after the other, if none is named.
 MOST_HOSTS_TRIED: Final = 4

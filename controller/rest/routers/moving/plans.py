@@ -27,10 +27,7 @@ from registry.db import Page
 from registry.moves import Plan, PlanKind
 
 router = APIRouter(
-    prefix="/plans",
-    tags=["plans"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/plans", tags=["plans"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Plan)
 

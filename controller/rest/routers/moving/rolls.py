@@ -42,10 +42,7 @@ from registry.moves import (
 )
 
 router = APIRouter(
-    prefix="/rolls",
-    tags=["plans"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/rolls", tags=["plans"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _CLAIM: Final = TypeAdapter(RollLease)
 _ROLL: Final = TypeAdapter(Roll)
@@ -128,11 +125,7 @@ def resume_roll(
 
     def resume(registry: Registry) -> RollLease:
         return registry.rolls.resume(
-            id,
-            driver=body.driver,
-            command=body.command,
-            skipped=body.skipped,
-            actor=caller.actor,
+            id, driver=body.driver, command=body.command, skipped=body.skipped, actor=caller.actor
         )
 
     return creation.answer(body, resume, status=202, adapter=_CLAIM)

@@ -21,10 +21,7 @@ from registry import Registry
 from registry.requests import Counts
 
 router = APIRouter(
-    prefix="/counts",
-    tags=["vms"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/counts", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Counts)
 

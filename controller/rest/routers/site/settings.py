@@ -14,10 +14,7 @@ from registry.db import Page
 from service.settings_in_force import SettingInForce
 
 router = APIRouter(
-    prefix="/settings",
-    tags=["site"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/settings", tags=["site"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 
 

@@ -31,10 +31,7 @@ from registry.admin import WhatIf
 from registry.db import Page
 
 router = APIRouter(
-    prefix="/what-ifs",
-    tags=["what-ifs"],
-    dependencies=[Security(bearer)],
-    route_class=BoundedRoute,
+    prefix="/what-ifs", tags=["what-ifs"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(WhatIf)
 _ALL: Final = "all"

@@ -643,10 +643,7 @@ def test_a_game_is_told_step_by_step_in_eighty_columns(
         {"vms": vms, "utility": -0.375, "chosen": True},
         {"vms": vms[:1], "utility": -0.5, "chosen": False},
     ]
-    rows = [
-        {"request": 0, "host": 0, "count": -2},
-        {"request": 1, "host": 0, "count": 1},
-    ]
+    rows = [{"request": 0, "host": 0, "count": -2}, {"request": 1, "host": 0, "count": 1}]
     answer = {
         "round": 7,
         "policy": "fuga",

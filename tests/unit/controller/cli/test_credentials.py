@@ -41,9 +41,7 @@ def test_an_option_goes_before_the_environment(environ: dict[str, str]) -> None:
     assert (found.url, found.token) == (URL, "token-of-a")
 
 
-def test_a_token_of_the_state_folder_goes_to_its_own_address_alone(
-    environ: dict[str, str],
-) -> None:
+def test_a_token_of_the_state_folder_goes_to_its_own_address_alone(environ: dict[str, str]) -> None:
     found = find_connection(environ, url="http://other:1")
     with pytest.raises(BadInputError, match=f"is for {URL}, and is not sent to http://other:1"):
         find_connection(environ, url="http://other:1", tenant="a")

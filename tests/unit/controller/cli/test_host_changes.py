@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.http_api import HttpApi
-from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
-    Fuga,
-    a_host,
-    a_vm,
-    api,
-    fuga,
-)
+from tests.unit.controller.cli.test_commands import Fuga, a_host, a_vm, api, fuga  # noqa: F401 - fixtures
 
 WARNED = ["the override of vcpus, 32, is above what was detected, 16"]
 

@@ -20,12 +20,7 @@ from controller.cli.site.host_reach import reach_findings
 from tests.fakes.http_api import HttpApi
 from tests.servers.certificates import Authority, Pair
 from tests.servers.ports import a_quiet_port
-from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
-    Fuga,
-    a_host,
-    api,
-    fuga,
-)
+from tests.unit.controller.cli.test_commands import Fuga, a_host, api, fuga  # noqa: F401 - fixtures
 
 GIB = 1 << 30
 UUID = "a911de1c-7c2d-4c1a-b0d7-0c57fb263ab9"

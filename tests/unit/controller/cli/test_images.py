@@ -112,10 +112,7 @@ def test_an_image_to_fetch_is_waited_for(api: HttpApi, capsys: pytest.CaptureFix
     under_way = {"state": "importing", "size_bytes": None, "virtual_size_bytes": None}
     api.on("POST", "/v1/images", an_image(**under_way), status=202)
     api.on(
-        "GET",
-        "/v1/images/debian:2",
-        an_image(**under_way, received_bytes=100 << 20),
-        an_image(),
+        "GET", "/v1/images/debian:2", an_image(**under_way, received_bytes=100 << 20), an_image()
     )
 
     assert run("image", "add", "debian", "--from", URL, "--sha256", SHA256) == 0

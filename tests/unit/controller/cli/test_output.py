@@ -30,9 +30,7 @@ DEADLINE_S = 120.0
 plain = st.none() | st.booleans() | st.integers() | st.text()
 floats = st.floats(allow_nan=False, allow_infinity=False)
 documents = st.recursive(
-    plain | floats,
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    plain | floats, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
 )
 
 

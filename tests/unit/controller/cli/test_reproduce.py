@@ -46,8 +46,7 @@ def test_for_programs_it_answers_json_alone(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [((), "give tables or figures"), (("drfh-fig11x",), "near are drfh-fig1")],
+    ("words", "told"), [((), "give tables or figures"), (("drfh-fig11x",), "near are drfh-fig1")]
 )
 def test_what_cannot_be_meant_is_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str

@@ -161,9 +161,7 @@ def test_a_provider_that_does_not_answer_as_it_has_to_is_waited_for_once_and_not
     assert site.asked == [DISCOVERY], "it is not asked again at once"
 
 
-def test_a_login_that_the_provider_vouches_for_is_let_in_and_its_keys_are_kept(
-    site: Site,
-) -> None:
+def test_a_login_that_the_provider_vouches_for_is_let_in_and_its_keys_are_kept(site: Site) -> None:
     site.paths["/token"] = site.tokens()
     found = provider(site)
 

@@ -124,9 +124,7 @@ def test_what_the_database_did_not_take_is_told_when_it_answers_again():
     assert row["refusals"] == {"404 POST /v1/x": 5}
 
 
-def test_a_caller_who_goes_away_is_told_of_when_the_minute_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_caller_who_goes_away_is_told_of_when_the_minute_is_over(monkeypatch: pytest.MonkeyPatch):
     world = World()
     turns = 0
 

@@ -275,19 +275,11 @@ def test_labels_named_hosts_and_avoided_hosts_bound_where_vms_go():
     run_round(SLOT, LEASE, CHOICE, store=store, decider=Deciding())
 
     went = {(part.request_id, part.host_id) for part in store.commits[0].placements}
-    assert went == {
-        (an_id(101), an_id(1)),
-        (an_id(102), an_id(3)),
-        (an_id(103), an_id(4)),
-    }
+    assert went == {(an_id(101), an_id(1)), (an_id(102), an_id(3)), (an_id(103), an_id(4))}
 
 
 def test_a_zone_may_name_its_own_policy():
-    hosts = [
-        a_host(1, labels=("zone=east",)),
-        a_host(2, labels=("zone=west",)),
-        a_host(3),
-    ]
+    hosts = [a_host(1, labels=("zone=east",)), a_host(2, labels=("zone=west",)), a_host(3)]
     choice = dataclasses.replace(
         CHOICE, zones={"west": NamedPolicy(policy="first_fit", parameters={})}
     )

@@ -14,9 +14,7 @@ from tests.unit.placement.forecast.test_run_ahead import a_present, ending, ever
 FEW = 10
 NOTHING_LIVED = Lifetimes(
     ObservedLifetimes(
-        groups=np.zeros((0, 1), dtype=np.int64),
-        age_s=np.zeros(0),
-        ended=np.ones(0, dtype=np.bool_),
+        groups=np.zeros((0, 1), dtype=np.int64), age_s=np.zeros(0), ended=np.ones(0, dtype=np.bool_)
     )
 )
 

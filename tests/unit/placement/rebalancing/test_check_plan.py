@@ -232,8 +232,7 @@ def test_what_is_let_in_fits_once_all_is_moved() -> None:
     check_plan(running, a_plan(running, move, admitted=[(0, 0, 1)]))
     assert "lacks vcpus" in refused(running, a_plan(running, admitted=[(0, 0, 1)]))
     assert "2 VMs of request 0" in refused(
-        running,
-        a_plan(running, move, a_move(running, 2, 1), admitted=[(0, 0, 1), (0, 2, 1)]),
+        running, a_plan(running, move, a_move(running, 2, 1), admitted=[(0, 0, 1), (0, 2, 1)])
     )
 
 

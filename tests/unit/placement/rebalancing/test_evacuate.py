@@ -36,11 +36,7 @@ def test_each_vm_chooses_its_own_host_by_the_potential() -> None:
 
 def test_where_not_all_fit_the_tenant_left_with_least_goes_first() -> None:
     # Tenant 0 has two VMs elsewhere, tenant 1 has none but that which leaves.
-    running = a_running(
-        host=[0, 0, 1, 1],
-        capacity=[(4, 8192), (3, 8192)],
-        tenant=[0, 1, 0, 0],
-    )
+    running = a_running(host=[0, 0, 1, 1], capacity=[(4, 8192), (3, 8192)], tenant=[0, 1, 0, 0])
 
     plan = evacuate(running, [0])
 
@@ -50,10 +46,7 @@ def test_where_not_all_fit_the_tenant_left_with_least_goes_first() -> None:
 
 def test_a_heavier_weight_is_in_greater_need() -> None:
     running = a_running(
-        host=[0, 0, 1, 1],
-        capacity=[(4, 8192), (3, 8192)],
-        tenant=[0, 1, 0, 1],
-        weight=(4.0, 1.0),
+        host=[0, 0, 1, 1], capacity=[(4, 8192), (3, 8192)], tenant=[0, 1, 0, 1], weight=(4.0, 1.0)
     )
 
     assert [move.vm for move in evacuate(running, [0]).moves] == [0]
@@ -146,9 +139,7 @@ def test_nothing_that_runs_needs_no_plan() -> None:
 def test_amounts_of_thousands_of_billions_are_counted_to_the_unit() -> None:
     huge = 10**14
     running = a_running(
-        host=[0],
-        capacity=[(4, huge), (4, huge - 1), (4, huge)],
-        demand=[(1, huge)],
+        host=[0], capacity=[(4, huge), (4, huge - 1), (4, huge)], demand=[(1, huge)]
     )
 
     assert [move.destination for move in evacuate(running, [0]).moves] == [2]

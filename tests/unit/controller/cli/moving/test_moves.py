@@ -13,14 +13,7 @@ from controller.terminal import output
 from controller.terminal.output import text
 from controller.terminal.tables import left_out_of, lines_of
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
-from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
-    VM_ID,
-    Fuga,
-    a_request,
-    a_vm,
-    api,
-    fuga,
-)
+from tests.unit.controller.cli.test_commands import VM_ID, Fuga, a_request, a_vm, api, fuga  # noqa: F401 - fixtures
 
 MOVE_ID = "0193a333-0000-7000-8000-00000000cafe"
 MIB = 1 << 20

@@ -19,10 +19,7 @@ HUNG = "storage pool 'default' does not answer since 2026-01-01 00:00:00 UTC"
         ({"health": "down", "last_error": "no route"}, "down: no route"),
         ({"health": "down"}, "down: no error recorded; check that the monitor runs"),
         ({"health": "down", "admin": "maintenance"}, None),
-        (
-            {"pool_silent_since": SINCE, "last_error": HUNG},
-            f"{HUNG}: it is up but gets no VMs",
-        ),
+        ({"pool_silent_since": SINCE, "last_error": HUNG}, f"{HUNG}: it is up but gets no VMs"),
     ],
 )
 def test_a_host_that_gets_no_vms_is_named_with_the_reason(

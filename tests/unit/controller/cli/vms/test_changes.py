@@ -44,11 +44,7 @@ def web(api: HttpApi) -> None:  # noqa: F811
     ("words", "body", "told"),
     [
         (["scale", "web", "-n", "5"], {"count": 5}, "3 -> 5 VMs"),
-        (
-            ["scale", "web", "-n", "2", "--remove", "web-1"],
-            {"count": 2, "remove": [VM_ID]},
-            "VMs",
-        ),
+        (["scale", "web", "-n", "2", "--remove", "web-1"], {"count": 2, "remove": [VM_ID]}, "VMs"),
         (["label", "web", "env=prod", "a-"], {"labels": {"env": "prod", "a": None}}, "env=prod"),
         (["extend", "web", "--ttl", "2h"], {"ttl_s": 7200}, "ends"),
         (["extend", "web", "--never"], {"ttl_s": "never"}, "ends"),

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.http_api import Answer, HttpApi, RecordedCall
-from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
-    Fuga,
-    a_vm,
-    api,
-    fuga,
-)
+from tests.unit.controller.cli.test_commands import Fuga, a_vm, api, fuga  # noqa: F401 - fixtures
 
 FIRST, SECOND, LIVE = (f"0193a111-0000-7000-8000-00000000000{n}" for n in (1, 2, 3))
 GONE = {"desired": "deleted", "host": None}
