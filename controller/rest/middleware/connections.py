@@ -39,9 +39,11 @@ HANDSHAKE_S: Final = 10.0
 #: To end TLS, including the rest of an answer. `protocol` watches the progress of the answer.
 GOODBYE_S: Final = 600.0
 LOG_EVERY_S: Final = 60.0
-#: Accepted or refused in one turn of the event loop. Calls under way need turns, too.
+#: Connections accepted in one turn of the event loop. Calls under way need turns, too.
 _AT_ONCE: Final = 16
-_REFUSED_AT_ONCE: Final = 128
+#: Refusing takes as long in one turn as all else took since the turn before, within these bounds.
+_LEAST_REFUSING_S: Final = 0.0005
+_MOST_REFUSING_S: Final = 0.003
 #: Asyncio accepts again after a second; until then there is nothing to accept.
 _RETRY_S: Final = 0.9
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -120,6 +122,8 @@ UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
 class LimitedListener(socket.socket):
     """A listening socket that limits its connections, once limits are set."""
 
+    _clock = staticmethod(time.monotonic)
+
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._bounds = UNBOUNDED
@@ -129,7 +133,9 @@ class LimitedListener(socket.socket):
         self._connections: dict[str, weakref.WeakSet[CountedConnection]] = {}  #: by network
         self._sparing = Sparingly()
         self._failed_at = float("-inf")
-        self._turn = 0
+        self._turn = 0  #: connections accepted in this turn of the event loop
+        self._turn_ends_at = 0.0  #: when refusing gives way to calls
+        self._turn_ended_at = float("-inf")
         self._arrivals = Buckets(Rate(per_s=sys.maxsize, burst=sys.maxsize))
 
     def bound(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
@@ -142,11 +148,12 @@ class LimitedListener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Return the next connection that may stay, as asyncio wants it."""
+        if not self._turn:
+            now = self._clock()
+            others_s = max(_LEAST_REFUSING_S, now - self._turn_ended_at)
+            self._turn_ends_at = now + min(others_s, _MOST_REFUSING_S)
         self._turn += 1
-        if self._turn > _AT_ONCE:
-            self._turn = 0
-            raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
-        for _ in range(_REFUSED_AT_ONCE):
+        while self._turn <= _AT_ONCE:
             connection, address = self._next()
             reason = self._reason_to_refuse(address)
             if reason is None:
@@ -154,15 +161,20 @@ class LimitedListener(socket.socket):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_GONE)
             connection.close()
             self._log_refused(reason, address)
-        self._turn = 0
+            if self._clock() >= self._turn_ends_at:
+                break
+        self._end_turn()
         raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
+
+    def _end_turn(self) -> None:
+        self._turn, self._turn_ended_at = 0, self._clock()
 
     def _next(self) -> tuple[socket.socket, Any]:
         try:
             connection, address = super().accept()
             return connection, (as_ipv4(str(address[0])), *address[1:])
         except OSError as error:
-            self._turn = 0
+            self._end_turn()
             if error.errno not in _NO_FILES:
                 raise
             # Asyncio logs this error and waits a second, but continues this loop at once.

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 
 import h11
@@ -504,6 +504,36 @@ class Calling(LimitedListener):
         here, there = socket.socketpair()
         there.close()
         return here, (next(self.addresses), 1)
+
+
+class Flooded(Calling):
+    """A listener to whom refusing one takes a tenth of a millisecond."""
+
+    addresses = repeat("192.0.2.1")
+    now = 0.0
+
+    def _clock(self) -> float:
+        return self.now
+
+    def _next(self) -> tuple[socket.socket, tuple[str, int]]:
+        self.now += 0.0001
+        return super()._next()
+
+
+@pytest.mark.parametrize(
+    ("others_s", "refused_in_a_turn"), [(0.0, 5), (0.0012, 12), (0.1, 30), (3600.0, 30)]
+)
+def test_refusing_takes_no_longer_than_the_calls_under_way(others_s, refused_in_a_turn):
+    refused: list[str] = []
+    with Flooded(socket.AF_INET6) as listener:
+        listener.bound(Bounds(in_all=100, per_address=0), refused.append)
+        for _ in range(3):
+            refused.clear()
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+            listener.now += others_s
+
+    assert len(refused) == pytest.approx(refused_in_a_turn, abs=1)
 
 
 @ON_ANY_DATABASE
