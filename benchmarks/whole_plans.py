@@ -26,7 +26,7 @@ from typing import Any, Final
 from benchmarks.kit import parser, unless
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import load
-from controller.plans.deciding import PlanInputs, decode_plan_inputs
+from controller.plans.plan_inputs import PlanInputs, decode_plan_inputs
 from controller.rounds.running import to_running
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan

@@ -12,14 +12,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
-def _checked_hours(value: str) -> str:
+def _validate_hours(value: str) -> str:
     found = _HOURS.fullmatch(value)
     if found is None or found.group(1, 2) == found.group(3, 4):
         raise ValueError("two different times such as 01:00-05:00")
     return value
 
 
-def _checked_zone(value: str) -> str:
+def _validate_zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError("UTC, or a time zone that this machine knows such as Europe/Berlin")
     return value
@@ -34,8 +34,8 @@ class BalanceRule(BaseModel):
     least_gain: PositiveFloat = Field(allow_inf_nan=False)  #: of a plan that is approved
     most_gib: PositiveFloat = Field(allow_inf_nan=False)  #: that one plan moves
     #: In which plans are created and their waves begin; None: at any time.
-    hours: Annotated[str, AfterValidator(_checked_hours)] | None = None
-    zone: Annotated[str, AfterValidator(_checked_zone)] = "UTC"  #: of the hours
+    hours: Annotated[str, AfterValidator(_validate_hours)] | None = None
+    zone: Annotated[str, AfterValidator(_validate_zone)] = "UTC"  #: of the hours
 
     def is_open(self, now: datetime) -> bool:
         """Whether it is within the hours, which may span midnight; their end is not."""

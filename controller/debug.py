@@ -9,13 +9,13 @@ from typing import Final
 VARIABLE: Final = "FUGA_DEBUG"
 
 
-def wanted() -> bool:
+def tracebacks_enabled() -> bool:
     """Return whether the environment requests tracebacks."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 def trace_or_hint(error: BaseException) -> str:
     """Return the traceback of what caused an error, or how to see it."""
-    if not wanted():
+    if not tracebacks_enabled():
         return f"\n{VARIABLE}=1 shows the traceback"
     return "\n" + "".join(traceback.format_exception(error.__cause__ or error)).rstrip()

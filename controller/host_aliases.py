@@ -124,7 +124,7 @@ _ALIAS_LENGTH: Final = 9  #: 45 bits: of 12,500 hosts no two meet
 #: Tenants whose names of all hosts are kept: of 12,500 hosts some 2 MiB each.
 _TENANTS_KEPT: Final = 16
 #: What machines call themselves may change without a host being added.
-_LOOK_AGAIN_S: Final = 30.0
+_READ_AGAIN_S: Final = 30.0
 
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _UNNAMED: Final = "another host"
@@ -227,12 +227,12 @@ class HostNames:
         with self._lock:
             known = self._known
             fresh = known is not None and known.tally == tally
-            if known is None or not fresh or now - known.read_at > _LOOK_AGAIN_S:
+            if known is None or not fresh or now - known.read_at > _READ_AGAIN_S:
                 hosts = identities.all()
                 names = tuple(each.name for each in hosts if not each.retired)
                 if known is not None and known.names == names:
                     names = known.names  # the same tuple: what was made of it is found again
-                known = self._known = _HostTable(tally, now, names, _words(hosts))
+                known = self._known = _HostTable(tally, now, names, _hosts_by_word(hosts))
             return known
 
 
@@ -282,10 +282,10 @@ class Viewer:
             return text
         text = without_places(_OPERATOR.sub("an operator", text))
         if not self.names.shown:  # what is a host's goes by the reader's name for it
-            text = _WORD.sub(self._word, text)
-        return without_machines(text, self._knows)
+            text = _WORD.sub(self._shown_word, text)
+        return without_machines(text, self._is_readers_name)
 
-    def _knows(self, name: str) -> bool:
+    def _is_readers_name(self, name: str) -> bool:
         """Whether it is the reader's name for a host, or for hosts that are not its business."""
         shown = self.names.shown and self._words.get(name.lower()) is not None
         return shown or name.startswith(ALIAS_PREFIX)
@@ -309,7 +309,7 @@ class Viewer:
     def _words(self) -> Mapping[str, str | None]:
         return self.names.words()
 
-    def _word(self, found: re.Match[str]) -> str:
+    def _shown_word(self, found: re.Match[str]) -> str:
         whole = found[0].lower()
         for word in (whole, whole.partition(".")[0]):
             if word in self._words:
@@ -318,7 +318,7 @@ class Viewer:
         return found[0]
 
 
-def _words(hosts: Sequence[HostIdentity]) -> Mapping[str, str | None]:
+def _hosts_by_word(hosts: Sequence[HostIdentity]) -> Mapping[str, str | None]:
     """Return by what hosts are called; None of what several are called."""
     words: dict[str, str | None] = {}
     for host in hosts:

@@ -15,7 +15,7 @@ def pointer_of(path: Sequence[object]) -> str:
     return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def said_pointer(pointer: str) -> str:
+def pointer_text(pointer: str) -> str:
     """Return a place that a JSON pointer names in words."""
     parts = [
         part.replace("~1", "/").replace("~0", "~")

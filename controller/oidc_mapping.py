@@ -88,7 +88,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def is_safe(address: str, *, local: bool) -> bool:
+def is_private_address(address: str, *, local: bool) -> bool:
     """Return whether an address is of https; of http too on this machine, if ``local``."""
     try:
         parts = urlsplit(address)

@@ -19,7 +19,7 @@ from pydantic import (
 
 from controller.auto_balance import BalanceRule
 from controller.host_aliases import HostNaming
-from controller.oidc_mapping import OidcRule, is_loopback, is_safe
+from controller.oidc_mapping import OidcRule, is_loopback, is_private_address
 from registry.admin import Periods
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
@@ -323,7 +323,7 @@ class ControllerSettings(SharedSettings):
     def _a_provider_is_whole(self) -> Self:
         if self.oidc_issuer is None:
             return self
-        if not is_safe(self.oidc_issuer, local=is_loopback(self.oidc_issuer)):
+        if not is_private_address(self.oidc_issuer, local=is_loopback(self.oidc_issuer)):
             raise ValueError("oidc_issuer must be an https address (http only on this machine)")
         if self.oidc_client_id is None:
             raise ValueError("oidc_issuer needs oidc_client_id")

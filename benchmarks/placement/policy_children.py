@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.kit import parser
-from controller.fork_server.children import StartChild, started
+from controller.fork_server.children import StartChild, start_interpreter
 from controller.fork_server.client import ForkServer
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from tests.round_inputs import some_inputs
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         first_s, memory_mib = decided(inputs, server.fork)
         new_s, warm_s = [], []
         for _ in range(repeats):
-            new_s.append(decided(inputs, started)[0])
+            new_s.append(decided(inputs, start_interpreter)[0])
             warm_s.append(decided(inputs, server.fork)[0])
         server_mib = private_mib(server.pid or 0)
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.errors import ControllerError
-from controller.json_pointers import said_pointer
+from controller.json_pointers import pointer_text
 from plain_text import plain
 
 
@@ -58,7 +58,7 @@ def _message(http_status: int, problem: Mapping[str, Any], called: Callable[[str
 
 def _line(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
     pointer = error.get("pointer")
-    place = said_pointer(str(pointer)) if pointer else str(error.get("parameter") or "")
+    place = pointer_text(str(pointer)) if pointer else str(error.get("parameter") or "")
     detail = str(error.get("detail") or "")
     # In lists of a query the place has its number after its name.
     name, colon, what = detail.partition(": ")

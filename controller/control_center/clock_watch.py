@@ -33,13 +33,13 @@ class ClockWatch:
         """Look until stopped."""
         while not stop.wait(INTERVAL_S):
             try:
-                self.look()
+                self.settle_times()
             except RegistryError as error:
                 log.error("clock_not_read", error=str(error))
             except Exception:  # the loop outlives a database that is away for a moment
                 log.exception("clock_not_read")
 
-    def look(self) -> float:
+    def settle_times(self) -> float:
         """Bring back what lies ahead; return by how much the clock stepped back at least."""
         lease = self._lease()
         if lease is None:

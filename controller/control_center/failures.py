@@ -34,7 +34,7 @@ class FailedHosts:
         self._by_default = by_default
         self._interval_s = interval_s
 
-    def look(self) -> tuple[str, ...]:
+    def request_fencing(self) -> tuple[str, ...]:
         """Request the fencing of every such host, if this control centre leads."""
         lease = self._lease()
         if lease is None:
@@ -51,7 +51,7 @@ class FailedHosts:
         """Look until stopped."""
         while not stop.wait(self._interval_s):
             try:
-                self.look()
+                self.request_fencing()
             except RegistryError as error:
                 log.error("failed_hosts_not_read", error=str(error))
             except Exception:  # the loop outlives a database that is away for a moment

@@ -54,7 +54,7 @@ class Leadership:
                     log.info("lease_taken", holder=self._holder, epoch=self._lease.epoch)
             return self._lease
 
-    def lost(self, lease: Lease) -> None:
+    def forget(self, lease: Lease) -> None:
         """Forget a lease that the register center no longer knows."""
         with self._lock:
             if self._lease is None or self._lease.epoch != lease.epoch:
@@ -83,7 +83,7 @@ class Leadership:
             return Check("lease", False, f"last requested {age_s:.0f} s ago")
         return Check("lease", True, "held" if self._lease is not None else "another process leads")
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         """Let another control centre lead at once."""
         with self._lock:
             lease, self._lease = self._lease, None
@@ -102,7 +102,7 @@ class Leadership:
         try:
             renewed = self._registry.leases.renew(lease, self._lease_s)
         except LeaseLostError:
-            self.lost(lease)
+            self.forget(lease)
             return
         with self._lock:
             if self._lease is lease:

@@ -76,13 +76,13 @@ class SlotMetrics:
             registry=registry,
         )  # fmt: skip
 
-    def slot(self, outcome: str) -> None:
+    def count_slot(self, outcome: str) -> None:
         """Count a slot."""
         self._slots.labels(outcome).inc()
 
-    def round(self, report: RoundReport) -> None:
+    def count_round(self, report: RoundReport) -> None:
         """Count a round that was committed."""
-        self.slot("decided")
+        self.count_slot("decided")
         self._decided_by.labels("policy" if report.fallback_reason is None else "fallback").inc()
         for phase, seconds in report.phases_s.items():
             self._seconds.labels(phase).observe(seconds)
@@ -100,11 +100,11 @@ class SlotMetrics:
         """Report from now on how long ago the last sweep was."""
         self._sweep_age.set_function(age_s)
 
-    def standing_plan(self, outcome: str) -> None:
+    def count_auto_plan(self, outcome: str) -> None:
         """Count a plan of the standing rule."""
         self._standing.labels(outcome).inc()
 
-    def spare(self, found: Survival | None) -> None:
+    def set_spare(self, found: Survival | None) -> None:
         """Report which failure domains hold; None: another control centre does."""
         self._spare.clear()
         if found is not None:
@@ -114,6 +114,6 @@ class SlotMetrics:
             ):  # fmt: skip
                 self._spare.labels(holds).set(number)
 
-    def sent(self, task: str) -> None:
+    def count_message(self, task: str) -> None:
         """Count a message to the workers."""
         self._sent.labels(task.removeprefix("workers.")).inc()

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from controller import debug
 from controller.plans import dry_run
-from controller.plans.deciding import decide_plan
+from controller.plans.plan_inputs import decide_plan
 from controller.queries import capacity_after_queue, failure_survival
-from controller.queries.ahead import estimates
-from controller.queries.reserving import answer as reserve
+from controller.queries.ahead import estimate_waits
+from controller.queries.reservation_decision import judge_reservation as reserve
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Ideal, PolicyAnswer, PolicyFailure, frame
@@ -78,7 +78,7 @@ def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
     return ideal(_inputs(data).snapshot, resource)
 
 
-def _ready(_: object) -> bool:
+def _import_bound(_: object) -> bool:
     """Import what the bound needs before a round waits for it; other calls may not need it."""
     import scipy.optimize  # noqa: F401, PLC0415 - slow to import
 
@@ -87,16 +87,16 @@ def _ready(_: object) -> bool:
 
 _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {
-        "ready": _ready,
+        "ready": _import_bound,
         "decide": decide,
         "steps": decide_in_steps,
         "ideal": _ideal_of,
         "plan": decide_plan,
         "shadow": decide_in_shadow,
-        "estimates": estimates,
-        "survival": failure_survival.answered,
-        "capacity_in_turn": capacity_after_queue.answered,
-        "rehearse": dry_run.answered,
+        "estimates": estimate_waits,
+        "survival": failure_survival.survival_of,
+        "capacity_in_turn": capacity_after_queue.capacity_after_round,
+        "rehearse": dry_run.plan_turns,
         "reserve": reserve,
     }
 )
@@ -113,7 +113,7 @@ def answer(operation: str, argument: Any) -> Any:
     try:
         return _OPERATIONS[operation](argument)
     except Exception as error:
-        if debug.wanted():
+        if debug.tracebacks_enabled():
             traceback.print_exc()
         return PolicyFailure(f"{type(error).__name__}: {error}")
 

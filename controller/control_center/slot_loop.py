@@ -19,12 +19,12 @@ from controller.control_center.failures import FailedHosts
 from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
 from controller.control_center.purge import Purger
-from controller.control_center.reserving import Reserving
+from controller.control_center.reservations import ReservationDecider
 from controller.errors import SlotSkippedError
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
-from controller.plans.deciding import move_limits_of
 from controller.plans.executor import PlanExecutor, Planning
+from controller.plans.plan_inputs import move_limits_of
 from controller.plans.room_plans import RoomRule
 from controller.plans.spare_watch import SpareWatch
 from controller.policies import check_policies
@@ -94,7 +94,7 @@ class SlotLoopRunner:
             self.turned_at = time.monotonic()
             lease = self._lease()
             if lease is None:
-                self._metrics.slot("not_leading")
+                self._metrics.count_slot("not_leading")
             else:
                 # A round may take as long as policy, fallback and bound are given.
                 self.turned_at = time.monotonic() + self._choice.most_time_s
@@ -121,10 +121,10 @@ class SlotLoopRunner:
                 kept=self._kept,
             )
             if report is None:
-                self._metrics.slot("idle")
-                self._note_decided(slot)
+                self._metrics.count_slot("idle")
+                self._record_idle_slot(slot)
                 return
-            self._metrics.round(report)
+            self._metrics.count_round(report)
             checkpoint("round.after_commit")
             self._on_committed()
             for request_id, keys in report.assignments.items():
@@ -145,13 +145,13 @@ class SlotLoopRunner:
                 duration_s=round(report.duration_s, 4),
             )
         except StaleEpochError:
-            self._metrics.slot("lease_lost")
-            self._leadership.lost(lease)
+            self._metrics.count_slot("lease_lost")
+            self._leadership.forget(lease)
         except SlotLoopPausedError as error:
-            self._metrics.slot("paused")
+            self._metrics.count_slot("paused")
             log.info("slot_paused", reason=error.reason)
         except SlotSkippedError as error:
-            self._metrics.slot("skipped")
+            self._metrics.count_slot("skipped")
             log.error("slot_skipped", alert=True, reasons=error.reasons)
             self._registry.events.add(
                 actor="control",
@@ -161,12 +161,12 @@ class SlotLoopRunner:
                 reason=str(error),
             )
         except Exception:  # tenants' VMs run on whatever happens here; the next slot tries again
-            self._metrics.slot("failed")
+            self._metrics.count_slot("failed")
             log.exception("round_failed", alert=True)
         finally:
             structlog.contextvars.unbind_contextvars("slot")
 
-    def _note_decided(self, slot: Slot) -> None:
+    def _record_idle_slot(self, slot: Slot) -> None:
         """Write the slot's status for readers; the slot is decided even if this fails."""
         try:
             self._registry.slot_loop.decided(slot.start_at, slot.length_s)
@@ -189,7 +189,7 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
         budget_units=settings.budget_units,
         decision_time_s=settings.decision_time_s,
         seed=settings.seed,
-        zones=_named(settings.zone_policies),
+        zones=_named_policies(settings.zone_policies),
         spare=settings.spare,
         spot_grace_s=settings.spot_grace_s,
         spot_margin=settings.spot_margin,
@@ -197,7 +197,7 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
     )
 
 
-def _named(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
+def _named_policies(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
     return {
         name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
         for name, zone in zones.items()
@@ -244,7 +244,7 @@ def shadow_of(
             name=settings.shadow_policy,
             parameters=settings.shadow_parameters,
             deadline_s=settings.shadow_deadline_s or settings.slot_length_s,
-            zones=None if zones is None else _named(zones),
+            zones=None if zones is None else _named_policies(zones),
         ),
         process=PolicyProcess(niceness=NICENESS, start=start_child),
         metrics=ShadowMetrics(metrics),
@@ -263,18 +263,18 @@ def spare_watch_of(
         lambda: leadership.lease,
         settings.spare,
         interval_s=settings.spare_interval_s,
-        report=metrics.spare,
+        report=metrics.set_spare,
     )
 
 
-def reserving_of(
+def reservation_decider_of(
     settings: ControllerSettings,
     registry: Registry,
     leadership: Leadership,
     start_child: StartChild,
-) -> Reserving:
+) -> ReservationDecider:
     """Who decides reservations."""
-    return Reserving(
+    return ReservationDecider(
         registry,
         lambda: leadership.lease,
         PolicyProcess(niceness=NICENESS, start=start_child),
@@ -313,7 +313,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         interval_s=settings.sweep_interval_s,
         resend_after_s=settings.resend_after_s,
         build_timeout_s=settings.build_timeout_s,
-        on_sent=slot_metrics.sent,
+        on_sent=slot_metrics.count_message,
     )
     slot_metrics.follow_sweep(lambda: dispatcher.age_s)
     purger = Purger(
@@ -336,7 +336,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         planning_of(settings),
         interval_s=settings.sweep_interval_s,
         on_requested=dispatcher.nudge,
-        on_standing=slot_metrics.standing_plan,
+        on_standing=slot_metrics.count_auto_plan,
     )
     shadow = shadow_of(settings, registry, leadership, metrics, children.fork)
     watch = spare_watch_of(settings, registry, leadership, slot_metrics)
@@ -367,7 +367,7 @@ def main(settings: ControllerSettings | None = None) -> None:
             name="clock",
         ),
         threading.Thread(
-            target=reserving_of(settings, registry, leadership, children.fork).run,
+            target=reservation_decider_of(settings, registry, leadership, children.fork).run,
             args=(stop,),
             name="reservations",
         ),
@@ -401,7 +401,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         dispatcher.nudge()
         for thread in threads:
             thread.join()
-        leadership.give_up()
+        leadership.release()
         children.close()
         registry.close()
         log.info("control_centre_stopped")

@@ -56,7 +56,7 @@ class SteadyClock:
                 self._keep_before_back(expected, elapsed_s)
             ahead = now - expected
             if ahead > TOLERANCE and not (
-                self._returned(now, elapsed_s) or self._is_over(ahead, elapsed_s)
+                self._is_back(now, elapsed_s) or self._is_over(ahead, elapsed_s)
             ):
                 return expected
             self._at, self._elapsed_s, self._held_since = now, elapsed_s, None
@@ -77,7 +77,7 @@ class SteadyClock:
         before = time_before - timedelta(seconds=elapsed_s)
         self._before_back = max(before, self._before_back or before)
 
-    def _returned(self, now: datetime, elapsed_s: float) -> bool:
+    def _is_back(self, now: datetime, elapsed_s: float) -> bool:
         """Return whether the clock is at most where it was before it stepped back."""
         if self._before_back is None:
             return False

@@ -90,7 +90,7 @@ class StartedChild:
 StartChild = Callable[[str, float], Child]
 
 
-def started(module: str, deadline: float) -> StartedChild:
+def start_interpreter(module: str, deadline: float) -> StartedChild:
     """Start a module in a new interpreter, which imports everything while it is waited for."""
     return StartedChild(module)
 

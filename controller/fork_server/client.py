@@ -31,7 +31,7 @@ _CALLED_AGAIN_S: Final = 10.0
 #: For the server to end after the request to.
 _GOODBYE_S: Final = 2.0
 #: For a killed child to end: longer if the kernel holds it.
-_BURIAL_S: Final = 10.0
+_REAP_S: Final = 10.0
 
 
 class ForkServerError(OSError):
@@ -58,14 +58,14 @@ class ForkedChild:
         """Return its exit status, negative for a signal; None while it runs."""
         with self._reading:
             if self._status is None:
-                self._hear(0.0)
+                self._read_reports(0.0)
             return self._status
 
     def kill(self) -> None:
         """Kill it, and all that it started, from any thread."""
         if self._reading.acquire(blocking=False):
             try:
-                self._hear(0.0)
+                self._read_reports(0.0)
             finally:
                 self._reading.release()
         self._kill()
@@ -74,18 +74,18 @@ class ForkedChild:
         """Kill it, wait for its end and return its exit status; twice is once."""
         with self._reading:
             if not self._closed:
-                self._hear(0.0)
+                self._read_reports(0.0)
                 self._kill()
                 self.stdin.close()
                 self.stdout.close()
                 if self._status is None:
-                    self._hear(_BURIAL_S)
+                    self._read_reports(_REAP_S)
                 with self._lock:
                     self._closed = True
                 # Its server now lets go of it, and then closes the line as well.
                 with contextlib.suppress(OSError):
                     self._line.shutdown(socket.SHUT_WR)
-                    self._line.settimeout(_BURIAL_S)
+                    self._line.settimeout(_REAP_S)
                     while self._line.recv(MESSAGE.size):
                         pass
                 self._line.close()
@@ -96,7 +96,7 @@ class ForkedChild:
             if not self._closed and not self._orphaned:  # its server leaves its id to it
                 kill_group(self.pid)
 
-    def _hear(self, patience_s: float) -> None:
+    def _read_reports(self, patience_s: float) -> None:
         """Read what its server says of it, and whether that lives."""
         while not self._closed and not self._orphaned:
             self._line.settimeout(patience_s)
@@ -156,7 +156,7 @@ class ForkServer:
         """Start the server, which imports everything before its first call, unless closed."""
         with self._lock:
             if not self._closed:
-                self._running()
+                self._running_server()
 
     def fork(self, module: str, deadline: float) -> ForkedChild:
         """Return a child that runs ``main`` of a module, by ``deadline`` of the monotonic clock.
@@ -170,7 +170,7 @@ class ForkServer:
         """
         for _ in range(2):
             with self._lock:
-                server = self._running()
+                server = self._running_server()
                 hangs_at = server.hangs_at(time.monotonic())
             try:
                 child = _child_forked_by(server.control, module, min(deadline, hangs_at))
@@ -189,7 +189,7 @@ class ForkServer:
                     server.forked = True
                     server.silent_since = None
                     return child
-                self._give_up(server)
+                self._retire(server)
         raise ForkServerError("its fork server forks no child")
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ class ForkServer:
         with self._lock:
             self._closed = True
             if self._server is not None:
-                self._give_up(self._server)
+                self._retire(self._server)
             for process in self._old:
                 process.terminate()
                 try:
@@ -207,18 +207,18 @@ class ForkServer:
                     process.wait()
             self._old.clear()
 
-    def _running(self) -> _ForkServerProcess:
+    def _running_server(self) -> _ForkServerProcess:
         """Return a server that runs, as far as anybody knows."""
         if self._closed:
             raise ForkServerError("its fork server was closed")
         self._old = [process for process in self._old if process.poll() is None]
         if self._server is not None and self._server.process.poll() is not None:
-            self._give_up(self._server)
+            self._retire(self._server)
         if self._server is None:
-            self._server = _started(self._modules)
+            self._server = _start_server(self._modules)
         return self._server
 
-    def _give_up(self, server: _ForkServerProcess) -> None:
+    def _retire(self, server: _ForkServerProcess) -> None:
         """Ask no more of a server. It goes on until the last of its children is gone."""
         if server is self._server:
             server.control.close()
@@ -226,7 +226,7 @@ class ForkServer:
             self._server = None
 
 
-def _started(modules: Sequence[str]) -> _ForkServerProcess:
+def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     with its:

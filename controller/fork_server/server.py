@@ -49,7 +49,7 @@ def main() -> None:
 
 
 @dataclass(slots=True)
-class _Forked:
+class _ForkedProcess:
     pid: int
     ended: int  #: descriptor that is readable once it has
     line: socket.socket
@@ -65,10 +65,10 @@ class ForkSession:
         self._client: socket.socket | None = client
         self._pid = os.getpid()
         self._libc = ctypes.CDLL(None)
-        self._imported = _imported()
+        self._imported = _modification_times()
         # What changed during the imports may have been read before or after.
-        self._stale = any(since <= at <= time.time_ns() for at in _changed().values())
-        self._children: list[_Forked] = []
+        self._stale = any(since <= at <= time.time_ns() for at in _change_times().values())
+        self._children: list[_ForkedProcess] = []
         self._poll = select.poll()
         self._poll.register(client, select.POLLIN)
 
@@ -85,21 +85,21 @@ class ForkSession:
 
     def _serve_all(self) -> None:
         while self._client is not None or self._children:
-            ready = dict(self._poll.poll(self._patience_ms()))
+            ready = dict(self._poll.poll(self._poll_timeout_ms()))
             for child in [*self._children]:
                 if child.ended in ready:
-                    self._end(child)
+                    self._report_end(child)
                 if child.wanted and (events := ready.get(child.line.fileno())):
-                    self._abandon(child, client_died=bool(events & select.POLLHUP))
+                    self._schedule_kill(child, client_died=bool(events & select.POLLHUP))
                 if time.monotonic() >= child.killed_at:
                     child.killed_at = math.inf
                     self._kill(child)
                 if child.over and not child.wanted:
-                    self._bury(child)
+                    self._reap(child)
             if self._client is not None and self._client.fileno() in ready:
                 self._serve(self._client)
 
-    def _patience_ms(self) -> float | None:
+    def _poll_timeout_ms(self) -> float | None:
         """Return how long nothing is to be done, unless something happens."""
         first = min((child.killed_at for child in self._children), default=math.inf)
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
@@ -123,14 +123,14 @@ class ForkSession:
             except OSError as error:
                 failed = error.errno or errno.EIO
         if failed:
-            _say(line, ChildReport.FAILED, failed)
+            _send_report(line, ChildReport.FAILED, failed)
             line.close()
         for descriptor in descriptors[1:]:
             os.close(descriptor)
 
     def _fork(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
-        if self._stale or _imported() != self._imported:
-            _say(line, ChildReport.STALE, 0)
+        if self._stale or _modification_times() != self._imported:
+            _send_report(line, ChildReport.STALE, 0)
             line.close()
             return
         # The child waits at a gate until nothing can fail here: once the client knows it, it lives.
@@ -138,7 +138,7 @@ class ForkSession:
         try:
             pid = os.fork()
             if pid == 0:
-                self._become(module, line, (stdin, stdout), (gate, opener))
+                self._run_child(module, line, (stdin, stdout), (gate, opener))
             try:
                 ended = os.pidfd_open(pid)
             except OSError:
@@ -149,11 +149,11 @@ class ForkSession:
         finally:
             os.close(gate)
             os.close(opener)
-        self._children.append(_Forked(pid, ended, line))
+        self._children.append(_ForkedProcess(pid, ended, line))
         self._poll.register(ended, select.POLLIN)
         self._poll.register(line, select.POLLIN)
 
-    def _become(
+    def _run_child(
         self, module: str, line: socket.socket, pipes: tuple[int, int], gate: tuple[int, int]
     ) -> NoReturn:
         status = 1
@@ -169,7 +169,7 @@ class ForkSession:
             if not os.read(gate[0], 1):
                 os._exit(status)
             # Not before it leads its group: the client may kill that from now on.
-            _say(line, ChildReport.FORKED, os.getpid())
+            _send_report(line, ChildReport.FORKED, os.getpid())
             self._close_descriptors(line, *pipes, gate[0])
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as an interpreter has them
             sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
@@ -197,26 +197,26 @@ class ForkSession:
             if each is not None:
                 each.close()
 
-    def _end(self, child: _Forked) -> None:
+    def _report_end(self, child: _ForkedProcess) -> None:
         """Report how a child ended, and keep its pid as long as the client may use it."""
         self._poll.unregister(child.ended)
         child.over = True
         found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert found is not None  # noqa: S101 - waited for
-        _say(child.line, ChildReport.ENDED, status_of(found))
+        _send_report(child.line, ChildReport.ENDED, status_of(found))
 
-    def _abandon(self, child: _Forked, *, client_died: bool) -> None:
+    def _schedule_kill(self, child: _ForkedProcess, *, client_died: bool) -> None:
         self._poll.unregister(child.line)
         child.wanted = False
         child.killed_at = time.monotonic() + (_OWN_END_S if client_died else 0.0)
 
-    def _kill(self, child: _Forked) -> None:
+    def _kill(self, child: _ForkedProcess) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
 
-    def _bury(self, child: _Forked) -> None:
+    def _reap(self, child: _ForkedProcess) -> None:
         self._kill(child)  # what it started
         os.waitpid(child.pid, 0)
         os.close(child.ended)
@@ -236,22 +236,22 @@ def _is_hung_up(line: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _say(line: socket.socket, said: ChildReport, number: int) -> None:
+def _send_report(line: socket.socket, said: ChildReport, number: int) -> None:
     with contextlib.suppress(OSError):  # who has gone needs to hear nothing
         line.send(MESSAGE.pack(said, number))
 
 
-def _imported() -> dict[str, int]:
+def _modification_times() -> dict[str, int]:
     """Return the time that each file that was imported, and each folder of packages, has."""
-    return {path: found.st_mtime_ns if found else 0 for path, found in _files()}
+    return {path: found.st_mtime_ns if found else 0 for path, found in _file_stats()}
 
 
-def _changed() -> dict[str, int]:
+def _change_times() -> dict[str, int]:
     """Return when each of them was last changed, or put where it is, by the clock."""
-    return {path: found.st_ctime_ns if found else 0 for path, found in _files()}
+    return {path: found.st_ctime_ns if found else 0 for path, found in _file_stats()}
 
 
-def _files() -> Iterator[tuple[str, os.stat_result | None]]:
+def _file_stats() -> Iterator[tuple[str, os.stat_result | None]]:
     folders = (path for path in sys.path if path.endswith("-packages"))
     files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
     for path in (*folders, *files):

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from controller.errors import PolicyFailedError
-from controller.fork_server.children import StartChild, started
+from controller.fork_server.children import StartChild, start_interpreter
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from placement.rebalancing.in_turns import evacuate_in_turns
@@ -31,7 +31,7 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollPreview:
+class DryRunInputs:
     """A roll that is to begin."""
 
     view: RunningView
@@ -47,10 +47,10 @@ class DryRunResult:
     refusal: str | None = None  #: why the roll cannot work
 
 
-def rehearse(
-    preview: RollPreview,
+def dry_run_roll(
+    preview: DryRunInputs,
     *,
-    start: StartChild = started,
+    start: StartChild = start_interpreter,
     within_s: float = TIME_S,
     most_here: int = MOST_HERE,
 ) -> int:
@@ -65,7 +65,7 @@ def rehearse(
         too long, and was ended.
     """
     if len(preview.view.cluster.hosts) + len(preview.view.vms) <= most_here:
-        found = answered(preview)
+        found = plan_turns(preview)
     else:
         process = PolicyProcess(niceness=NICENESS, start=start)
         try:
@@ -82,7 +82,7 @@ def rehearse(
     return found.turns
 
 
-def answered(preview: RollPreview) -> DryRunResult:
+def plan_turns(preview: DryRunInputs) -> DryRunResult:
     """Plan the turns until VMs of one have no place."""
     running, names = to_running(preview.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}
@@ -92,11 +92,11 @@ def answered(preview: RollPreview) -> DryRunResult:
     for plan in evacuate_in_turns(running, in_indices, limits=preview.limits):
         if any(each.obstacle not in _PASSING for each in plan.stays):
             hosts = [names.snapshot.hosts[at][1] for at in plan.closed]
-            return DryRunResult(refusal=_refusal(running, plan, hosts, names.vms))
+            return DryRunResult(refusal=_refusal_message(running, plan, hosts, names.vms))
     return DryRunResult(turns=len(planned))
 
 
-def _refusal(
+def _refusal_message(
     running: RunningState, plan: MovePlan, hosts: Sequence[str], vms: Sequence[str]
 ) -> str:
     stays = [each for each in plan.stays if each.obstacle not in _PASSING]

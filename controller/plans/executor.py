@@ -18,8 +18,8 @@ import structlog
 
 from controller.auto_balance import BalanceRule
 from controller.errors import PolicyFailedError
-from controller.plans.deciding import PlanInputs
-from controller.plans.ready_moves import ReadyMoves, turns_of
+from controller.plans.plan_inputs import PlanInputs
+from controller.plans.ready_moves import ReadyMoves, ready_moves_of
 from controller.plans.room_plans import RoomPlanner, RoomRule
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
@@ -85,7 +85,7 @@ class PlanExecutor:
         while not stop.wait(pause_s):
             began, goes_on = time.monotonic(), False
             try:
-                goes_on = self.look()
+                goes_on = self.advance()
             except RegistryError as error:
                 log.error("plans_not_read", error=str(error))
             except Exception:  # the loop outlives a database that is away for a moment
@@ -94,29 +94,29 @@ class PlanExecutor:
             pause_s = min(soon_s, self._interval_s) if goes_on else self._interval_s
         self._process.close()
 
-    def look(self) -> bool:
+    def advance(self) -> bool:
         """Advance each pending or approved plan; return whether one is still under way."""
         lease = self._lease()
         if lease is None:
             return False
-        self._ask_by_rule(lease)
+        self._request_balance(lease)
         if self._room_planner is not None:
-            self._room_planner.look(lease)
+            self._room_planner.create_plan_if_due(lease)
         goes_on = False
         for plan in self._registry.plans.open():
-            if self._ended_by_hosts(plan):
+            if self._cancel_if_hosts_activated(plan):
                 continue
             if plan.state is PlanState.PENDING:
                 self._decide(plan)
                 plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
-                if self._ended_by_hosts(plan):
+                if self._cancel_if_hosts_activated(plan):
                     continue
             if plan.state is PlanState.APPROVED:
                 self._carry_out(plan)
                 goes_on = True
         return goes_on
 
-    def _ask_by_rule(self, lease: Lease) -> None:
+    def _request_balance(self, lease: Lease) -> None:
         """Ask for a plan if the standing rule wants one now.
 
         The time of the last one is in the register center, and the lease is checked where
@@ -159,15 +159,15 @@ class PlanExecutor:
         declined = self._objection(plan, decided)
         self._registry.plans.propose(
             plan.id,
-            _moves(inputs, decided),
-            before={**_measures(decided, 0), **_resting(inputs, decided)},
+            _planned_moves(inputs, decided),
+            before={**_measures(decided, 0), **_resting_vms(inputs, decided)},
             after=_measures(decided, -1),
-            stays=[_stays(inputs, each) for each in decided.stays],
+            stays=[_staying_vm(inputs, each) for each in decided.stays],
             cut=decided.cut,
             inputs=data,
             document=result,
             actor=ACTOR,
-            admitted=_admitted(inputs, decided) if plan.kind is PlanKind.ROOM else None,
+            admitted=_room_made(inputs, decided) if plan.kind is PlanKind.ROOM else None,
             gain=_gain(decided),
             declined=declined,
         )
@@ -195,19 +195,21 @@ class PlanExecutor:
         )
 
     def _carry_out(self, plan: Plan) -> None:
-        turns = turns_of(self._registry.plans.moves(plan.id), self._planning.limits)
+        turns = ready_moves_of(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
             if self._registry.room_plans.keeps(plan.id, for_s=self._planning.room_hold_s):
                 return  # it is over once a round has let the request in
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
-        if turns.begins and (self._ended_by_rule(plan) or self._ended_by_request(plan)):
+        if turns.begins and (
+            self._cancel_if_outside_hours(plan) or self._cancel_if_request_served(plan)
+        ):
             return
-        if self._ask_for(plan, turns):
+        if self._request_moves(plan, turns):
             self._on_requested()
 
-    def _ask_for(self, plan: Plan, turns: ReadyMoves) -> int:
+    def _request_moves(self, plan: Plan, turns: ReadyMoves) -> int:
         """Ask for moves; return for how many. What is refused before its turn waits for that."""
         created = 0
         for each in (*turns.due, *turns.early):
@@ -229,7 +231,7 @@ class PlanExecutor:
                 log.warning("planned_move_refused", plan=str(plan.id), error=str(error))
         return created
 
-    def _ended_by_hosts(self, plan: Plan) -> bool:
+    def _cancel_if_hosts_activated(self, plan: Plan) -> bool:
         """End a plan that empties hosts which were activated since; of some, leave those alone."""
         if plan.kind is not PlanKind.EVACUATE:
             return False
@@ -240,7 +242,7 @@ class PlanExecutor:
         log.info("plan_ended", plan=str(plan.id), reason=why)
         return True
 
-    def _ended_by_rule(self, plan: Plan) -> bool:
+    def _cancel_if_outside_hours(self, plan: Plan) -> bool:
         """End a plan of the standing rule of which moves would begin when they may not."""
         if plan.requested_by != STANDING_RULE:
             return False
@@ -252,7 +254,7 @@ class PlanExecutor:
         log.info("standing_plan_ended", plan=str(plan.id), reason=why)
         return True
 
-    def _ended_by_request(self, plan: Plan) -> bool:
+    def _cancel_if_request_served(self, plan: Plan) -> bool:
         """End a plan of which moves would make room for what is placed or deleted by then."""
         if plan.kind is not PlanKind.ROOM:
             return False
@@ -265,7 +267,7 @@ class PlanExecutor:
         return True
 
 
-def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
+def _planned_moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
     hosts = [UUID(key) for key, _ in inputs.names.snapshot.hosts]
     return [
         PlannedMove(
@@ -280,7 +282,7 @@ def _moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
     ]
 
 
-def _admitted(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
+def _room_made(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
     hosts = inputs.names.snapshot.hosts
     left = plan.still_waits[0] if plan.still_waits else None
     return {
@@ -311,7 +313,7 @@ def _gain(plan: DecidedPlan) -> float | None:
     return None if gains is None else float(sum(gains))
 
 
-def _resting(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
+def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
     """Return how many VMs a plan that is made for a gain left alone, as they moved lately."""
     if _gain(plan) is None:
         return {}
@@ -319,7 +321,7 @@ def _resting(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
     return {"resting": int((running.movable & running.rests).sum())}
 
 
-def _stays(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
+def _staying_vm(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
     names = inputs.names.snapshot.hosts
     missing = None
     if stays.missing is not None:

@@ -31,7 +31,7 @@ class ReadyMoves:
     begins: bool  #: something is to begin yet, created or not
 
 
-def turns_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
+def ready_moves_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
     """Return which of a plan's moves to request, in their order; None if all are over.
 
     Notes

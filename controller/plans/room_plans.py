@@ -35,7 +35,7 @@ class RoomPlanner:
         self._actor = actor
         self._looked_after: tuple[int, int] | None = None
 
-    def look(self, lease: Lease) -> None:
+    def create_plan_if_due(self, lease: Lease) -> None:
         """Create a plan, if a round was committed or a plan ended since the last check.
 
         A request starves by the rule of the policies that reserve hosts for it.

@@ -36,7 +36,7 @@ class SpareWatch:
         """Run until stopped."""
         while True:
             try:
-                self.look()
+                self.check()
             except RegistryError as error:
                 log.error("spare_not_read", error=str(error))
             except Exception:  # the loop outlives a database that is away for a moment
@@ -44,7 +44,7 @@ class SpareWatch:
             if stop.wait(self._interval_s):
                 return
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Report the spare capacity once; None if another control centre leads."""
         if self._lease() is None:
             self._report(None)

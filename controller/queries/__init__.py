@@ -1,1 +1,1 @@
-"""Straight answers for the API and for metrics: capacity, reasons, standings, lateness."""
+"""Straight answers for the API and for metrics: capacity, reasons, shares, lateness."""

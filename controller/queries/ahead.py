@@ -52,7 +52,7 @@ class Estimates:
     seconds: float  #: of all samples
 
 
-def estimates(question: ForecastQuery) -> Estimates:
+def estimate_waits(question: ForecastQuery) -> Estimates:
     """Play rounds ahead from a view, as the policy of its latest round decides them.
 
     The same view gives the same samples; time alone says how many.
@@ -61,7 +61,7 @@ def estimates(question: ForecastQuery) -> Estimates:
     assert view.inputs is not None  # noqa: S101 the caller has checked
     assert view.slot_length_s is not None  # noqa: S101 the same
     inputs = decode_inputs(view.inputs)
-    present, rows_of = present_of(view)
+    present, rows_of = current_state_of(view)
     ahead = RunAheadOptions(
         policy=_policies(view.cluster, inputs),
         slot_length_s=view.slot_length_s,
@@ -92,7 +92,7 @@ def estimates(question: ForecastQuery) -> Estimates:
     )
 
 
-def present_of(view: AheadView) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
+def current_state_of(view: AheadView) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
     """Return what a forecast is made of, and the rows of each request that waits."""
     cluster = ordinary(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}

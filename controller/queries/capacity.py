@@ -58,8 +58,8 @@ def capacity_left(
     """Return how many VMs of one request with these rules fit on the hosts as they are."""
     demand = np.array(view.demand, dtype=np.int64)
     hosts = view.hosts
-    capacity = _rows([host.capacity for host in hosts], len(demand))
-    free = np.maximum(capacity - _rows([host.committed for host in hosts], len(demand)), 0)
+    capacity = _int_rows([host.capacity for host in hosts], len(demand))
+    free = np.maximum(capacity - _int_rows([host.committed for host in hosts], len(demand)), 0)
     is_open = np.array(
         [
             host.accepts and allows(rules, requires, named, host=host.name, labels=host.labels)
@@ -71,28 +71,32 @@ def capacity_left(
     fits = _limited_by_groups(by_room, view, rules)
     # Where a group leaves room unused no resource ends first.
     bound_by_room = is_open & (fits == by_room)
-    ends_first = _ends_first(free, demand)
-    total = _spread(fits, hosts, rules, requires, named)
+    ends_first = _scarcest_resources(free, demand)
+    total = _total_in_zones(fits, hosts, rules, requires, named)
     members: dict[tuple[tuple[str, ...], tuple[int, ...]], list[int]] = {}
     for index, host in enumerate(hosts):
         members.setdefault((host.labels, host.capacity), []).append(index)
     classes = [
         HostClass(
             labels=labels,
-            capacity=_named(view.resources, offered),
+            capacity=_amounts_by_name(view.resources, offered),
             hosts=len(listed),
             open=int(is_open[listed].sum()),
             fits=int(fits[listed].sum()),
-            runs_out_first=_most(view.resources, ends_first, bound_by_room, listed),
+            runs_out_first=_most_frequent_resource(
+                view.resources, ends_first, bound_by_room, listed
+            ),
         )
         for (labels, offered), listed in members.items()
     ]
     classes.sort(key=lambda each: (-each.fits, -each.open, each.labels))
     return Capacity(
         vm_type=vm_type,
-        demand={name: n for name, n in _named(view.resources, view.demand).items() if n},
+        demand={name: n for name, n in _amounts_by_name(view.resources, view.demand).items() if n},
         fits=total,
-        runs_out_first=_most(view.resources, ends_first, bound_by_room, range(len(hosts))),
+        runs_out_first=_most_frequent_resource(
+            view.resources, ends_first, bound_by_room, range(len(hosts))
+        ),
         hosts=len(hosts),
         open=int(is_open.sum()),
         classes=tuple(classes),
@@ -137,7 +141,7 @@ def _limited_by_groups(fits: IntArray, view: CapacityView, rules: Rules) -> IntA
     return fits
 
 
-def _spread(
+def _total_in_zones(
     fits: IntArray,
     hosts: Sequence[HostView],
     rules: Rules,
@@ -161,7 +165,7 @@ def _spread(
     return most
 
 
-def _ends_first(free: IntArray, demand: IntArray) -> IntArray:
+def _scarcest_resources(free: IntArray, demand: IntArray) -> IntArray:
     """Return the resource that ends first on each host, shape (H,)."""
     demanded = np.flatnonzero(demand)
     if not len(demanded):
@@ -172,7 +176,7 @@ def _ends_first(free: IntArray, demand: IntArray) -> IntArray:
     )
 
 
-def _most(
+def _most_frequent_resource(
     resources: Sequence[str], ends_first: IntArray, which: BoolArray, hosts: Sequence[int]
 ) -> str | None:
     counted = Counter(int(ends_first[host]) for host in hosts if which[host])
@@ -182,9 +186,9 @@ def _most(
     return resources[resource] if resource >= 0 else None
 
 
-def _named(resources: Sequence[str], amounts: Sequence[int]) -> dict[str, int]:
+def _amounts_by_name(resources: Sequence[str], amounts: Sequence[int]) -> dict[str, int]:
     return dict(zip(resources, amounts, strict=True))
 
 
-def _rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
+def _int_rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), width)

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 
 from controller.errors import PolicyFailedError
-from controller.fork_server.children import StartChild, started
+from controller.fork_server.children import StartChild, start_interpreter
 from controller.queries.capacity import MOST_VMS, Capacity, capacity_left
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.snapshots import ordinary, to_snapshot
@@ -37,7 +37,7 @@ _NO_REQUEST_YET: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityQuestion:
+class CapacityInputs:
     """The question, and the answer without the queue."""
 
     view: CapacityView  #: without its cluster what was found is returned as it is
@@ -51,9 +51,9 @@ class CapacityQuestion:
 
 
 def capacity_in_turn(
-    question: CapacityQuestion,
+    question: CapacityInputs,
     *,
-    start: StartChild = started,
+    start: StartChild = start_interpreter,
     within_s: float = TIME_S,
     most_here: int = MOST_HERE,
 ) -> Capacity:
@@ -68,7 +68,7 @@ def capacity_in_turn(
         return replace(found, in_turn=found.fits)
     vms = sum(each.count for each in cluster.requests) + found.fits
     if len(cluster.hosts) + vms <= most_here:
-        return replace(found, in_turn=answered(question))
+        return replace(found, in_turn=capacity_after_round(question))
     process = PolicyProcess(niceness=NICENESS, start=start)
     try:
         in_turn: int = process.capacity_in_turn(question, deadline_s=within_s)
@@ -80,7 +80,7 @@ def capacity_in_turn(
     return replace(found, in_turn=in_turn)
 
 
-def answered(question: CapacityQuestion) -> int:
+def capacity_after_round(question: CapacityInputs) -> int:
     """Compute how many VMs fit once a round has placed what waits."""
     view, found, rules = question.view, question.found, question.rules
     cluster = view.cluster

@@ -56,7 +56,9 @@ def destinations(view: ClusterView, vm: str) -> Iterator[str]:
         check_allocation(snapshot, allocation)
         if not len(allocation.placed):
             if not given:
-                raise MoveRefusedError(vm, MoveObstacle.NOWHERE.value, _why_nowhere(view, kept))
+                raise MoveRefusedError(
+                    vm, MoveObstacle.NOWHERE.value, _no_destination_reason(view, kept)
+                )
             return
         host = view.hosts[int(allocation.placed[0][1])]
         yield host.name
@@ -71,7 +73,7 @@ def hosts_with_kept_room(view: ClusterView) -> frozenset[UUID]:
     return frozenset(made | {room.host_id for room in kept})
 
 
-def _why_nowhere(view: ClusterView, kept: Set[UUID]) -> str:
+def _no_destination_reason(view: ClusterView, kept: Set[UUID]) -> str:
     """Explain what would have to be free or allowed on other hosts, as for a waiting request."""
     [request] = view.requests
     network = request.network.without if request.network is not None else frozenset()

@@ -81,7 +81,7 @@ def survival(
     hold, the answer lists what they lack, which takes longest. VMs that are stopped count like
     those that run; requests that wait do not.
     """
-    return answered(
+    return survival_of(
         SurvivalInputs(
             view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=max_domains
         )
@@ -115,7 +115,7 @@ def survival_in_child(
     return found
 
 
-def answered(inputs: SurvivalInputs) -> Survival:
+def survival_of(inputs: SurvivalInputs) -> Survival:
     """Reckon whether any one domain may fail."""
     running, names = to_running(inputs.view, to_move=False)
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
@@ -129,12 +129,12 @@ def answered(inputs: SurvivalInputs) -> Survival:
         not_known=int((~found.known).sum()),
         immovable=int((in_some & ~running.movable).sum()),
         lacking=tuple(
-            _lacking(each, domains.names[each], found, running, names) for each in lacking
+            _lacking_domain(each, domains.names[each], found, running, names) for each in lacking
         ),
     )
 
 
-def _lacking(
+def _lacking_domain(
     domain: int, name: str, found: Spare, running: RunningState, names: RunningNames
 ) -> LackingDomain:
     vms = found.lacking.get(domain, ())
@@ -142,11 +142,11 @@ def _lacking(
         name=name,
         known=bool(found.known[domain]),
         vms_lacking=len(vms),
-        vms=tuple(_vm(each, running, names) for each in vms[:_MOST_VMS_SHOWN]),
+        vms=tuple(_lacking_vm(each, running, names) for each in vms[:_MOST_VMS_SHOWN]),
     )
 
 
-def _vm(stays: StayingVm, running: RunningState, names: RunningNames) -> LackingVm:
+def _lacking_vm(stays: StayingVm, running: RunningState, names: RunningNames) -> LackingVm:
     missing, resources = stays.missing, running.snapshot.resources
     amounts = {} if missing is None else dict(zip(resources, missing.amounts, strict=True))
     return LackingVm(

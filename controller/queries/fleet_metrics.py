@@ -15,8 +15,8 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from controller.queries.lateness import OverdueWork, Work, what_is_late
-from controller.queries.tenant_shares import standings
+from controller.queries.lateness import OverdueWork, Work, overdue_work
+from controller.queries.tenant_shares import tenant_shares
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
 from registry.admin import FleetCounts, FleetHost, FleetMoves, Liveness
 from registry.moves import OPEN_MOVES, MoveState
@@ -147,7 +147,7 @@ class FleetCollector(Collector):
         found["register_reachable"].add_metric((), 0.0 if read is None else 1.0)
         if read is not None:
             fleet, liveness = read
-            _add_late(found, what_is_late(liveness))
+            _add_late(found, overdue_work(liveness))
             _add_clock(found, liveness)
             _add_work(found, fleet)
             _add_moves(found, fleet.moves)
@@ -215,7 +215,7 @@ def _add_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> Non
 
 def _add_tenants(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
     """Add the tenants that hold most: a series for each of thousands would swamp Prometheus."""
-    largest = sorted(standings(fleet.accounts), key=lambda each: -each.share)[:most]
+    largest = sorted(tenant_shares(fleet.accounts), key=lambda each: -each.share)[:most]
     for each in largest:
         labels = (each.name, "group" if each.is_group else "tenant")
         found["dominant_share"].add_metric(labels, each.share)

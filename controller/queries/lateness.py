@@ -14,12 +14,12 @@ from registry.admin import LATE_S, HeardProcess, Liveness, is_late
 
 Work = Literal["decide", "build", "poll"]
 #: Which kind of process does what.
-_DOES: Final[tuple[tuple[str, Work], ...]] = (
+_WORK_OF_PROCESSES: Final[tuple[tuple[str, Work], ...]] = (
     ("control", "decide"),
     ("worker", "build"),
     ("monitor", "poll"),
 )
-_CALLED: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
+_PROCESS_NAMES: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
 #: How a sentence about the disk of the database begins (see `service.disks`).
 _DATABASES_DISK: Final = "the disk of the database "
 _NOTHING_OF: Final[Mapping[Work, str]] = {
@@ -42,7 +42,7 @@ class OverdueWork:
     message: str  #: for operators, with names of processes
 
 
-def what_is_late(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[OverdueWork, ...]:
+def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[OverdueWork, ...]:
     """Judge heartbeats and the last slot, by the database's clock.
 
     ``disks`` are sentences about disks without room. Where the database's is among them, processes
@@ -50,10 +50,10 @@ def what_is_late(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[Overdue
     """
     full = next((each for each in disks if each.startswith(_DATABASES_DISK)), None)
     found: list[OverdueWork] = []
-    for kind, what in _DOES:
-        found += _of_processes(liveness, kind, what)
+    for kind, what in _WORK_OF_PROCESSES:
+        found += _overdue_processes(liveness, kind, what)
         if what == "decide" and not any(each.unattended for each in found):
-            found += _of_slots(liveness)
+            found += _overdue_slots(liveness)
     if full is None:
         return tuple(found)
     return tuple(
@@ -64,13 +64,13 @@ def what_is_late(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[Overdue
     )
 
 
-def no_process_does(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:
+def unattended_work(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:
     """Return the lateness of a task that no process does; None if one does."""
     return next((each for each in late if each.work == what and each.unattended), None)
 
 
-def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[OverdueWork]:
-    now, called = liveness.now, _CALLED[kind]
+def _overdue_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[OverdueWork]:
+    now, called = liveness.now, _PROCESS_NAMES[kind]
     known = [each for each in liveness.processes if each.kind == kind]
     silent = [each for each in known if is_late(each, now)]
     if kind == "control" and not known:
@@ -89,17 +89,19 @@ def _of_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Overdue
             since=each.heartbeat_at,
             message=f"{called} {each.name} does not respond",
         )
-    for each in _in_trouble(known, silent):
+    for each in _processes_in_trouble(known, silent):
         yield OverdueWork(
             work=what, unattended=False, since=None, message=f"{called} {each.name}: {each.trouble}"
         )
 
 
-def _in_trouble(known: list[HeardProcess], silent: list[HeardProcess]) -> list[HeardProcess]:
+def _processes_in_trouble(
+    known: list[HeardProcess], silent: list[HeardProcess]
+) -> list[HeardProcess]:
     return [each for each in known if each.trouble is not None and each not in silent]
 
 
-def _of_slots(liveness: Liveness) -> Iterator[OverdueWork]:
+def _overdue_slots(liveness: Liveness) -> Iterator[OverdueWork]:
     lease, loop, now = liveness.lease, liveness.slot_loop, liveness.now
     if lease is None:
         yield OverdueWork(
@@ -113,10 +115,10 @@ def _of_slots(liveness: Liveness) -> Iterator[OverdueWork]:
             message=f"no control centre leads: {lease.holder} was the last",
         )
     elif loop.state is not SlotLoopState.PAUSED:
-        yield from _of_the_leader(liveness)
+        yield from _overdue_leader(liveness)
 
 
-def _of_the_leader(liveness: Liveness) -> Iterator[OverdueWork]:
+def _overdue_leader(liveness: Liveness) -> Iterator[OverdueWork]:
     """Look at a control centre that leads and decides nothing, or starts again and again."""
     lease, loop = liveness.lease, liveness.slot_loop
     assert lease is not None  # noqa: S101 - called only then

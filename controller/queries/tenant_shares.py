@@ -45,7 +45,7 @@ class Effect:
     target_after: float | None
 
 
-def standings(accounts: Accounts) -> tuple[TenantShare, ...]:
+def tenant_shares(accounts: Accounts) -> tuple[TenantShare, ...]:
     """Return where everybody stands, groups before their members, siblings in order."""
     held = np.array([tenant.held for tenant in accounts.tenants], dtype=np.int64)
     held = held.reshape(len(accounts.tenants), len(accounts.resources))

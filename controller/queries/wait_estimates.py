@@ -18,7 +18,7 @@ from uuid import UUID
 import structlog
 
 from controller.errors import PolicyFailedError
-from controller.fork_server.children import StartChild, started
+from controller.fork_server.children import StartChild, start_interpreter
 from controller.queries.ahead import Estimates, ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
@@ -104,7 +104,7 @@ class WaitingTimes:
         registry: Registry,
         *,
         process: Callable[[], PolicyProcess] | None = None,
-        start: StartChild = started,
+        start: StartChild = start_interpreter,
     ) -> None:
         self._registry = registry
         self._process = process or (lambda: PolicyProcess(niceness=NICENESS, start=start))
@@ -114,7 +114,7 @@ class WaitingTimes:
         #: threads that other calls want, too: a call beyond these is answered at once
         self._waiting = threading.Semaphore(_MOST_WAIT)
 
-    def of(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
+    def waiting_time(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
         """Return what is known of a request that waits; makes a new estimate if that is old."""
         with self._lock:
             made = self._made
@@ -139,7 +139,7 @@ class WaitingTimes:
         try:
             if self._registry.views.may_look_ahead():
                 view = self._registry.views.ahead()
-                at, why = view.cluster.now, whyno_estimate(view)
+                at, why = view.cluster.now, why_no_estimate(view)
                 if why is None:
                     estimates = self._estimate(view)
                     why = None if estimates.of else "too_large"
@@ -169,7 +169,7 @@ class WaitingTimes:
         return found
 
 
-def whyno_estimate(view: AheadView) -> WhyUnavailable | None:
+def why_no_estimate(view: AheadView) -> WhyUnavailable | None:
     """Return why nothing can be said, whatever is played ahead."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"
@@ -194,21 +194,21 @@ def _waiting_time_of(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
     """Return an estimate rounded to steps, which hides what other tenants' VMs do."""
-    median_s, p90_s = in_steps(estimate.half_s), in_steps(estimate.nine_in_ten_s)
+    median_s, p90_s = duration_in_steps(estimate.half_s), duration_in_steps(estimate.nine_in_ten_s)
     return WaitingTime(
         message=_message(median_s, p90_s, horizon_s),
         unavailable=None,
         made_at=at,
         median_s=median_s,
         p90_s=p90_s,
-        from_s=in_steps(estimate.low_s, up=False),
-        to_s=in_steps(estimate.high_s),
+        from_s=duration_in_steps(estimate.low_s, up=False),
+        to_s=duration_in_steps(estimate.high_s),
         horizon_s=horizon_s,
         samples=estimate.samples,
     )
 
 
-def in_steps(seconds: float | None, *, up: bool = True) -> float | None:
+def duration_in_steps(seconds: float | None, *, up: bool = True) -> float | None:
     """Return a duration in the next step, which is longer if ``up``, else shorter."""
     if seconds is None:
         return None
@@ -220,16 +220,16 @@ def in_steps(seconds: float | None, *, up: bool = True) -> float | None:
 def _message(median_s: float | None, p90_s: float | None, horizon_s: float) -> str:
     if median_s is None:
         return (
-            f"fewer than half of such requests had their place within {_words(horizon_s)}:"
+            f"fewer than half of such requests had their place within {_duration_text(horizon_s)}:"
             " it may wait for longer, or for ever"
         )
-    half = f"half of such requests had their place within {_words(median_s)}, "
+    half = f"half of such requests had their place within {_duration_text(median_s)}, "
     if p90_s is None:
-        return f"{half}fewer than nine in ten within {_words(horizon_s)}"
-    return f"{half}nine in ten within {_words(p90_s)}"
+        return f"{half}fewer than nine in ten within {_duration_text(horizon_s)}"
+    return f"{half}nine in ten within {_duration_text(p90_s)}"
 
 
-def _words(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
     for unit, length in units:
         if seconds >= length:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
-from controller.queries.moved import redact_move, story_of
+from controller.queries.move_text import move_sentence, redact_move
 from controller.rounds.games import in_words, solved_games
 from controller.rounds.inputs import RoundInputs, inputs_of_round
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
@@ -74,7 +74,7 @@ def explain_vm(
     brought = registry.moves.that_brought(vm.assignment_id, vm_id=vm.id)
     last = next(iter(registry.moves.list(vm_id=vm.id, limit=1).items), None)
     if brought is None:
-        placed = _placed(vm, record, reader)
+        placed = _placement_explanation(vm, record, reader)
     else:
         message = f"round {record.number} placed it on another host"
         placed = _explanation_of(vm, record, reader, message)
@@ -83,13 +83,13 @@ def explain_vm(
         placed,
         moved_here=None if brought is None else moved[brought.id],
         last_move=None if last is None else moved[last.id],
-        message="; ".join((placed.message, *map(story_of, moved.values()))),
+        message="; ".join((placed.message, *map(move_sentence, moved.values()))),
     )
     if vm.unknown_since is not None:
         seen, since = vm.observed.value, f"{vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC"
         unknown = f"its state is unknown: its host answered last at {since}; it was {seen} then"
         host = registry.hosts.get(vm.host)
-        sentences = (placed.message, unknown, *_of_failure(host, reader, on_failure))
+        sentences = (placed.message, unknown, *_host_failure_sentences(host, reader, on_failure))
         placed = replace(placed, message="; ".join(sentences))
     elif vm.paused_since is not None:
         since = f"{vm.paused_since:%Y-%m-%d %H:%M:%S} UTC"
@@ -98,12 +98,13 @@ def explain_vm(
     if image is None:
         return placed
     message = (
-        f"{placed.message}; it is created once image {image.image} is there: {_how_far(image)}"
+        f"{placed.message}; it is created once image {image.image} is there:"
+        f" {_upload_progress(image)}"
     )
     return replace(placed, waits_for_image=image, message=message)
 
 
-def _of_failure(host: Host, reader: Viewer, on_failure: OnFailure) -> Iterator[str]:
+def _host_failure_sentences(host: Host, reader: Viewer, on_failure: OnFailure) -> Iterator[str]:
     """Say what becomes of a VM whose host does not answer, and what its reader can do."""
     yield outlook(host.labels, host.shared_pool, by_default=on_failure)
     wanted = wanted_of(host.labels, by_default=on_failure)
@@ -139,7 +140,7 @@ def _without_round(vm: Vm, message: str) -> VmExplanation:
     )
 
 
-def _how_far(image: ImageWait) -> str:
+def _upload_progress(image: ImageWait) -> str:
     if image.held:
         return (
             "it is held because hosts stopped answering while they received it,"
@@ -152,7 +153,7 @@ def _how_far(image: ImageWait) -> str:
     return "the upload has not begun"
 
 
-def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
+def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
     assert vm.host is not None  # noqa: S101 - called for placed VMs alone
     host_name = reader.host(vm.host)
     placed = f"round {record.number} placed it on {host_name}; the details of the game are"
@@ -170,16 +171,17 @@ def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
         (q for q, (each, _, _) in enumerate(names.requests) if each == str(vm.request_id)), None
     )
     phase = _phase(record, details, request, host)
-    why = _why_here(host_name, record, phase, reader)
+    why = _placement_message(host_name, record, phase, reader)
     if phase != "game" or host is None:
         return replace(answer, phase=phase, message=why)
     if not reader.is_operator:
-        own = _own_in_game(details, inputs, vm.tenant, host)
+        own = _tenants_vms_in_game(details, inputs, vm.tenant, host)
         return replace(
             answer,
             phase=phase,
-            message=f"in the game of round {record.number}, {host_name} took {_taken(own)} of "
-            "yours, in its combination of VMs with the highest utility",
+            message=f"in the game of round {record.number}, {host_name} took"
+            f" {_combination_text(own)} of yours, in its combination of VMs with the highest"
+            " utility",
         )
     utilities = tuple(
         WeighedCombination(
@@ -195,7 +197,7 @@ def _placed(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
         several = "s" if len(utilities) > 1 else ""
         why = (
             f"in the game of round {record.number}, {host_name} evaluated {len(utilities)} "
-            f"combination{several} and took {_taken(chosen.combination)}, "
+            f"combination{several} and took {_combination_text(chosen.combination)}, "
             f"the one with the highest utility ({chosen.utility:.4f})"
         )
         game = details["weighed"][str(host)][0]["game"]
@@ -218,7 +220,7 @@ def _explanation_of(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -
     )
 
 
-def _own_in_game(
+def _tenants_vms_in_game(
     details: Mapping[str, Any], inputs: RoundInputs, tenant: str, host: int
 ) -> dict[str, int]:
     """Return a tenant's VMs that a host took in the game, by type."""
@@ -232,7 +234,7 @@ def _own_in_game(
     return _by_type(own, inputs.names.requests)
 
 
-def _taken(combination: Mapping[str, int]) -> str:
+def _combination_text(combination: Mapping[str, int]) -> str:
     return " + ".join(f"{count} {name}" for name, count in combination.items()) or "nothing"
 
 
@@ -240,12 +242,12 @@ def _phase(
     record: RoundRecord, details: Mapping[str, Any], request: int | None, host: int | None
 ) -> str:
     here = [request, host]
-    if here in _places(details.get("reserved", {}).get("drawn", ())):
+    if here in _request_host_pairs(details.get("reserved", {}).get("drawn", ())):
         return "reservation"
     if record.decided_by == "fallback":
         return "fallback"
     for phase, rows in _EARLIER:
-        if here in _places(row for name in rows for row in details.get(name, ())):
+        if here in _request_host_pairs(row for name in rows for row in details.get(name, ())):
             return phase
     for q, h, game, _ in details.get("phase", ()):
         if (q, h) == (request, host):
@@ -263,11 +265,11 @@ def _by_type(
     return dict(sorted(by_type.items()))
 
 
-def _places(rows: Iterable[Sequence[int]]) -> list[list[int]]:
+def _request_host_pairs(rows: Iterable[Sequence[int]]) -> list[list[int]]:
     return [list(row[:2]) for row in rows]
 
 
-def _why_here(host: str, record: RoundRecord, phase: str, reader: Viewer) -> str:
+def _placement_message(host: str, record: RoundRecord, phase: str, reader: Viewer) -> str:
     reason = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
     return reason.format(
         round=record.number,

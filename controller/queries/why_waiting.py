@@ -24,7 +24,7 @@ from controller.queries.explanations import (
     UndecidedExplanation,
     WaitingExplanation,
 )
-from controller.queries.lateness import no_process_does, what_is_late
+from controller.queries.lateness import overdue_work, unattended_work
 from controller.queries.wait_estimates import WaitingTime, WaitingTimes, no_estimate
 from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
 from placement import is_poorer
@@ -38,7 +38,7 @@ _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500
 
 #: What a tenant reads of why its request waits: as it is written, and in steps.
-_OF_ITS_OWN: Final = frozenset(
+_SHOWN_AS_IS: Final = frozenset(
     {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped"}
 )
 _IN_STEPS: Final = frozenset(
@@ -90,9 +90,9 @@ def explain_request(
     known = request.vms_running + request.vms_unknown
     waiting = None
     if request.state in _WAITS:
-        waiting = _on_a_reservation(_waiting(request, reader), registry, request)
-        waiting = _if_no_process_decides(waiting, liveness)
-        waiting = _while_paused(waiting, liveness.slot_loop)
+        waiting = _with_reservation(_waiting_explanation(request, reader), registry, request)
+        waiting = _with_unattended_loop(waiting, liveness)
+        waiting = _with_pause(waiting, liveness.slot_loop)
     return RequestExplanation(
         request=request.id,
         name=request.name,
@@ -103,7 +103,7 @@ def explain_request(
         running=request.vms_running,
         unknown=request.vms_unknown,
         waiting=waiting,
-        order=_place_in_line(registry, request, reader) if waiting else None,
+        order=_queue_position(registry, request, reader) if waiting else None,
         estimate=_estimate(waiting, request, times),
         vms=tuple(
             PlacedVm(
@@ -120,11 +120,11 @@ def explain_request(
             )
             for vm in _vms(registry, request_id)
         ),
-        unbuilt=_unbuilt(liveness) if request.vms_placed > known else None,
+        unbuilt=_unbuilt_reason(liveness) if request.vms_placed > known else None,
     )
 
 
-def _on_a_reservation(
+def _with_reservation(
     waiting: WaitingExplanation, registry: Registry, request: Request
 ) -> WaitingExplanation:
     """Explain to a request that draws on a reservation what is left of it."""
@@ -147,10 +147,10 @@ def _estimate(
         return no_estimate("not_deciding")
     if request.spot:
         return no_estimate("spot")
-    return times.of(request.id)
+    return times.waiting_time(request.id)
 
 
-def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
+def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation:
     waiting: WaitingStatus | None = request.waiting
     if waiting is None:
         return WaitingExplanation(
@@ -162,7 +162,7 @@ def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
             shortages=(),
         )
     exact = reader.is_operator
-    detail = waiting.detail if exact else in_steps(waiting.detail)
+    detail = waiting.detail if exact else detail_in_steps(waiting.detail)
     shortages = tuple(
         ShortageExplanation(
             resource=each["resource"],
@@ -217,12 +217,12 @@ def _waiting(request: Request, reader: Viewer) -> WaitingExplanation:
     return replace(explanation, message=_message(explanation, exact=exact))
 
 
-def in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
+def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return why something waits as a tenant sees it: no host by name, numbers in steps.
 
     A key that is not known here is left out: what it says of others is not known either.
     """
-    shown = {key: value for key, value in detail.items() if key in _OF_ITS_OWN or key in _IN_STEPS}
+    shown = {key: value for key, value in detail.items() if key in _SHOWN_AS_IS or key in _IN_STEPS}
     if "shortages" in shown:
         shown["shortages"] = [
             {
@@ -264,16 +264,16 @@ def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unbuilt(liveness: Liveness) -> str | None:
-    no_process = no_process_does(what_is_late(liveness), "build")
+def _unbuilt_reason(liveness: Liveness) -> str | None:
+    no_process = unattended_work(overdue_work(liveness), "build")
     if no_process is None:
         return None
     since = f" since {no_process.since.isoformat(timespec='seconds')}" if no_process.since else ""
     return f"no worker creates VMs{since}: placed VMs wait"
 
 
-def _if_no_process_decides(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
-    no_process = no_process_does(what_is_late(liveness), "decide")
+def _with_unattended_loop(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
+    no_process = unattended_work(overdue_work(liveness), "decide")
     if no_process is None:
         return waiting
     since = f" since {no_process.since.isoformat(timespec='seconds')}" if no_process.since else ""
@@ -286,7 +286,7 @@ def _if_no_process_decides(waiting: WaitingExplanation, liveness: Liveness) -> W
     )
 
 
-def _while_paused(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
+def _with_pause(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
     if status.state is not SlotLoopState.PAUSED:
         return waiting
     return replace(
@@ -312,7 +312,7 @@ def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
     if waiting.gave_way_to:
         message = f"{message} ({', '.join(waiting.gave_way_to)})"
     if waiting.shortages:
-        short = ", ".join(_short(each, exact=exact) for each in waiting.shortages)
+        short = ", ".join(_shortage_text(each, exact=exact) for each in waiting.shortages)
         message = f"{message}: {short}"
     if waiting.network is not None:
         message = f"{message} (network {waiting.network})"
@@ -353,7 +353,7 @@ def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
     return "; ".join(parts)
 
 
-def _short(shortage: ShortageExplanation, *, exact: bool) -> str:
+def _shortage_text(shortage: ShortageExplanation, *, exact: bool) -> str:
     if exact:
         return (
             f"{shortage.resource} is short on {shortage.hosts_short} of {shortage.hosts} hosts "
@@ -366,7 +366,7 @@ def _short(shortage: ShortageExplanation, *, exact: bool) -> str:
     )
 
 
-def _place_in_line(registry: Registry, request: Request, reader: Viewer) -> int:
+def _queue_position(registry: Registry, request: Request, reader: Viewer) -> int:
     """Return its place among its tenant's requests that wait, for operators among all.
 
     Those of a tenant go by priority and creation, those of several by creation alone.

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
-from controller.fork_server.children import StartChild, started
+from controller.fork_server.children import StartChild, start_interpreter
 from controller.host_aliases import HostNames, HostNaming
 from controller.queries.consoles import WAIT_S
 from controller.queries.wait_estimates import WaitingTimes
@@ -27,10 +27,10 @@ from controller.rest.login.provider import Provider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
 from controller.rest.middleware.auth import PROTECTED_PREFIX
-from controller.rest.middleware.limits import RateLimits
-from controller.rest.middleware.stack import AccessLog, Authentication, Crowd
+from controller.rest.middleware.rate_limits import RateLimits
+from controller.rest.middleware.stack import AccessLog, Authentication, ConcurrentCalls
 from controller.rest.pages.docs import docs_pages
-from controller.rest.pages.openapi import TITLE, describe
+from controller.rest.pages.openapi import TITLE, openapi_of
 from controller.rest.pages.static_pages import StaticPage
 from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
@@ -106,7 +106,7 @@ def create_app(
     disks: Callable[[], Sequence[str]] = tuple,
     event_streams: int = MOST_STREAMS,
     what_ifs: WhatIfExecutor | None = None,
-    start_child: StartChild = started,
+    start_child: StartChild = start_interpreter,
 ) -> FastAPI:
     """Return the application.
 
@@ -173,10 +173,10 @@ def create_app(
     app.state.services = Services(
         registry=registry,
         asking=requests.gathering_of(registry),
-        readiness=health.readiness_of(registry, disks),
-        host_map=host_map.gathered(registry),
-        counts=counts.gathered(registry),
-        shares=shares.gathered(registry),
+        readiness=health.readiness_batches(registry, disks),
+        host_map=host_map.host_map_batches(registry),
+        counts=counts.counts_batches(registry),
+        shares=shares.shares_batches(registry),
         uri_policy=uri_policy,
         host_names=host_names,
         images=image_store,
@@ -209,11 +209,11 @@ def create_app(
     if WEB_PATH in pages:
         for path in ("/", WEB_PATH.rstrip("/")):
             app.add_route(path, to_web, methods=["GET"], include_in_schema=False)
-    app.openapi = partial(_description_of, app)  # type: ignore[method-assign]  # as documented
+    app.openapi = partial(_openapi_document, app)  # type: ignore[method-assign]  # as documented
     app.add_exception_handler(HTTPException, problem_handler)
     app.add_exception_handler(RequestValidationError, problem_handler)
     # The last one added is the outermost.
-    app.add_middleware(Crowd)
+    app.add_middleware(ConcurrentCalls)
     app.add_middleware(Authentication, registry=registry, limits=limits or RateLimits())
     app.add_middleware(AccessLog, metrics=HttpMetrics(metrics))
     app.add_middleware(AuditTrail, registry=registry, refusals=app.state.refusals)
@@ -221,7 +221,7 @@ def create_app(
 
 
 def what_ifs_of(
-    registry: Registry, settings: ControllerSettings, start_child: StartChild = started
+    registry: Registry, settings: ControllerSettings, start_child: StartChild = start_interpreter
 ) -> WhatIfExecutor:
     """Return what carries what-ifs within the bounds of the settings."""
     bounds = WhatIfBounds(
@@ -283,7 +283,7 @@ def _routes() -> Sequence[BaseRoute]:
     return made.router.routes
 
 
-def _description_of(app: FastAPI) -> dict[str, Any]:
+def _openapi_document(app: FastAPI) -> dict[str, Any]:
     """Return the document, and note that it is made: later refusals need no thread for it."""
     app.openapi_schema = _document()
     return app.openapi_schema
@@ -297,12 +297,12 @@ _DESCRIBING: Final = threading.Lock()
 def _document() -> dict[str, Any]:
     """Return the OpenAPI document of the routes: 0.4 s of processor, at the first refusal."""
     with _DESCRIBING:
-        return _described()
+        return _described_routes()
 
 
 @cache
-def _described() -> dict[str, Any]:
-    return describe(_routes())
+def _described_routes() -> dict[str, Any]:
+    return openapi_of(_routes())
 
 
 def _pages() -> Mapping[str, StaticPage]:

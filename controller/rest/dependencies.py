@@ -14,7 +14,7 @@ from controller.fork_server.children import StartChild
 from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
 from controller.queue import TaskQueue
-from controller.rest.idempotency.batching import Gathering
+from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.login.provider import Provider
 from controller.rest.middleware.auth import caller_of
 from controller.rest.schemas.operating import Readiness
@@ -47,14 +47,14 @@ class Services:
     """Passed to `create_app`, kept in the app's state, never in a module."""
 
     registry: Registry
-    asking: Gathering[
+    asking: CallBatcher[
         CreateRequestCommand, Request | RegistryError | None
     ]  #: what becomes of those who ask
-    readiness: Gathering[None, Readiness]
+    readiness: CallBatcher[None, Readiness]
     #: answers about all rows at once, shared by all calls that wait for them
-    host_map: Gathering[None, bytes]
-    counts: Gathering[str | None, bytes]
-    shares: Gathering[str | None, bytes]
+    host_map: CallBatcher[None, bytes]
+    counts: CallBatcher[str | None, bytes]
+    shares: CallBatcher[str | None, bytes]
     uri_policy: UriPolicy
     host_names: HostNames
     over_quota: OverQuota

@@ -7,9 +7,9 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from controller.queries.lateness import what_is_late
+from controller.queries.lateness import overdue_work
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.batching import Gathering
+from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.schemas.operating import Liveness, Readiness
 from registry import Registry
 
@@ -35,11 +35,13 @@ async def ready_to_serve(services: ServicesDep) -> Readiness:
     return await services.readiness.result(None)
 
 
-def readiness_of(
+def readiness_batches(
     registry: Registry, disks: Callable[[], Sequence[str]] = tuple
-) -> Gathering[None, Readiness]:
+) -> CallBatcher[None, Readiness]:
     """Return what reads the database once for all who ask at the same time: anybody may."""
-    return Gathering(lambda askers: [_ready(registry, disks())] * len(askers), most=MOST_PER_READ)
+    return CallBatcher(
+        lambda askers: [_readiness(registry, disks())] * len(askers), most=MOST_PER_READ
+    )
 
 
 def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:
@@ -47,13 +49,13 @@ def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:
     return [*disks, *[FULL] * registry.is_full]
 
 
-def _without_numbers(sentence: str) -> str:
+def _without_amounts(sentence: str) -> str:
     """Leave out how much is free: anybody may read this."""
     disk, has, _ = sentence.partition(" has ")
     return f"{disk} has no room" if has else disk
 
 
-def _ready(registry: Registry, disks: Sequence[str]) -> Readiness:
+def _readiness(registry: Registry, disks: Sequence[str]) -> Readiness:
     registry.check_schema()
     found = registry.liveness()
     age_s = None
@@ -62,6 +64,6 @@ def _ready(registry: Registry, disks: Sequence[str]) -> Readiness:
     return Readiness(
         last_round=found.last_round,
         last_round_age_s=age_s,
-        unattended=[each.work for each in what_is_late(found) if each.unattended],
-        disks=[_without_numbers(each) for each in full_disks(registry, disks)],
+        unattended=[each.work for each in overdue_work(found) if each.unattended],
+        disks=[_without_amounts(each) for each in full_disks(registry, disks)],
     )

@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from controller.rest.dependencies import ServicesDep
 from controller.rest.middleware.auth import METRICS_PATH, Operator
-from controller.rest.middleware.streaming import END
+from controller.rest.middleware.streams import END_STREAM
 from controller.rest.streams import StreamPlaces
 from service import ProcessMetrics
 from service.metrics import CONTENT_TYPE
@@ -48,7 +48,7 @@ class HttpMetrics:
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         route = _route(scope)
         self._calls.labels(method, route, "none" if status is None else str(status)).inc()
-        if END not in scope.get("state", {}):  # a stream is as long as its caller likes
+        if END_STREAM not in scope.get("state", {}):  # a stream is as long as its caller likes
             self._seconds.labels(method, route).observe(seconds)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import step_below, to_the_percent
 from controller.queries.tenant_shares import TenantShare
-from controller.queries.why_waiting import in_steps
+from controller.queries.why_waiting import detail_in_steps
 from controller.rest.middleware.auth import Caller
 from controller.rest.schemas.operating import RoundDetail
 from controller.rest.schemas.operating import RoundSummary as RoundInList
@@ -46,7 +46,7 @@ def redact_request(request: Request, reader: Viewer) -> Request:
     hosts = None if request.hosts is None else tuple(sorted(map(reader.host, request.hosts)))
     waiting = request.waiting
     if waiting is not None:
-        waiting = dataclasses.replace(waiting, detail=in_steps(waiting.detail))
+        waiting = dataclasses.replace(waiting, detail=detail_in_steps(waiting.detail))
     return dataclasses.replace(request, hosts=hosts, waiting=waiting)
 
 
@@ -106,7 +106,7 @@ def redact_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
-def redact_standings(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
+def redact_shares(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
     """Return a tenant's own shares in percent: an exact share would reveal the cluster's size."""
     return [
         dataclasses.replace(

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
-from controller.plans.deciding import move_limits_of
+from controller.plans.plan_inputs import move_limits_of
 from controller.policies import check_policies
 from controller.queries.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
@@ -31,11 +31,11 @@ from controller.rest.middleware.connections import (
     LimitedListener,
     ServingLoop,
     bounds_of,
-    log_sparingly,
     raise_file_limit,
+    throttle_library_logs,
 )
-from controller.rest.middleware.limits import Rate, RateLimits
 from controller.rest.middleware.protocol import BoundedProtocol, Deadlines
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from controller.rest.middleware.tls import ServerCertificate, renewed_on_hangup
 from controller.rest.problems.errors import CertificateError, ListenError
 from controller.rounds.policy_process import PRELOADED
@@ -71,7 +71,7 @@ class WatchedServer(uvicorn.Server):
 
     _turned_at = 0.0
 
-    def turned(self) -> float:
+    def last_turn_at(self) -> float:
         """Return when the loop last turned, by `time.monotonic`."""
         return self._turned_at
 
@@ -145,7 +145,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
                 settings.trusted_proxies,
                 files=files,
             )
-            listener.bound(bounds, count_refusals(metrics))
+            listener.set_bounds(bounds, count_refusals(metrics))
             if certificate is not None and context is not None:
                 server.config.load()
                 server.config.ssl = context
@@ -158,7 +158,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             stack.callback(preload.cancel)
             preload.start()
             stack.enter_context(
-                supervised(lambda: [database_check(registry), server.check()], server.turned)
+                supervised(lambda: [database_check(registry), server.check()], server.last_turn_at)
             )
             _run(server, listener)
     finally:
@@ -284,7 +284,7 @@ def bounded_server(
 
     ``limits`` are those of the application: what is no HTTP counts like a call without a token.
     """
-    log_sparingly()
+    throttle_library_logs()
     protocol = partial(BoundedProtocol, deadlines=deadlines, limits=limits or RateLimits())
     return WatchedServer(
         uvicorn.Config(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from controller.errors import PolicyFailedError
-from controller.fork_server.children import Child, StartChild, make_nice, started
+from controller.fork_server.children import Child, StartChild, make_nice, start_interpreter
 from placement.catalog.zone_policies import NamedPolicy
 
 HEADER = struct.Struct("!Q")
@@ -75,7 +75,7 @@ def frame(message: object) -> bytes:
 class PolicyProcess:
     """One child process that decides; killed and replaced when it overruns."""
 
-    def __init__(self, *, niceness: int = 0, start: StartChild = started) -> None:
+    def __init__(self, *, niceness: int = 0, start: StartChild = start_interpreter) -> None:
         self._child: Child | None = None
         self._niceness = niceness
         self._start = start
@@ -129,7 +129,7 @@ class PolicyProcess:
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
         """Return the plan of moves that encoded inputs ask for, as a document.
 
-        See `controller.plans.deciding.decide_plan`; `PolicyFailedError` as for `decide`.
+        See `controller.plans.plan_inputs.decide_plan`; `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -137,7 +137,7 @@ class PolicyProcess:
         return answer
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
-        """Return how long what waits may wait; see `controller.queries.ahead.estimates`.
+        """Return how long what waits may wait; see `controller.queries.ahead.estimate_waits`.
 
         `PolicyFailedError` as for `decide`.
         """
@@ -167,7 +167,7 @@ class PolicyProcess:
         return self._ask("rehearse", preview, deadline_s, policy="rehearsal")
 
     def reserve(self, question: object, *, deadline_s: float) -> Any:
-        """Return for how many VMs there will be room; see `controller.queries.reserving`.
+        """Judge a reservation; see `controller.queries.reservation_decision`.
 
         `PolicyFailedError` as for `decide`.
         """

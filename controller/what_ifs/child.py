@@ -44,7 +44,7 @@ def main() -> None:
     try:
         report({"done": _OPERATIONS[job["operation"]](job, report)})
     except Exception as error:
-        if debug.wanted():
+        if debug.tracebacks_enabled():
             traceback.print_exc()
         report({"failed": f"{type(error).__name__}: {error}"[:2_000]})
 

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from controller.errors import ControllerError
-from controller.fork_server.children import Child, StartChild, make_nice, started
+from controller.fork_server.children import Child, StartChild, make_nice, start_interpreter
 from controller.fork_server.client import ForkServerLateError
 from registry import ClaimLostError, NotFoundError, Registry, RegistryError
 from registry.admin import WhatIfEvent, WhatIfState
@@ -67,7 +67,7 @@ class WhatIfExecutor:
         registry: Registry,
         bounds: WhatIfBounds,
         otherwise: Mapping[str, Any],
-        start_child: StartChild = started,
+        start_child: StartChild = start_interpreter,
     ) -> None:
         self._registry, self.bounds, self._otherwise = registry, bounds, otherwise
         self._start_child = start_child

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.fork_server.children import started
+from controller.fork_server.children import start_interpreter
 from controller.fork_server.client import ForkServer
 from controller.rounds.policy_process import PolicyProcess
 from hypervisor import HostConnection, SharedHosts
@@ -74,7 +74,7 @@ def test_the_child_that_reads_many_hosts_bytes() -> None:
 @pytest.mark.parametrize("way", ["started", "forked"])
 def test_the_process_that_policies_run_in(way: str) -> None:
     server = ForkServer([])
-    process = PolicyProcess(start=started if way == "started" else server.fork)
+    process = PolicyProcess(start=start_interpreter if way == "started" else server.fork)
     process.warm_up()
     try:
         assert process._child is not None

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from fastapi import FastAPI
 
 from controller.rest.middleware.connections import UNBOUNDED, Bounds
-from controller.rest.middleware.limits import RateLimits
 from controller.rest.middleware.protocol import Deadlines
+from controller.rest.middleware.rate_limits import RateLimits
 from controller.rest.server import DEADLINES, bounded_server, listen_on
 
 
@@ -28,7 +28,7 @@ def served(
 ) -> Iterator[str]:
     """Serve until the block ends; gives the URL."""
     listener = listen_on(listen)
-    listener.bound(bounds)
+    listener.set_bounds(bounds)
     server = bounded_server(
         app, trusted_proxies=trusted_proxies, deadlines=deadlines, limits=limits
     )

@@ -36,10 +36,10 @@ def read_public_keys(path: Path) -> list[str]:
 
 def read_user_data(path: Path) -> str:
     """Read user-data as the API takes it; warn of what cloud-init will ignore."""
-    from controller.cloud_init import why_ignored  # noqa: PLC0415 - YAML, seldom needed
+    from controller.cloud_init import ignored_reason  # noqa: PLC0415 - YAML, seldom needed
 
     content = _read(path, MAX_USER_DATA_BYTES)
-    why = why_ignored(content)
+    why = ignored_reason(content)
     if why is not None:
         echo(f"warning: cloud-init will ignore {plain(str(path))}, which {why}", err=True)
     return base64.b64encode(content).decode()

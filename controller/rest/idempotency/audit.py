@@ -10,8 +10,8 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.middleware.auth import PROTECTED_PREFIX, READING, is_of_api
-from controller.rest.middleware.limits import address_of
+from controller.rest.middleware.auth import PROTECTED_PREFIX, SAFE_METHODS, is_of_api
+from controller.rest.middleware.rate_limits import address_of
 from controller.rest.problems.refusals import Refusals
 from registry import Registry
 from registry.audit import AuditedCall
@@ -40,7 +40,11 @@ class AuditTrail:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
-        if scope["type"] != "http" or scope["method"] in READING or not is_of_api(scope["path"]):
+        if (
+            scope["type"] != "http"
+            or scope["method"] in SAFE_METHODS
+            or not is_of_api(scope["path"])
+        ):
             await self.app(scope, receive, send)
             return
         call = AuditedCall(

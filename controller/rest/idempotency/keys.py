@@ -94,7 +94,7 @@ class Creation:
                 keys.check_unused(key)  # by the same call, just now
                 raise
         except AnsweredBeforeError as before:
-            return _repeated(before, adapter, show)
+            return _replayed_answer(before, adapter, show)
         return _json(show(made), status)
 
     async def answer_of_one(
@@ -113,7 +113,7 @@ class Creation:
         try:
             return _json(shown(await create(key)), status)
         except AnsweredBeforeError as before:
-            return _repeated(before, adapter, shown)
+            return _replayed_answer(before, adapter, shown)
 
     def key_of(
         self, body: BaseModel, status: int, *, of_caller: bool = False
@@ -152,7 +152,7 @@ async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
 IdempotencyDep = Annotated[Creation, Depends(_creation)]
 
 
-def _repeated(
+def _replayed_answer(
     before: AnsweredBeforeError, adapter: TypeAdapter[T], shown: Callable[[T], bytes]
 ) -> Response:
     try:

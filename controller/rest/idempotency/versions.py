@@ -37,7 +37,7 @@ _TAG: Final = re.compile(r'\s*(?:W/)?("[!#-~]*")\s*')
 
 
 @dataclass(frozen=True, slots=True)
-class Versioned:
+class VersionedResource:
     """How one kind of thing is read, and which path it has."""
 
     kind: str
@@ -46,14 +46,20 @@ class Versioned:
 
 
 #: By path without the key. What PATCH, PUT or DELETE change belongs here.
-VERSIONED: Final[Mapping[str, Versioned]] = MappingProxyType(
+VERSIONED: Final[Mapping[str, VersionedResource]] = MappingProxyType(
     {
-        "hosts": Versioned("host", lambda registry, name: registry.hosts.get(name)),
-        "networks": Versioned("network", lambda registry, name: registry.networks.get(name)),
-        "requests": Versioned("request", lambda registry, key: registry.requests.get(key), UUID),
-        "tenants": Versioned("tenant", lambda registry, name: registry.tenants.get(name)),
-        "tenants/quota": Versioned("quota", lambda registry, name: registry.quotas.get(name)),
-        "vms": Versioned("vm", lambda registry, key: registry.vms.get(key), UUID),
+        "hosts": VersionedResource("host", lambda registry, name: registry.hosts.get(name)),
+        "networks": VersionedResource(
+            "network", lambda registry, name: registry.networks.get(name)
+        ),
+        "requests": VersionedResource(
+            "request", lambda registry, key: registry.requests.get(key), UUID
+        ),
+        "tenants": VersionedResource("tenant", lambda registry, name: registry.tenants.get(name)),
+        "tenants/quota": VersionedResource(
+            "quota", lambda registry, name: registry.quotas.get(name)
+        ),
+        "vms": VersionedResource("vm", lambda registry, key: registry.vms.get(key), UUID),
     }
 )
 
@@ -76,7 +82,7 @@ UNVERSIONED: Final = frozenset(
 )
 
 
-def versioned_at(collection: str, below: str = "") -> Versioned | None:
+def versioned_resource_at(collection: str, below: str = "") -> VersionedResource | None:
     """Return what has a version at ``/v1/COLLECTION/KEY`` and what follows; None: nothing."""
     return VERSIONED.get(collection + below)
 
@@ -111,8 +117,8 @@ def note_condition(request: HttpRequest, given: str) -> None:
         If it is not well-formed, or what the call changes has no version.
     """
     found = _PATH.fullmatch(request.scope["path"])
-    wanted = tags(given)
-    versioned = versioned_at(found[1], found[3] or "") if found is not None else None
+    wanted = entity_tags(given)
+    versioned = versioned_resource_at(found[1], found[3] or "") if found is not None else None
     if found is None or versioned is None or request.method == "POST":
         raise HeaderError("If-Match", given, "no If-Match: this has no version")
     key, names = _key(versioned, found[2]), services_of(request).host_names
@@ -138,7 +144,7 @@ def version_of(record: Any, *, secret: bytes) -> str:
     return f'"{hmac.digest(secret, text.encode(), "sha256").hex()[:24]}"'
 
 
-def tags(header: str) -> Sequence[str]:
+def entity_tags(header: str) -> Sequence[str]:
     """Read an `If-Match`; empty: any version will do.
 
     Raises
@@ -166,7 +172,7 @@ def _set_by_clients(value: Any) -> Any:
     return value
 
 
-def _key(versioned: Versioned, typed: str) -> Any:
+def _key(versioned: VersionedResource, typed: str) -> Any:
     try:
         return versioned.key_of(typed)
     except ValueError:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import httpx
 import structlog
 
-from controller.oidc_mapping import OidcRule, admission_of, is_loopback, is_safe
+from controller.oidc_mapping import OidcRule, admission_of, is_loopback, is_private_address
 from controller.rest.login.id_tokens import UnknownKeyError, claims_of, nonce_of
 from controller.rest.problems.errors import LoginRefusedError, OverloadedError, ProviderError
 from registry.tenancy import Admission
@@ -54,7 +54,7 @@ class ProviderSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class ProviderMetadata:
     """What a provider says of itself, as far as it matters here."""
 
     authorization_endpoint: str
@@ -65,7 +65,7 @@ class Described:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedDocument:
     """A document fetched from the provider, or why it could not be."""
 
     until: float = 0.0
@@ -89,23 +89,23 @@ class Provider:
         self._clock = clock
         self._local = is_loopback(settings.issuer)
         self._tls = ssl.create_default_context(cafile=settings.ca)
-        self._described = _Kept()
-        self._keys = _Kept()
+        self._described = _CachedDocument()
+        self._keys = _CachedDocument()
         self._under_way = 0
 
-    async def described(self) -> Described:
+    async def metadata(self) -> ProviderMetadata:
         """Return what it says of itself; raises `ProviderError`."""
-        found: Described = await self._keep(self._described, self._describe)
+        found: ProviderMetadata = await self._cached(self._described, self._fetch_metadata)
         return found
 
-    async def described_at_once(self) -> Described:
+    async def metadata_at_once(self) -> ProviderMetadata:
         """Return the same; raises `ProviderError` while another call waits for its answer.
 
         Anybody may ask that: all of them waiting would leave no room for calls of others.
         """
         if self._described.lock.locked():
             raise ProviderError("it is being called; try again")
-        return await self.described()
+        return await self.metadata()
 
     async def admit(
         self, code: str, verifier: str, redirect_uri: str, *, tenant: str | None = None
@@ -121,7 +121,7 @@ class Provider:
         ProviderError
             If it does not answer as it has to.
         """
-        async with self._place():
+        async with self._slot():
             id_token = await self._exchange(code, verifier, redirect_uri)
             claims = await self._claims(id_token, nonce_of(verifier))
         found = admission_of(
@@ -136,7 +136,7 @@ class Provider:
         return found
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
+    async def _slot(self) -> AsyncIterator[None]:
         if self._under_way >= MOST_AT_ONCE:
             raise OverloadedError(self._under_way)
         self._under_way += 1
@@ -146,7 +146,7 @@ class Provider:
             self._under_way -= 1
 
     async def _exchange(self, code: str, verifier: str, redirect_uri: str) -> str:
-        described = await self.described()
+        described = await self.metadata()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -177,7 +177,7 @@ class Provider:
         """Check an ID token; fetch the keys again if none of those cached signed it."""
         settings = self.settings
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
-        known = await self._keep(self._keys, self._read_keys)
+        known = await self._cached(self._keys, self._read_keys)
         try:
             return claims_of(id_token, known, **names)
         except UnknownKeyError:
@@ -185,9 +185,9 @@ class Provider:
             if self._clock() - fetched_at < REFETCH_AFTER_S:
                 raise
         self._keys.until = 0.0
-        return claims_of(id_token, await self._keep(self._keys, self._read_keys), **names)
+        return claims_of(id_token, await self._cached(self._keys, self._read_keys), **names)
 
-    async def _keep(self, kept: _Kept, fetch: Callable[[], Any]) -> Any:
+    async def _cached(self, kept: _CachedDocument, fetch: Callable[[], Any]) -> Any:
         async with kept.lock:
             if self._clock() >= kept.until:
                 try:
@@ -200,7 +200,7 @@ class Provider:
                 raise ProviderError(kept.error.reason)
             return kept.value
 
-    async def _describe(self) -> Described:
+    async def _fetch_metadata(self) -> ProviderMetadata:
         issuer = self.settings.issuer
         address = issuer.rstrip("/") + "/.well-known/openid-configuration"
         status, said = await self._call("GET", address)
@@ -209,14 +209,14 @@ class Provider:
         if said.get("issuer") != issuer:
             raise ProviderError("it says that it is another issuer than FUGA_OIDC_ISSUER")
         methods = said.get("code_challenge_methods_supported")
-        if methods is not None and "S256" not in _words(methods):
+        if methods is not None and "S256" not in _strings(methods):
             raise ProviderError("it offers no PKCE with S256")
-        auth_methods = _words(said.get("token_endpoint_auth_methods_supported"))
-        return Described(
+        auth_methods = _strings(said.get("token_endpoint_auth_methods_supported"))
+        return ProviderMetadata(
             authorization_endpoint=self._endpoint(said, "authorization_endpoint"),
             token_endpoint=self._endpoint(said, "token_endpoint"),
             jwks_uri=self._endpoint(said, "jwks_uri"),
-            in_fragment="fragment" in _words(said.get("response_modes_supported")),
+            in_fragment="fragment" in _strings(said.get("response_modes_supported")),
             secret_in_body="client_secret_post" in auth_methods
             and "client_secret_basic" not in auth_methods,
         )
@@ -224,12 +224,12 @@ class Provider:
     def _endpoint(self, said: Mapping[str, Any], name: str) -> str:
         """Return an endpoint that it names, if the connection there is private."""
         address = said.get(name)
-        if not isinstance(address, str) or not is_safe(address, local=self._local):
+        if not isinstance(address, str) or not is_private_address(address, local=self._local):
             raise ProviderError(f"its {name} is no https address")
         return address
 
     async def _read_keys(self) -> Sequence[Mapping[str, Any]]:
-        described = await self.described()
+        described = await self.metadata()
         status, said = await self._call("GET", described.jwks_uri)
         keys = said.get("keys")
         if status != 200 or not isinstance(keys, list):
@@ -270,5 +270,5 @@ class Provider:
         return answer.status_code, content
 
 
-def _words(value: Any) -> Sequence[str]:
+def _strings(value: Any) -> Sequence[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

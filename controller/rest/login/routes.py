@@ -103,7 +103,7 @@ async def show_login_ways(services: ServicesDep) -> LoginMethods:
         return LoginMethods(provider=None)
     described, problem = None, None
     try:
-        described = await provider.described_at_once()
+        described = await provider.metadata_at_once()
     except ProviderError as error:
         problem = str(error)
     return LoginMethods(

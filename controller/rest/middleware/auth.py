@@ -18,7 +18,7 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.requests import Request as HttpRequest
 
-from controller.rest.idempotency.batching import Gathering
+from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import Registry
 from registry.tenancy import Token
@@ -33,10 +33,10 @@ bearer: Final = HTTPBearer(
 )
 
 #: Methods that change nothing.
-READING: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
 #: What a read-only token may do besides reading: get another that reads only, and end one of a
 #: login.
-OF_ITS_OWN: Final[Collection[tuple[str, str]]] = frozenset(
+READ_ONLY_WRITES: Final[Collection[tuple[str, str]]] = frozenset(
     {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
 )
 #: Tokens that are read with one statement.
@@ -82,7 +82,7 @@ class Caller:
         return f"operator:{self.token}" if self.is_operator else f"tenant:{self.tenant}"
 
     @property
-    def may(self) -> str:
+    def scope_text(self) -> str:
         """The scope of the token, for messages."""
         return scope_name(self.tenant, read_only=self.read_only)
 
@@ -116,15 +116,17 @@ class Caller:
     def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
         """Return why a tenant may not do what is another's (None: an operator's)."""
         needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
-        return ForbiddenError(f"tenant {self.tenant} {message}", needed=needed, given=self.may)
+        return ForbiddenError(
+            f"tenant {self.tenant} {message}", needed=needed, given=self.scope_text
+        )
 
     def check_method(self, method: str, path: str) -> None:
         """Refuse changes with a read-only token."""
-        if self.read_only and method not in READING and (method, path) not in OF_ITS_OWN:
+        if self.read_only and method not in SAFE_METHODS and (method, path) not in READ_ONLY_WRITES:
             raise ForbiddenError(
                 f"this token is read-only, and {method} may change something",
                 needed=scope_name(self.tenant),
-                given=self.may,
+                given=self.scope_text,
             )
 
 
@@ -139,8 +141,8 @@ class Authenticator:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._gathering: Gathering[str, Token | None] = Gathering(
-            self._known, most=MOST_TOKENS_PER_READ
+        self._gathering: CallBatcher[str, Token | None] = CallBatcher(
+            self._tokens_of, most=MOST_TOKENS_PER_READ
         )
 
     async def authenticate(self, headers: Headers) -> Caller:
@@ -158,7 +160,7 @@ class Authenticator:
             raise UnauthorizedError("the token is unknown, revoked or expired")
         return Caller.of(token)
 
-    def _known(self, secrets: Sequence[str]) -> Sequence[Token | None]:
+    def _tokens_of(self, secrets: Sequence[str]) -> Sequence[Token | None]:
         return self._registry.tokens.authenticate_all(secrets)
 
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 from controller.rest.idempotency.versions import note_condition
-from controller.rest.middleware.auth import READING, check_operator, requires_operator
+from controller.rest.middleware.auth import SAFE_METHODS, check_operator, requires_operator
 from controller.rest.problems.errors import (
     BodyTooLargeError,
     MalformedBodyError,
@@ -53,7 +53,7 @@ class BoundedRoute(APIRoute):
 
         async def guarded(request: HttpRequest) -> Response:
             given = request.headers.getlist("if-match")  # several lines are one list
-            if given and request.method not in READING:
+            if given and request.method not in SAFE_METHODS:
                 note_condition(request, ",".join(given))
             if for_operators:
                 check_operator(request)

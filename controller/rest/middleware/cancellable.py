@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 
-from controller.fork_server.children import StartChild, started
+from controller.fork_server.children import StartChild, start_interpreter
 from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 
@@ -20,17 +20,17 @@ from controller.rounds.policy_process import PolicyProcess
 NICENESS: Final = 5
 #: How long a call waits for a place.
 WAIT_S: Final = 5.0
-_LOOK_EVERY_S: Final = 0.5
+_CHECK_EVERY_S: Final = 0.5
 
 T = TypeVar("T")
 
 
-async def attended(
+async def run_until_disconnect(
     request: HttpRequest,
     places: threading.Semaphore,
     work: Callable[[PolicyProcess], T],
     *,
-    start: StartChild = started,
+    start: StartChild = start_interpreter,
     wait_s: float = WAIT_S,
 ) -> T:
     """Return what work in a thread comes to; its process is killed when the caller goes away.
@@ -40,11 +40,11 @@ async def attended(
     BusyError
         If there is no place for it within ``wait_s``.
     """
-    await _place(request, places, wait_s)
+    await _acquire_place(request, places, wait_s)
     try:
         process = PolicyProcess(niceness=NICENESS, start=start)
-        done = asyncio.ensure_future(run_in_threadpool(partial(_worked, process, work)))
-        while not (await asyncio.wait({done}, timeout=_LOOK_EVERY_S))[0]:
+        done = asyncio.ensure_future(run_in_threadpool(partial(_run_and_close, process, work)))
+        while not (await asyncio.wait({done}, timeout=_CHECK_EVERY_S))[0]:
             if await request.is_disconnected():
                 # Again and again: it may be about to start its child.
                 while not (await asyncio.wait({done}, timeout=0.1))[0]:
@@ -54,7 +54,7 @@ async def attended(
         places.release()
 
 
-async def _place(request: HttpRequest, places: threading.Semaphore, wait_s: float) -> None:
+async def _acquire_place(request: HttpRequest, places: threading.Semaphore, wait_s: float) -> None:
     end = time.monotonic() + wait_s
     while not places.acquire(blocking=False):
         if time.monotonic() >= end or await request.is_disconnected():
@@ -62,7 +62,7 @@ async def _place(request: HttpRequest, places: threading.Semaphore, wait_s: floa
         await asyncio.sleep(0.1)
 
 
-def _worked(process: PolicyProcess, work: Callable[[PolicyProcess], T]) -> T:
+def _run_and_close(process: PolicyProcess, work: Callable[[PolicyProcess], T]) -> T:
     try:
         return work(process)
     finally:

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import structlog
 
-from controller.rest.middleware.limits import Buckets, Rate, as_ipv4, network_of, site_of
+from controller.rest.middleware.rate_limits import Buckets, Rate, as_ipv4, network_of, site_of
 
 #: Files that a process opens besides its callers' connections: database, images, logs.
 RESERVED_FILES: Final = 256
@@ -40,20 +40,20 @@ HANDSHAKE_S: Final = 10.0
 GOODBYE_S: Final = 600.0
 LOG_EVERY_S: Final = 60.0
 #: Connections accepted in one turn of the event loop. Calls under way need turns, too.
-_AT_ONCE: Final = 16
+_MAX_ACCEPTED_PER_TURN: Final = 16
 #: Refusing takes as long in one turn as all else took since the turn before, within these bounds.
-_LEAST_REFUSING_S: Final = 0.0005
-_MOST_REFUSING_S: Final = 0.003
+_MIN_REFUSING_S: Final = 0.0005
+_MAX_REFUSING_S: Final = 0.003
 #: Asyncio accepts again after a second; until then there is nothing to accept.
 _RETRY_S: Final = 0.9
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: Close with a reset: neither this process nor the kernel keeps anything of a refused connection.
-_AT_ONCE_GONE: Final = struct.pack("ii", 1, 0)
+_LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger(__name__)
 
 
-class Sparingly:
+class LogThrottle:
     """Logs a repeated event once a minute, with its count."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +61,7 @@ class Sparingly:
         self._logged_at = float("-inf")
         self._times = 0
 
-    def times(self) -> int:
+    def count_event(self) -> int:
         """Count one event. Return the count since the last report, or 0 if no report is due."""
         self._times += 1
         now = self._clock()
@@ -72,32 +72,32 @@ class Sparingly:
         return times
 
 
-class SparingFilter(logging.Filter):
+class ThrottlingFilter(logging.Filter):
     """Passes log lines of other libraries that unknown callers can cause, once a minute."""
 
     _PROVOKED: Final = ("Invalid HTTP request received.", "socket.accept() out of system resource")
 
     def __init__(self) -> None:
         super().__init__()
-        self._counters = {text: Sparingly() for text in self._PROVOKED}
+        self._counters = {text: LogThrottle() for text in self._PROVOKED}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a line; add to it how many were not logged."""
         text = next((text for text in self._PROVOKED if str(record.msg).startswith(text)), None)
         if text is None:
             return True
-        times = self._counters[text].times()
+        times = self._counters[text].count_event()
         if times > 1:
             record.msg = f"{text} ({times} times since it was logged last)"
         return times > 0
 
 
-def log_sparingly() -> None:
+def throttle_library_logs() -> None:
     """Limit what unknown callers can make asyncio and uvicorn log."""
     for name in ("asyncio", "uvicorn.error"):
         logger = logging.getLogger(name)
-        if not any(isinstance(each, SparingFilter) for each in logger.filters):
-            logger.addFilter(SparingFilter())
+        if not any(isinstance(each, ThrottlingFilter) for each in logger.filters):
+            logger.addFilter(ThrottlingFilter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +131,14 @@ class LimitedListener(socket.socket):
         self._open = 0
         self._of_addresses: Counter[str] = Counter()
         self._connections: dict[str, weakref.WeakSet[CountedConnection]] = {}  #: by network
-        self._sparing = Sparingly()
+        self._sparing = LogThrottle()
         self._failed_at = float("-inf")
         self._turn = 0  #: connections accepted in this turn of the event loop
         self._turn_ends_at = 0.0  #: when refusing gives way to calls
         self._turn_ended_at = float("-inf")
         self._arrivals = Buckets(Rate(per_s=sys.maxsize, burst=sys.maxsize))
 
-    def bound(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
+    def set_bounds(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
         """Hold no more connections than ``bounds``; report why one is refused."""
         self._bounds = bounds
         self._refused = refused or self._refused
@@ -150,15 +150,15 @@ class LimitedListener(socket.socket):
         """Return the next connection that may stay, as asyncio wants it."""
         if not self._turn:
             now = self._clock()
-            others_s = max(_LEAST_REFUSING_S, now - self._turn_ended_at)
-            self._turn_ends_at = now + min(others_s, _MOST_REFUSING_S)
+            others_s = max(_MIN_REFUSING_S, now - self._turn_ended_at)
+            self._turn_ends_at = now + min(others_s, _MAX_REFUSING_S)
         self._turn += 1
-        while self._turn <= _AT_ONCE:
-            connection, address = self._next()
+        while self._turn <= _MAX_ACCEPTED_PER_TURN:
+            connection, address = self._accept_next()
             reason = self._reason_to_refuse(address)
             if reason is None:
-                return self._counted(connection, address), address
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_GONE)
+                return self._count_connection(connection, address), address
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
             connection.close()
             self._log_refused(reason, address)
             if self._clock() >= self._turn_ends_at:
@@ -169,7 +169,7 @@ class LimitedListener(socket.socket):
     def _end_turn(self) -> None:
         self._turn, self._turn_ended_at = 0, self._clock()
 
-    def _next(self) -> tuple[socket.socket, Any]:
+    def _accept_next(self) -> tuple[socket.socket, Any]:
         try:
             connection, address = super().accept()
             return connection, (as_ipv4(str(address[0])), *address[1:])
@@ -185,7 +185,7 @@ class LimitedListener(socket.socket):
             raise
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether half of all connections are taken."""
         return 2 * self._open > self._bounds.in_all
 
@@ -215,7 +215,7 @@ class LimitedListener(socket.socket):
 
         Return False if no holder has more than the newcomer would have then.
         """
-        for network in heapq.nlargest(_SEARCHED, self._connections, self._standing):
+        for network in heapq.nlargest(_SEARCHED, self._connections, self._connection_counts):
             waiting = [
                 (each.waiting_since, id(each), each)
                 for each in self._connections[network]
@@ -231,7 +231,7 @@ class LimitedListener(socket.socket):
             return True
         return False
 
-    def _standing(self, network: str) -> tuple[int, int]:
+    def _connection_counts(self, network: str) -> tuple[int, int]:
         """Return how many connections a network's site has, and how many it has itself."""
         some = next(iter(self._connections[network]), None)
         keys = (network,) if some is None else some.keys
@@ -249,7 +249,7 @@ class LimitedListener(socket.socket):
         found = ipaddress.ip_address(str(address[0]).partition("%")[0])
         return any(found in network for network in self._bounds.unbounded)
 
-    def _counted(self, connection: socket.socket, address: Any) -> socket.socket:
+    def _count_connection(self, connection: socket.socket, address: Any) -> socket.socket:
         counted = CountedConnection(
             connection.family, connection.type, connection.proto, fileno=connection.detach()
         )
@@ -259,13 +259,13 @@ class LimitedListener(socket.socket):
         self._of_addresses.update(counted.keys)
         if not self._is_unbounded(address):  # else it does not give way
             self._connections.setdefault(network, weakref.WeakSet()).add(counted)
-            counted.waits()
-            counted.is_crowded = lambda: self.crowded
+            counted.mark_idle()
+            counted.is_crowded = lambda: self.is_crowded
         # Asyncio closes it in any case, or drops it if closing fails.
-        counted.forget = weakref.finalize(counted, self._count_less, counted.keys)
+        counted.forget = weakref.finalize(counted, self._uncount, counted.keys)
         return counted
 
-    def _count_less(self, keys: tuple[str, ...]) -> None:
+    def _uncount(self, keys: tuple[str, ...]) -> None:
         self._open -= 1
         for key in keys:
             self._of_addresses[key] -= 1
@@ -275,7 +275,7 @@ class LimitedListener(socket.socket):
 
     def _log_refused(self, reason: str, address: Any) -> None:
         self._refused(reason)
-        times = self._sparing.times()
+        times = self._sparing.count_event()
         if times:
             log.warning(
                 "connections_refused",
@@ -299,18 +299,18 @@ class CountedConnection(socket.socket):
         address = super().getpeername()
         return (as_ipv4(str(address[0])), *address[1:])
 
-    def waits(self) -> None:
+    def mark_idle(self) -> None:
         """Note that it waits for its caller: it may give way."""
         if self.waiting_since is None:
             self.waiting_since = time.monotonic()
 
-    def works(self) -> None:
+    def mark_busy(self) -> None:
         """Note that its caller waits for an answer."""
         self.waiting_since = None
 
     def give_way(self) -> None:
         """End it in both directions, and count it no more; asyncio closes it then."""
-        self.works()
+        self.mark_busy()
         with suppress(OSError):  # the other end has gone
             self.shutdown(socket.SHUT_RDWR)
         self.forget()

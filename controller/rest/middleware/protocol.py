@@ -25,8 +25,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from controller.rest.middleware.bodies import MAX_BODY_BYTES
 from controller.rest.middleware.connections import CountedConnection
 from controller.rest.middleware.http_parser import BoundedConnection
-from controller.rest.middleware.limits import RateLimits
-from controller.rest.middleware.streaming import end_lasting
+from controller.rest.middleware.rate_limits import RateLimits
+from controller.rest.middleware.streams import end_stream
 from controller.rest.problems.documents import CONNECTION_KINDS, MEDIA_TYPE, ProblemAnswer
 
 _TICK_S: Final = 1.0
@@ -125,7 +125,7 @@ class BoundedProtocol(H11Protocol):
         """Close once the current call is answered."""
         super().shutdown()
         if self.cycle is not None and not self.cycle.response_complete:
-            end_lasting(cast(Scope, self.cycle.scope))
+            end_stream(cast(Scope, self.cycle.scope))
         if self._refused:  # the answer that is still due is a refusal
             self.transport.close()
         self._watch()
@@ -133,13 +133,13 @@ class BoundedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Start the time limit of a caller that does not read its answer."""
         super().pause_writing()
-        self._note_who_waits()
-        self._give_time(self._deadlines.answer_s)
+        self._mark_connection()
+        self._limit_answer_time(self._deadlines.answer_s)
 
     def resume_writing(self) -> None:
         """End the wait: the caller reads again."""
         super().resume_writing()
-        self._note_who_waits()
+        self._mark_connection()
         if self._stalled is not None and self._missing is not _Missing.GOODBYE:
             self._stalled.cancel()
             self._stalled = None
@@ -154,12 +154,12 @@ class BoundedProtocol(H11Protocol):
         self._refused = True
         status, detail = self._parser.refusal, self._parser.refusal_detail
         address = self.client[0] if self.client else "unknown"
-        if not self._limits.stranger_waits(address):
+        if not self._limits.count_stranger(address):
             self._refuse(status, detail)
         elif self._end_call():
             self.flow.pause_reading()
             self._watch()
-            self._wait(self._limits.refused_after_s, self._refuse, status, detail)
+            self._start_timer(self._limits.refused_after_s, self._refuse, status, detail)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: any unknown caller can ask for another protocol."""
@@ -204,8 +204,8 @@ class BoundedProtocol(H11Protocol):
     # ---- time limits
 
     def _watch(self) -> None:
-        self._note_who_waits()
-        missing = self._what_is_missing()
+        self._mark_connection()
+        missing = self._awaited_phase()
         if missing is self._missing:
             return  # its time goes on
         self._missing = missing
@@ -215,30 +215,30 @@ class BoundedProtocol(H11Protocol):
         self._seen = self._received
         match missing:
             case _Missing.HEAD:
-                self._wait(self._deadlines.head_s, self._end_slow_call)
+                self._start_timer(self._deadlines.head_s, self._end_slow_call)
             case _Missing.BODY:
                 self._patience_s = self._deadlines.body_s
-                self._wait(min(_TICK_S, self._deadlines.body_s), self._look_at_body)
+                self._start_timer(min(_TICK_S, self._deadlines.body_s), self._check_body_rate)
             case _Missing.REST:
-                self._wait(self._deadlines.unread_s, self.transport.abort)
+                self._start_timer(self._deadlines.unread_s, self.transport.abort)
             case _Missing.GOODBYE:
-                self._give_time(self._deadlines.goodbye_s)
+                self._limit_answer_time(self._deadlines.goodbye_s)
 
-    def _note_who_waits(self) -> None:
+    def _mark_connection(self) -> None:
         """Say to the connection whether it waits for its caller, or the caller for an answer."""
         if self._connection is None:
             return
         cycle = self.cycle
         called = cycle is not None and not cycle.response_complete and not cycle.more_body
         if called and not self._refused and not self.flow.write_paused:
-            self._connection.works()
+            self._connection.mark_busy()
         else:
-            self._connection.waits()
+            self._connection.mark_idle()
 
-    def _wait(self, seconds: float, then: Any, *given: Any) -> None:
+    def _start_timer(self, seconds: float, then: Any, *given: Any) -> None:
         self._timer = self.loop.call_later(seconds, then, *given)
 
-    def _what_is_missing(self) -> _Missing:
+    def _awaited_phase(self) -> _Missing:
         if self.transport.is_closing():
             return _Missing.GOODBYE
         if self._refused:
@@ -250,7 +250,7 @@ class BoundedProtocol(H11Protocol):
         idle = self.timeout_keep_alive_task is not None
         return _Missing.NOTHING if idle else _Missing.HEAD
 
-    def _look_at_body(self) -> None:
+    def _check_body_rate(self) -> None:
         """Take a second of the caller's time, and give back what it sent for it."""
         came, self._seen = self._received - self._seen, self._received
         tick_s = min(_TICK_S, self._deadlines.body_s)
@@ -261,25 +261,25 @@ class BoundedProtocol(H11Protocol):
         if self._patience_s <= 0:
             self._end_slow_call()
         else:
-            self._wait(tick_s, self._look_at_body)
+            self._start_timer(tick_s, self._check_body_rate)
 
-    def _give_time(self, seconds: float) -> None:
+    def _limit_answer_time(self, seconds: float) -> None:
         """Close after a time limit, unless the caller reads what waits to be sent fast enough."""
         if self._stalled is not None:
             self._stalled.cancel()
         enough = seconds * self._deadlines.answer_bytes_per_s
         self._stalled = self.loop.call_later(
-            seconds, self._look_at_answer, seconds, self._unsent() - enough
+            seconds, self._check_answer_rate, seconds, self._unsent_bytes() - enough
         )
 
-    def _look_at_answer(self, seconds: float, at_most: float) -> None:
-        left = self._unsent()
+    def _check_answer_rate(self, seconds: float, at_most: float) -> None:
+        left = self._unsent_bytes()
         if left and left <= at_most:
-            self._give_time(seconds)
+            self._limit_answer_time(seconds)
         else:
             self.transport.abort()
 
-    def _unsent(self) -> int:
+    def _unsent_bytes(self) -> int:
         """Return how many bytes the other end has not received yet, here or in the kernel.
 
         The kernel takes many at once and then none for long, however steadily they are read.

@@ -21,11 +21,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.metrics import HttpMetrics
-from controller.rest.middleware.auth import LOGIN_PATH, READING, Authenticator, is_protected
+from controller.rest.middleware.auth import LOGIN_PATH, SAFE_METHODS, Authenticator, is_protected
 from controller.rest.middleware.connections import LOG_EVERY_S
-from controller.rest.middleware.limits import RateLimits, address_of, network_of, whole_seconds
 from controller.rest.middleware.party_concurrency import PartyConcurrency
-from controller.rest.middleware.streaming import LEAVE_CROWD
+from controller.rest.middleware.rate_limits import RateLimits, address_of, network_of, whole_seconds
+from controller.rest.middleware.streams import RELEASE_PLACE
 from controller.rest.problems.documents import ProblemAnswer, problem_of
 from controller.rest.problems.errors import (
     HeaderError,
@@ -64,7 +64,7 @@ class AccessLog:
     ) -> None:
         self.app = app
         self.metrics = metrics
-        self._strangers = _Strangers(clock)
+        self._strangers = _UnauthenticatedCallLog(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
@@ -119,7 +119,7 @@ async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
     names: Names = no_names
     if caller is not None and isinstance(error, NotFoundError | UnknownNameError):
         services = scope["app"].state.services
-        names = KnownNames(services.registry, services.host_names, caller).of
+        names = KnownNames(services.registry, services.host_names, caller).names_of
     # What is not of the form that the API describes ended in `problem_handler` before.
     call = RefusedCall(UNKNOWN.operation, names)
     answer = functools.partial(
@@ -128,7 +128,7 @@ async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
     return answer() if names is no_names else await run_in_threadpool(answer)
 
 
-class Crowd:
+class ConcurrentCalls:
     """Refuses calls while too many of their party are under way.
 
     Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
@@ -155,18 +155,18 @@ class Crowd:
         pools = self._operators if caller.is_operator else self._tenants
         party = caller.tenant or str(caller.token_id)
         place = _PoolPermit(party)
-        place.move(pools.work)
+        place.move_to(pools.work)
         awaited = _has_body(scope)
-        end: Callable[[], None] = _nothing
+        end: Callable[[], None] = _no_op
 
         async def receive_in_place() -> Message:
             nonlocal awaited, end
             if awaited:
-                place.move(pools.bodies)
+                place.move_to(pools.bodies)
             message = await receive()
             if awaited and not message.get("more_body", False):
                 awaited = False
-                place.move(pools.work)
+                place.move_to(pools.work)
                 end = await self._at_once.begin(party)
             return message
 
@@ -174,7 +174,7 @@ class Crowd:
             place.leave()
             end()
 
-        scope["state"][LEAVE_CROWD] = leave
+        scope["state"][RELEASE_PLACE] = leave
         try:
             if not awaited:
                 end = await self._at_once.begin(party)
@@ -183,7 +183,7 @@ class Crowd:
             leave()
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """End what never began."""
 
 
@@ -200,7 +200,7 @@ class _PoolPermit:
         self._name = name
         self._pool: FairSemaphore | None = None
 
-    def move(self, pool: FairSemaphore) -> None:
+    def move_to(self, pool: FairSemaphore) -> None:
         """Take a place of this pool and leave the other one, or raise `OverloadedError`."""
         if pool is self._pool:
             return
@@ -220,7 +220,7 @@ def _has_body(scope: Scope) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
-class _Strangers:
+class _UnauthenticatedCallLog:
     """Limits log lines per minute about calls without a token, and counts the rest."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -258,9 +258,9 @@ class Authentication:
         """Serve one call."""
         try:
             if scope["type"] == "http":
-                await (self._admit if is_protected(scope["path"]) else self._count)(scope)
-            if scope.get("path") == LOGIN_PATH and scope["method"] not in READING:
-                self.limits.before_authentication(address_of(scope), None)
+                await (self._admit if is_protected(scope["path"]) else self._count_stranger)(scope)
+            if scope.get("path") == LOGIN_PATH and scope["method"] not in SAFE_METHODS:
+                self.limits.check_address(address_of(scope), None)
                 await self._log_in(scope, receive, send)
                 return
         except RateLimitedError:
@@ -275,13 +275,13 @@ class Authentication:
         try:
             await self.app(scope, receive, send)
         except LoginRefusedError:
-            self.limits.failed(address_of(scope))
+            self.limits.count_failure(address_of(scope))
             raise
         finally:
             self._logins.give_back(network)
 
-    async def _count(self, scope: Scope) -> None:
-        wait_s = self.limits.stranger_waits(address_of(scope))
+    async def _count_stranger(self, scope: Scope) -> None:
+        wait_s = self.limits.count_stranger(address_of(scope))
         if not wait_s:
             return
         if scope["path"] in HEALTH_PATHS:  # is answered always, to many at once a little later
@@ -295,18 +295,18 @@ class Authentication:
         headers = Headers(scope=scope)
         credentials = headers.get("authorization")
         address = address_of(scope)
-        self.limits.before_authentication(address, credentials)
+        self.limits.check_address(address, credentials)
         try:
             caller = await self.gate.authenticate(headers)
         except UnauthorizedError:
-            self.limits.failed(address, credentials)
+            self.limits.count_failure(address, credentials)
             raise
         state = scope.setdefault("state", {})
         state["caller"] = caller
         call = state.get("audited")
         if call is not None:
             call.token_id, call.token, call.tenant = caller.token_id, caller.token, caller.tenant
-        self.limits.passed(caller, credentials)
+        self.limits.count_success(caller, credentials)
         check_sent_once(headers)
         caller.check_method(scope["method"], scope["path"])
 

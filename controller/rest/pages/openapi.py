@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-from controller.rest.idempotency.versions import UPDATES, versioned_at
+from controller.rest.idempotency.versions import UPDATES, versioned_resource_at
 from controller.rest.problems.documents import MEDIA_TYPE
 from controller.rest.schemas.operating import ProblemDocument
 from service.version import engine_version
@@ -65,7 +65,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
 
 
-def describe(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+def openapi_of(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     """Return the document of an API that has these routes."""
     document = get_openapi(
         title=TITLE, version=engine_version(), description=_DESCRIPTION, routes=routes
@@ -76,7 +76,7 @@ def describe(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         for method, operation in path.items():
             if method in _METHODS:
                 _add_versions(template, method, operation)
-                _complete(method, operation)
+                _add_middleware_answers(method, operation)
     return document
 
 
@@ -90,7 +90,7 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
     """Add `ETag` and `If-Match` to operations on things with versions."""
     collection, _, thing = template.removeprefix("/v1/").partition("/")
     _, slash, below = thing.partition("/")
-    if not thing.startswith("{") or versioned_at(collection, slash + below) is None:
+    if not thing.startswith("{") or versioned_resource_at(collection, slash + below) is None:
         return
     if method.upper() in UPDATES:
         operation.setdefault("parameters", []).append(_IF_MATCH)
@@ -99,7 +99,7 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
         operation["responses"]["200"]["headers"] = {"ETag": _ETAG}
 
 
-def _complete(method: str, operation: dict[str, Any]) -> None:
+def _add_middleware_answers(method: str, operation: dict[str, Any]) -> None:
     """Add the answers of middleware to every operation, and sort answers by status."""
     statuses = [500, 503]
     if "security" in operation:

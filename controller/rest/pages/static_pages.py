@@ -30,7 +30,7 @@ class _PackedPage:
     tag: str
 
 
-class _InPieces(Response):
+class _ChunkedResponse(Response):
     """Sends what all callers share without a copy of the whole for each that reads slowly."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +70,7 @@ class StaticPage:
         """Answer one call."""
         made = self._page
         if made is None:
-            made = await run_in_threadpool(self._once)
+            made = await run_in_threadpool(self._make_once)
         headers = Headers(scope=request.scope)
         response_headers = {
             "Cache-Control": "no-cache",  # keep it, and ask whether it still is the same
@@ -82,17 +82,19 @@ class StaticPage:
             return Response(status_code=304, headers=response_headers)
         if made.packed is not None and "gzip" in headers.get("accept-encoding", ""):
             response_headers["Content-Encoding"] = "gzip"
-            return _InPieces(made.packed, media_type=self._media_type, headers=response_headers)
-        return _InPieces(made.plain, media_type=self._media_type, headers=response_headers)
+            return _ChunkedResponse(
+                made.packed, media_type=self._media_type, headers=response_headers
+            )
+        return _ChunkedResponse(made.plain, media_type=self._media_type, headers=response_headers)
 
-    def _once(self) -> _PackedPage:
+    def _make_once(self) -> _PackedPage:
         with self._making:
             if self._page is None:
-                self._page = _made(self._make().encode())
+                self._page = _packed_page(self._make().encode())
             return self._page
 
 
-def _made(plain: bytes) -> _PackedPage:
+def _packed_page(plain: bytes) -> _PackedPage:
     # The same for both forms: a weak tag says that they mean the same.
     tag = f'W/"{hashlib.sha256(plain).hexdigest()[:24]}"'
     packed = gzip.compress(plain, mtime=0) if len(plain) >= _PACKED_FROM_BYTES else None

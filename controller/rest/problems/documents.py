@@ -42,7 +42,14 @@ from controller.rest.problems.errors import (
     UnsupportedMediaTypeError,
     VersionMismatchError,
 )
-from controller.rest.problems.faults import UNKNOWN, RefusedCall, call_of, places, shown, summary
+from controller.rest.problems.faults import (
+    UNKNOWN,
+    RefusedCall,
+    call_of,
+    faulty_places,
+    quotable,
+    summary,
+)
 from registry import (
     CapacityExceededError,
     ConflictError,
@@ -221,17 +228,17 @@ def problem_of(
 ) -> ProblemAnswer:
     """Return the problem document for an error in ``call``; never fails."""
     if isinstance(error, HTTPException):
-        return _of_http_exception(error, method=method, path=path)
+        return _http_exception_answer(error, method=method, path=path)
     kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
     if kind is None:
-        return _of_unknown(error)
-    errors = places(error, method, call)
+        return _internal_error_answer(error)
+    errors = faulty_places(error, method, call)
     return ProblemAnswer(
         kind=kind,
         detail=_detail(error, errors, call),
         errors=errors[:ERRORS_SHOWN],
         extensions=_extensions(error),
-        headers=_headers_of(kind) | _headers_about(error),
+        headers=_headers_of(kind) | _headers_of_error(error),
     )
 
 
@@ -285,7 +292,7 @@ def _extensions(error: Exception) -> Mapping[str, Any]:
     return {}
 
 
-def _headers_about(error: Exception) -> dict[str, str]:
+def _headers_of_error(error: Exception) -> dict[str, str]:
     if isinstance(error, VersionMismatchError):
         return {"ETag": error.current}
     if isinstance(error, RateLimitedError):
@@ -303,10 +310,10 @@ def _headers_of(kind: Kind) -> dict[str, str]:
     return {}
 
 
-def _of_http_exception(error: HTTPException, *, method: str, path: str) -> ProblemAnswer:
+def _http_exception_answer(error: HTTPException, *, method: str, path: str) -> ProblemAnswer:
     details = {
-        404: f"path {shown(path)} not found; /docs lists all paths",
-        405: f"{shown(path)} does not support {method}",
+        404: f"path {quotable(path)} not found; /docs lists all paths",
+        405: f"{quotable(path)} does not support {method}",
     }
     status = HTTPStatus(error.status_code)
     kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
@@ -317,7 +324,7 @@ def _of_http_exception(error: HTTPException, *, method: str, path: str) -> Probl
     )
 
 
-def _of_unknown(error: Exception) -> ProblemAnswer:
+def _internal_error_answer(error: Exception) -> ProblemAnswer:
     incident = str(uuid.uuid4())
     log.error("request_failed", incident=incident, error=str(error), exc_info=error)
     return ProblemAnswer(

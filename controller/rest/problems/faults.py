@@ -11,11 +11,11 @@ from typing import Any, Final
 from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
-from controller.json_pointers import WHOLE, pointer_of, said_pointer
+from controller.json_pointers import WHOLE, pointer_of, pointer_text
 from controller.rest.middleware.auth import PROTECTED_PREFIX, is_of_api
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
-from controller.rest.problems.expected import ExpectedValues, Operation
+from controller.rest.problems.schema_text import ExpectedValues, Operation
 from plain_text import advice, listed
 from registry import (
     ImageUrlRefusedError,
@@ -84,31 +84,33 @@ def call_of(scope: Scope) -> RefusedCall:
     return RefusedCall(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 
-def places(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
+def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
     """Return the faulty places of the input, each once; empty for other errors."""
     match error:
         case RequestValidationError():
-            return list(_once(_place(found, call.operation) for found in error.errors()))
+            return list(
+                _without_repeats(_fault_of(found, call.operation) for found in error.errors())
+            )
         case InvalidError():
-            place, found, allowed = _where(error.field, method), error.found, error.allowed
+            place, found, allowed = _place_of_field(error.field, method), error.found, error.allowed
             detail = str(error)
             if "pointer" in place:  # as places are called here: hosts[3], not hosts.3
                 what = detail.removeprefix(f"{error.field}: ")
-                detail = f"{said_pointer(place['pointer'])}: {what}"
+                detail = f"{pointer_text(place['pointer'])}: {what}"
             if isinstance(error, UnknownNameError) and not error.known:
                 detail = call.with_advice(detail, error.kind, error.key)
         case ImageUrlRefusedError():
-            place, found, allowed = _where("url", method), error.url, error.reason
+            place, found, allowed = _place_of_field("url", method), error.url, error.reason
             detail = str(error)
         case UriRefusedError():
-            place, found, allowed = _where("uri", method), error.uri, error.reason
+            place, found, allowed = _place_of_field("uri", method), error.uri, error.reason
             detail = str(error)
         case HeaderError():
             place = {"in": "header", "parameter": error.name}
             found, allowed, detail = error.found, error.allowed, str(error)
         case _:
             return []
-    return [{**place, "detail": detail, "found": shown(found), "allowed": allowed}]
+    return [{**place, "detail": detail, "found": quotable(found), "allowed": allowed}]
 
 
 def summary(errors: Sequence[Mapping[str, Any]]) -> str:
@@ -117,7 +119,7 @@ def summary(errors: Sequence[Mapping[str, Any]]) -> str:
     return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"
 
 
-def shown(value: Any) -> Any:
+def quotable(value: Any) -> Any:
     """Return the found value, shortened for quoting and always valid JSON."""
     rendered: Any
     match value:
@@ -137,7 +139,7 @@ def shown(value: Any) -> Any:
     return rendered
 
 
-def _once(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _without_repeats(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Drop repeated places: each branch of a union reports its own fault."""
     seen = set()
     for each in found:
@@ -147,7 +149,7 @@ def _once(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield each
 
 
-def _where(name: str, method: str) -> dict[str, str]:
+def _place_of_field(name: str, method: str) -> dict[str, str]:
     """Return the place of a field that the register center refused."""
     if method in {"POST", "PATCH", "PUT"}:
         field, dot, below = name.partition(".")
@@ -157,27 +159,27 @@ def _where(name: str, method: str) -> dict[str, str]:
     return {"in": "query", "parameter": name}
 
 
-def _place(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
+def _fault_of(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
     source, *path = error["loc"]
     surplus = error["type"] == "extra_forbidden"
-    wanted = operation.wanted(source, path[:-1] if surplus else path)
-    at = tuple(shown(part) if isinstance(part, str) else part for part in wanted.path)
+    wanted = operation.expected_values(source, path[:-1] if surplus else path)
+    at = tuple(quotable(part) if isinstance(part, str) else part for part in wanted.path)
     if surplus:
-        at = (*at, shown(path[-1]))
+        at = (*at, quotable(path[-1]))
     place: dict[str, Any] = {"in": source}
     if source == "body":
         place["pointer"] = pointer_of([part for part in at if part != "[key]"])
-        name = said_pointer(place["pointer"])
+        name = pointer_text(place["pointer"])
     else:
         place["parameter"] = name = str(path[0]) if path else ""
         if len(at) > 1:
-            name = said_pointer(pointer_of(at))
-    found = _found(error, path)
+            name = pointer_text(pointer_of(at))
+    found = _found_value(error, path)
     if surplus:
         known = operation.parameters(source) if source != "body" else wanted.fields
         allowed = _known_fields(str(path[-1]), known)
         return {**place, "detail": f"{name}: {allowed}", "found": found, "allowed": allowed}
-    allowed = _allowed(error, wanted)
+    allowed = _allowed_text(error, wanted)
     if error["type"] == "missing":
         what = name if name != WHOLE else "a JSON body"
         detail = f"{what}: found nothing, allowed is {allowed}"
@@ -190,11 +192,11 @@ def _place(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
     return {**place, "detail": detail, "found": found, "allowed": allowed}
 
 
-def _found(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
+def _found_value(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
     value = error.get("input")
     if isinstance(value, str) and UNQUOTED & set(path):
         return f"{len(value)} characters"
-    return shown(value)
+    return quotable(value)
 
 
 def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
@@ -204,15 +206,15 @@ def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
     return not (isinstance(value, str) and UNQUOTED & set(path))
 
 
-def _allowed(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
+def _allowed_text(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
     kind = error["type"]
-    if kind == "missing" and wanted.said is None:
+    if kind == "missing" and wanted.description is None:
         return "a value (required)"
     if kind in _OWN_WORDS:
         return _OWN_WORDS[kind]
-    if kind == "value_error" or wanted.said is None:
+    if kind == "value_error" or wanted.description is None:
         return _SHOULD_BE.sub("", str(error["msg"]))
-    return wanted.said
+    return wanted.description
 
 
 def _known_fields(typed: str, known: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ class KnownNames:
         self._caller = caller
         self._reader = Viewer(caller.tenant, host_names)
 
-    def of(self, kind: str) -> Sequence[str] | None:
+    def names_of(self, kind: str) -> Sequence[str] | None:
         """Return the names of a kind; None if the caller may not list it, or it has no names."""
         read = _READ.get(kind)
         if read is None:

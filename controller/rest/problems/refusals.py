@@ -20,7 +20,7 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 
 from controller.rest.metrics import METHODS, NO_ROUTE
-from controller.rest.middleware.limits import network_of
+from controller.rest.middleware.rate_limits import network_of
 from registry import Registry
 from registry.audit import AuditedCall
 
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _CallerRefusals:
     """The refused calls of one caller since the first."""
 
     call: AuditedCall
@@ -46,7 +46,7 @@ class _Gathered:
     row: int | None = None
 
     def count(self, call: AuditedCall, status: int | None, now: float) -> None:
-        kind = _kind(call, status)
+        kind = _refusal_kind(call, status)
         if kind not in self.counts and len(self.counts) >= MOST_KINDS:
             kind = _OTHERS
         self.counts[kind] += 1
@@ -60,7 +60,7 @@ class Refusals:
         self._registry = registry
         self._clock = clock
         self._lock = threading.Lock()
-        self._of_callers: dict[Hashable, _Gathered] = {}
+        self._of_callers: dict[Hashable, _CallerRefusals] = {}
         self._strangers = 0
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -73,7 +73,7 @@ class Refusals:
             found = self._of_callers.get(key)
             first = None
             if found is None:
-                found = first = _Gathered(call, status, now, now)
+                found = first = _CallerRefusals(call, status, now, now)
                 self._of_callers[key] = found
                 self._strangers += call.token_id is None
             found.count(call, status, now)
@@ -99,7 +99,7 @@ class Refusals:
         crowded = self._strangers >= MOST_STRANGERS and network not in self._of_callers
         return _OTHERS if crowded else network
 
-    def _take(self, due: Callable[[_Gathered], bool]) -> Sequence[_Gathered]:
+    def _take(self, due: Callable[[_CallerRefusals], bool]) -> Sequence[_CallerRefusals]:
         taken = {key: each for key, each in self._of_callers.items() if due(each)}
         for key, each in taken.items():
             del self._of_callers[key]
@@ -114,7 +114,7 @@ class Refusals:
                 overdue = self._take(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
             await run_in_threadpool(self._write, overdue)
 
-    def _write_first(self, gathered: _Gathered) -> None:
+    def _write_first(self, gathered: _CallerRefusals) -> None:
         try:
             gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
         except Exception as error:  # the refusal must reach its caller
@@ -122,7 +122,7 @@ class Refusals:
             payload = values | {"status": gathered.status, "error": str(error)}
             log.error("audit_failed", **payload)
 
-    def _write(self, some: Sequence[_Gathered]) -> None:
+    def _write(self, some: Sequence[_CallerRefusals]) -> None:
         for each in some:
             if each.counts.total() == 1:
                 continue
@@ -136,7 +136,7 @@ class Refusals:
                 log.error("audit_failed", caller=token, refused=each.counts, error=str(error))
 
 
-def _kind(call: AuditedCall, status: int | None) -> str:
+def _refusal_kind(call: AuditedCall, status: int | None) -> str:
     method = call.method if call.method in METHODS else "OTHER"
     answer = "no answer" if status is None else str(status)
     return f"{answer} {method} {call.route or NO_ROUTE}"

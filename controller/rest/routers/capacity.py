@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.queries.capacity import Capacity, capacity_in_steps, capacity_left
-from controller.queries.capacity_after_queue import CapacityQuestion, capacity_in_turn
+from controller.queries.capacity_after_queue import CapacityInputs, capacity_in_turn
 from controller.queries.failure_survival import NICENESS, Survival, survival_in_child
 from controller.rest.dependencies import ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
@@ -45,7 +45,7 @@ def show_capacity(
         found = capacity_left(
             view, query.vm_type, requires=query.requires, named=named, rules=rules
         )
-        question = CapacityQuestion(
+        question = CapacityInputs(
             view=view, found=found, tenant=tenant, requires=query.requires, named=named, rules=rules
         )
         found = capacity_in_turn(question, start=services.start_child)

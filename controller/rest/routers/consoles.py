@@ -59,19 +59,19 @@ class HeldSession:
     session_id: UUID
 
 
-def _held(
+def _held_session(
     vm_id: UUID, session_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> HeldSession:
     vm = own_vm(services.registry, vm_id, caller)
-    return HeldSession(caller, reader, services, _whose(vm, caller), vm_id, session_id)
+    return HeldSession(caller, reader, services, _place_holder(vm, caller), vm_id, session_id)
 
 
-def _whose(vm: Vm, caller: Caller) -> str:
+def _place_holder(vm: Vm, caller: Caller) -> str:
     """Name who takes a place: a tenant with all its tokens, or an operator."""
     return f"operator {caller.actor}" if caller.is_operator else f"tenant {vm.tenant}"
 
 
-HeldSessionDep = Annotated[HeldSession, Depends(_held)]
+HeldSessionDep = Annotated[HeldSession, Depends(_held_session)]
 
 
 @router.get("/{vm_id}/console", response_model=ConsoleRead, responses=problems(404, 409, 504))
@@ -84,7 +84,7 @@ def read_a_console(
 ) -> ConsoleRead:
     """Read the last output of a VM's serial console. A worker reads it on the host."""
     vm = own_vm(services.registry, vm_id, caller)
-    whose = _whose(vm, caller)
+    whose = _place_holder(vm, caller)
     if not services.console_reads.take(whose):
         raise ConflictError(
             "many consoles are being read, and a caller may use half of the free readers;"

@@ -19,7 +19,7 @@ from controller.host_aliases import Viewer
 from controller.queries.explanations import RequestExplanation
 from controller.queries.why_waiting import explain_request
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, reader_of, services_of
-from controller.rest.idempotency.batching import Gathering
+from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
@@ -67,9 +67,9 @@ async def ask_for_vms(
     user_data = None if body.user_data is None else base64.b64decode(body.user_data)
     ignored = None
     if user_data is not None:
-        from controller.cloud_init import why_ignored  # noqa: PLC0415 - YAML, seldom needed
+        from controller.cloud_init import ignored_reason  # noqa: PLC0415 - YAML, seldom needed
 
-        ignored = await run_in_threadpool(why_ignored, user_data)
+        ignored = await run_in_threadpool(ignored_reason, user_data)
     spec = RequestSpec(
         tenant=tenant,
         vm_type=body.vm_type,
@@ -191,7 +191,7 @@ def explain_a_request(
 
 def gathering_of(
     registry: Registry,
-) -> Gathering[CreateRequestCommand, Request | RegistryError | None]:
+) -> CallBatcher[CreateRequestCommand, Request | RegistryError | None]:
     """Return what accepts in one transaction the calls that come at the same time."""
 
     def create_batch(
@@ -199,12 +199,12 @@ def gathering_of(
     ) -> Sequence[Request | RegistryError | None]:
         return registry.requests.accept_batch(askings)
 
-    return Gathering(create_batch, most=MOST_PER_BATCH)
+    return CallBatcher(create_batch, most=MOST_PER_BATCH)
 
 
 async def accept(
     command: CreateRequestCommand,
-    gathering: Gathering[CreateRequestCommand, Request | RegistryError | None],
+    gathering: CallBatcher[CreateRequestCommand, Request | RegistryError | None],
     registry: Registry,
 ) -> Request:
     """Do what `Requests.accept` does, together with others where that makes no difference."""

@@ -13,7 +13,7 @@ from controller.errors import PolicyFailedError
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
-from controller.rest.middleware.cancellable import attended
+from controller.rest.middleware.cancellable import run_until_disconnect
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_detail, redact_page, redact_round
 from controller.rest.schemas.games import (
@@ -86,7 +86,7 @@ async def replay_a_round(
 ) -> ReplayResult:
     """Recompute a stored round in a new process and compare bit for bit."""
     work = partial(replay_round, services.registry, number)
-    return await attended(http, services.games, work, start=services.start_child)
+    return await run_until_disconnect(http, services.games, work, start=services.start_child)
 
 
 @router.get("/{number}/game", response_model=RoundGame, responses=problems(403, 404, 409, 410, 503))
@@ -103,7 +103,7 @@ async def show_game(
     round did and a few seconds more. Of a large round the first steps are listed, the rest in one.
     """
     work = partial(game_of_round, services.registry, number, query.steps)
-    game = await attended(http, services.games, work, start=services.start_child)
+    game = await run_until_disconnect(http, services.games, work, start=services.start_child)
     return RoundGame.model_validate(game)
 
 
@@ -127,7 +127,9 @@ async def decide_by_another_policy(
     check_policy(body.policy, body.parameters)
     work = partial(decide_again_by, services.registry, number, body.policy, body.parameters)
     try:
-        decision = await attended(http, services.games, work, start=services.start_child)
+        decision = await run_until_disconnect(
+            http, services.games, work, start=services.start_child
+        )
     except PolicyFailedError as error:
         raise ConflictError(str(error)) from error
     return SecondDecision.model_validate(decision)

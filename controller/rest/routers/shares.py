@@ -9,13 +9,13 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.queries.tenant_shares import TenantShare, standings
+from controller.queries.tenant_shares import TenantShare, tenant_shares
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
+from controller.rest.idempotency.call_batches import MOST_CALLERS, RESTS, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
-from controller.rest.redaction import redact_standings
+from controller.rest.redaction import redact_shares
 from controller.rest.schemas.tenants import TenantShares
 from registry import Registry
 
@@ -35,20 +35,20 @@ async def show_shares(caller: AnyCaller, services: ServicesDep) -> Response:
     return Response(await services.shares.result(whose), media_type=JSON_TYPE)
 
 
-def gathered(registry: Registry) -> Gathering[str | None, bytes]:
+def shares_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
     """Return the gathering that sums up holdings once for all concurrent calls.
 
     It reads every assignment, and every open page asks again after each change.
     """
 
     def summed(callers: Sequence[str | None]) -> Sequence[bytes]:
-        found = standings(registry.views.accounts())
+        found = tenant_shares(registry.views.accounts())
         sums = {
             whose: _ADAPTER.dump_json(
-                {"items": found if whose is None else redact_standings(found, whose)}
+                {"items": found if whose is None else redact_shares(found, whose)}
             )
             for whose in dict.fromkeys(callers)
         }
         return [sums[whose] for whose in callers]
 
-    return Gathering(summed, most=MOST_CALLERS, rests=RESTS)
+    return CallBatcher(summed, most=MOST_CALLERS, rests=RESTS)

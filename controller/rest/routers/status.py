@@ -6,7 +6,7 @@ import dataclasses
 
 from fastapi import APIRouter, Security
 
-from controller.queries.lateness import OverdueWork, what_is_late
+from controller.queries.lateness import OverdueWork, overdue_work
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.health import full_disks
 from controller.rest.middleware.auth import AnyCaller, bearer
@@ -35,7 +35,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
     found = registry.liveness()
     lease, loop, exact = found.lease, found.slot_loop, caller.is_operator
     disks = full_disks(registry, services.disks()) if exact else []
-    late = what_is_late(found, disks)
+    late = overdue_work(found, disks)
     leads = lease is not None and lease.expires_at > found.now
     return Status(
         at=found.now,

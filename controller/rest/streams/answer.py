@@ -11,8 +11,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from controller.rest.middleware.auth import CREDENTIALS, Caller
-from controller.rest.middleware.limits import address_of
-from controller.rest.middleware.streaming import begin_lasting, leave_crowd
+from controller.rest.middleware.rate_limits import address_of
+from controller.rest.middleware.streams import register_stream, release_place
 from controller.rest.streams.feed import (
     NO_DATABASE,
     SHUTDOWN,
@@ -75,8 +75,8 @@ class EventStream(StreamingResponse):
         try:
             await self._feed.join(self._listener)
             try:
-                leave_crowd(scope)
-                begin_lasting(scope, lambda: self._listener.end(SHUTDOWN))
+                release_place(scope)
+                register_stream(scope, lambda: self._listener.end(SHUTDOWN))
                 await super().__call__(scope, receive, send)
             finally:
                 self._feed.leave(self._listener)

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from controller.rest.middleware.auth import Caller
-from controller.rest.middleware.limits import network_of
+from controller.rest.middleware.rate_limits import network_of
 from controller.rest.problems.errors import RateLimitedError
 from service.fair_semaphore import FairSemaphore
 

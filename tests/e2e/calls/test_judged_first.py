@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from controller.rest import create_app
-from controller.rest.middleware.limits import Rate, RateLimits
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from registry.db import uuid7
 from tests.e2e.conftest import Api
 from tests.problems import the_problem

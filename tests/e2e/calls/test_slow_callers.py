@@ -27,12 +27,12 @@ from controller.rest.middleware.connections import (
     Bounds,
     CountedConnection,
     LimitedListener,
-    SparingFilter,
+    ThrottlingFilter,
     bounds_of,
 )
 from controller.rest.middleware.http_parser import MAX_HEAD_LINES
-from controller.rest.middleware.limits import Rate, RateLimits
 from controller.rest.middleware.protocol import Deadlines
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from controller.rest.server import listen_on
 from tests.e2e.conftest import Api, a_token
 from tests.register import ON_ANY_DATABASE
@@ -526,7 +526,7 @@ class Flooded(Calling):
 def test_refusing_takes_no_longer_than_the_calls_under_way(others_s, refused_in_a_turn):
     refused: list[str] = []
     with Flooded(socket.AF_INET6) as listener:
-        listener.bound(Bounds(in_all=100, per_address=0), refused.append)
+        listener.set_bounds(Bounds(in_all=100, per_address=0), refused.append)
         for _ in range(3):
             refused.clear()
             with pytest.raises(BlockingIOError):
@@ -540,7 +540,7 @@ def test_refusing_takes_no_longer_than_the_calls_under_way(others_s, refused_in_
 def test_one_site_of_ipv6_leaves_connections_to_others(api: Api):
     refused: list[str] = []
     with Calling(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.bound(Bounds(in_all=100, per_address=20), refused.append)
+        listener.set_bounds(Bounds(in_all=100, per_address=20), refused.append)
         one_site = (f"2001:db8:7:{network:x}::1" for network in range(200))
         listener.addresses = chain(one_site, ["2001:db8:8::1", "192.0.2.1"])
         accepted: list[str] = []
@@ -625,23 +625,23 @@ def refused_by(listener: Full, address: str) -> bool:
 
 def test_a_caller_under_way_gives_way_to_nobody():
     with Full(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.bound(Bounds(in_all=20, per_address=20))
+        listener.set_bounds(Bounds(in_all=20, per_address=20))
         working = [stack.enter_context(listener.take("192.0.2.1")) for _ in range(19)]
         for each in working:
-            each.works()
+            each.mark_busy()
         stack.enter_context(listener.take("192.0.2.2"))
 
         assert refused_by(listener, "192.0.2.2")
-        working[7].waits()
+        working[7].mark_idle()
         stack.enter_context(listener.take("192.0.2.3"))
         assert listener._of_addresses == {"192.0.2.1": 18, "192.0.2.2": 1, "192.0.2.3": 1}
 
 
 def test_some_connections_are_kept_for_addresses_without_one():
     with Full(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.bound(Bounds(in_all=40, per_address=40))
+        listener.set_bounds(Bounds(in_all=40, per_address=40))
         for each in [stack.enter_context(listener.take("192.0.2.1")) for _ in range(38)]:
-            each.works()
+            each.mark_busy()
 
         assert refused_by(listener, "192.0.2.1")
         for number in (2, 3):
@@ -660,7 +660,7 @@ def test_some_connections_are_kept_for_addresses_without_one():
 )
 def test_many_addresses_with_one_connection_each_keep_no_newcomer_out(others: list[str]):
     with Full(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.bound(Bounds(in_all=40, per_address=4))
+        listener.set_bounds(Bounds(in_all=40, per_address=4))
         for address in others:
             stack.enter_context(listener.take(address))
 
@@ -727,14 +727,14 @@ def test_connections_leave_files_for_all_else(files: int, in_all: int):
 OUT_OF_FILES = """
 import asyncio, logging, resource, sys
 logging.basicConfig(level=logging.DEBUG)
-from controller.rest.middleware.connections import log_sparingly
+from controller.rest.middleware.connections import throttle_library_logs
 from controller.rest.server import listen_on
 
 async def main():
     listener = listen_on("127.0.0.1:0")
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, sock=listener)
     resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
-    log_sparingly()
+    throttle_library_logs()
     print(listener.getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     server.close()
@@ -759,7 +759,7 @@ def test_a_process_without_files_for_more_connections_says_so_once():
 
 
 def test_what_strangers_can_have_logged_is_logged_once_a_minute():
-    bounded = SparingFilter()
+    bounded = ThrottlingFilter()
 
     def passes(text: str) -> bool:
         record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, text, (), None)
@@ -784,7 +784,7 @@ def test_refused_connections_are_one_line_a_minute(api: Api):
 
 def test_counts_of_closed_connections_do_not_stay():
     with listen_on("127.0.0.1:0") as listener:
-        listener.bound(Bounds(in_all=100, per_address=100))
+        listener.set_bounds(Bounds(in_all=100, per_address=100))
         port = listener.getsockname()[1]
         for _ in range(10):
             with socket.create_connection(("127.0.0.1", port)):
@@ -829,9 +829,9 @@ def test_what_is_no_http_counts_like_a_call_without_a_token(api: Api, sent: byte
     counted = []
 
     class Counting(RateLimits):
-        def stranger_waits(self, address: str) -> float:
+        def count_stranger(self, address: str) -> float:
             counted.append(address)
-            return super().stranger_waits(address)
+            return super().count_stranger(address)
 
     with served(api.app, limits=Counting()) as url, connected(url, "127.0.0.9") as caller:
         caller.sendall(sent)

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from controller.queries.fleet_metrics import FleetCollector
-from controller.queries.lateness import what_is_late
+from controller.queries.lateness import overdue_work
 from registry import Registry
 from registry.admin import HeardProcess
 from service import Check
@@ -61,7 +61,7 @@ def test_processes_are_not_called_silent_while_the_disk_of_the_database_is_full(
     with all_heard(api.registry):
         for kind in KINDS:
             silence(raw, kind)
-        late = what_is_late(api.registry.liveness(), disks)
+        late = overdue_work(api.registry.liveness(), disks)
 
     called = {"build": "worker", "poll": "monitor"}
     messages = {each.work: each.message for each in late}

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 from controller.rest import create_app
 from controller.rest.middleware import bodies
 from controller.rest.middleware.bodies import BoundedRoute
-from controller.rest.middleware.limits import Rate, RateLimits
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem
 from tests.servers.asgi import call

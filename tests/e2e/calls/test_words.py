@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.json_pointers import pointer_of, said_pointer
+from controller.json_pointers import pointer_of, pointer_text
 from controller.rest.pages.published import openapi_document
 from controller.rest.problems.patterns import PATTERNS_SAID
 from registry.networks import NetworkSource
@@ -43,7 +43,7 @@ class Broken:
     value: Any
 
     def __str__(self) -> str:
-        return f"{self.method} {self.template} {said_pointer(pointer_of(self.path))}={self.value!r}"
+        return f"{self.method} {self.template} {pointer_text(pointer_of(self.path))}={self.value!r}"
 
 
 def resolved(schema: Schema) -> list[Schema]:
@@ -164,7 +164,7 @@ def test_every_rule_that_is_broken_is_said_in_words(api: Api) -> None:
                 amiss.append(f"{call}: {error['detail']}")
             if len(error["detail"]) > 400:
                 amiss.append(f"{call}: {len(error['detail'])} characters")
-        name = said_pointer(pointer_of(call.path))
+        name = pointer_text(pointer_of(call.path))
         said = [each["detail"].partition(": ")[0] for each in problem["errors"]]
         if call.path and not any(each.startswith(name) or name.startswith(each) for each in said):
             amiss.append(f"{call}: names {said}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.rest import create_app
-from controller.rest.middleware.limits import Rate, RateLimits
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from registry import Registry
 from registry.admin import Periods
 from registry.audit import AuditedCall

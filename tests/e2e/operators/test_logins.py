@@ -10,7 +10,7 @@ import pytest
 
 from controller.control_center.purge import purge_all
 from controller.rest import create_app
-from controller.rest.middleware.limits import Rate, RateLimits
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from registry import Registry
 from registry.admin import Periods
 from registry.tenancy import logins

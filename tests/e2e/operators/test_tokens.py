@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.rest import create_app
-from controller.rest.middleware.limits import Rate, RateLimits
+from controller.rest.middleware.rate_limits import Rate, RateLimits
 from registry import Registry
 from tests.e2e.conftest import Api, a_token
 from tests.problems import places, the_problem

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from controller.plans.deciding import decide_plan
 from controller.plans.executor import PlanExecutor, Planning
+from controller.plans.plan_inputs import decide_plan
 from controller.rest import create_app
 from controller.settings import ControllerSettings
 from placement.rebalancing.model import RebalanceLimits

@@ -214,10 +214,10 @@ def test_only_who_leads_looks_and_looks_through_history_first(lived: Registry, r
     lease = take_lease(lived)
     step_back(raw)
 
-    assert ClockWatch(lived, lambda: None, LENGTHS).look() == 0
+    assert ClockWatch(lived, lambda: None, LENGTHS).settle_times() == 0
     watch = ClockWatch(lived, lambda: lease, LENGTHS)
-    assert watch.look() > STEP_S - 60
-    assert watch.look() == 0
+    assert watch.settle_times() > STEP_S - 60
+    assert watch.settle_times() == 0
 
 
 def test_a_dead_leaders_lease_ends_soon_and_a_live_one_keeps_it(

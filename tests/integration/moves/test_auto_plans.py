@@ -60,7 +60,7 @@ def plans(world: MovingWorld) -> tuple[Plan, ...]:
 
 def look(world: MovingWorld, centre: PlanExecutor, times: int = 20) -> None:
     for _ in range(times):
-        centre.look()
+        centre.advance()
         world.sweep()
 
 
@@ -124,7 +124,7 @@ def test_nothing_is_asked_outside_of_the_hours(world: MovingWorld, centre: Centr
 
 
 def test_no_wave_begins_once_the_hours_are_over(world: MovingWorld, centre: Centre) -> None:
-    centre().look()
+    centre().advance()
 
     look(world, centre(hours=closed_hours(world, from_now_h=2)), times=2)
 
@@ -136,12 +136,12 @@ def test_it_waits_for_a_plan_that_goes_on_and_for_the_slot_loop(
     world: MovingWorld, centre: Centre
 ) -> None:
     world.registry.slot_loop.pause("a look", actor=ACTOR)
-    centre().look()
+    centre().advance()
     assert plans(world) == ()
     world.registry.slot_loop.resume(actor=ACTOR)
 
     world.registry.plans.create(PlanKind.REPAIR, {}, approve=True, actor=ACTOR)
-    centre().look()
+    centre().advance()
     assert [each.kind for each in plans(world)] == ["repair"]
     look(world, centre(), times=3)
     assert [each.kind for each in plans(world)] == ["balance", "repair"]

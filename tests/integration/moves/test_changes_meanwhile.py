@@ -127,15 +127,15 @@ def test_no_move_begins_away_from_a_vm_that_was_to_follow_and_stays(
 ) -> None:
     vms = [world.running("h1", rules=BESIDE) for _ in range(2)]
     plan = evacuate(world, "h1", approve=True)
-    centre.look()
-    centre.look()
+    centre.advance()
+    centre.advance()
     first, second = world.registry.moves.list().items
     world.registry.moves.cancel(first.id, actor=ACTOR)
 
     vm = next(each for each in vms if each.id == second.vm_id)
     assert_refused(world, vm, second, f"its group or its spread forbids host {second.to_host}")
     assert [world.committed()[name] for name in ("h2", "h3")] == [0, 0]
-    centre.look()
+    centre.advance()
     assert world.registry.plans.get(plan.id).state == "done"
 
 
@@ -211,7 +211,7 @@ def test_vms_of_a_group_follow_each_other_by_a_plan(
     plan = evacuate(world, "h1", approve=True)
 
     for _ in range(8):
-        centre.look()
+        centre.advance()
         world.sweep()
 
     assert world.registry.plans.get(plan.id).failed == 0
@@ -225,13 +225,13 @@ def test_a_plan_goes_on_without_a_move_that_its_destination_refuses(
         world.registry.hosts.update(name, labels=["ssd"], actor=ACTOR)
     vm, other = world.running("h1", requires=["ssd"]), world.running("h1")
     plan = evacuate(world, "h1", approve=True)
-    centre.look()
-    centre.look()
+    centre.advance()
+    centre.advance()
     world.registry.hosts.update("h2", labels=[], actor=ACTOR)
 
     for _ in range(8):
         world.sweep()
-        centre.look()
+        centre.advance()
 
     ended = world.registry.plans.get(plan.id)
     assert (ended.state, ended.ended, ended.failed) == ("done", 2, 1)
@@ -258,8 +258,8 @@ def test_moves_of_a_cancelled_plan_end_though_their_host_is_silent(
 ) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1", approve=True)
-    centre.look()
-    centre.look()
+    centre.advance()
+    centre.advance()
     [asked] = world.registry.moves.list().items
     world.registry.hosts.record_miss(
         world.registry.hosts.get("h1").id, "no answer", unreachable_after=1, down_after=9
@@ -279,8 +279,8 @@ def test_moves_of_a_cancelled_plan_end_while_the_slot_loop_is_paused(
 ) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1", approve=True)
-    centre.look()
-    centre.look()
+    centre.advance()
+    centre.advance()
     world.registry.slot_loop.pause("a look", actor=ACTOR)
 
     world.registry.plans.cancel(plan.id, actor="boss")
@@ -293,7 +293,7 @@ def test_what_has_no_place_keeps_its_name(world: MovingWorld, centre: PlanExecut
     world.registry.vms.label(vm.id, {"moves": "never"})
     plan = evacuate(world, "h1")
 
-    centre.look()
+    centre.advance()
 
     assert [each["name"] for each in world.registry.plans.get(plan.id).not_moved] == [vm.name]
 

@@ -75,7 +75,7 @@ def test_of_two_who_approve_a_plan_at_once_one_did(
 ) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1")
-    centre.look()
+    centre.advance()
 
     def approve_as(actor: str) -> Callable[[], Plan]:
         return lambda: world.registry.plans.approve(plan.id, actor=actor)
@@ -95,17 +95,17 @@ def test_a_plan_cancelled_as_it_is_approved_is_cancelled(
 ) -> None:
     vm = world.running("h1")
     plan = evacuate(world, "h1")
-    centre.look()
+    centre.advance()
 
     at_once(
         lambda: world.registry.plans.approve(plan.id, actor="boss"),
         lambda: world.registry.plans.cancel(plan.id, actor="other"),
-        centre.look,
+        centre.advance,
     )
 
     assert world.registry.plans.get(plan.id).state == "cancelled"
     for _ in range(3):
-        centre.look()
+        centre.advance()
         world.sweep()
     assert len(world.runs(vm)) == 1
     assert world.registry.check() == []
@@ -193,7 +193,7 @@ class TestRoom:
         plan = world.registry.plans.create(
             PlanKind.ROOM, {"request": str(large.id)}, approve=False, actor=ACTOR
         )
-        centre.look()
+        centre.advance()
         return plan
 
     def test_of_two_for_one_request_one_is_approved(

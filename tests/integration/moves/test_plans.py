@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.plans.deciding import decide_plan
 from controller.plans.executor import PlanExecutor, Planning
+from controller.plans.plan_inputs import decide_plan
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
 from hypervisor import MigrationObstacle
@@ -60,7 +60,7 @@ def evacuate(world: MovingWorld, *hosts: str, approve: bool = False) -> Plan:
 def carry_out(world: MovingWorld, centre: PlanExecutor, plan: Plan, rounds: int = 20) -> Plan:
     """Let the control centre and workers go on until the plan is over."""
     for _ in range(rounds):
-        centre.look()
+        centre.advance()
         world.sweep()
         found = world.registry.plans.get(plan.id)
         if found.ended_at is not None:
@@ -76,7 +76,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
     asked = evacuate(world, "h1")
     assert (asked.state, asked.moves) == ("pending", 0)
 
-    centre.look()
+    centre.advance()
 
     proposed = world.registry.plans.get(asked.id)
     assert (proposed.state, proposed.moves, proposed.not_moved) == ("proposed", 5, ())
@@ -86,7 +86,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
     assert proposed.after["hosts_in_use"] >= 1
     assert world.committed()["h1"] == 5 * 3072  # nothing moves before it is approved
     assert {each.from_host for each in world.registry.plans.moves(asked.id)} == {"h1"}
-    centre.look()
+    centre.advance()
     assert world.movers.log == []
 
     world.registry.plans.approve(asked.id, actor="boss")
@@ -135,7 +135,7 @@ def test_what_has_no_place_is_named_with_what_is_short(
         world.registry.hosts.update(host, overrides={"memory_mib": 4096}, actor=ACTOR)
 
     plan = evacuate(world, "h1")
-    centre.look()
+    centre.advance()
 
     found = world.registry.plans.get(plan.id)
     assert found.moves == 0
@@ -151,7 +151,7 @@ def test_a_plan_without_a_move_is_done_and_leaves_nothing_to_approve(
 ) -> None:
     asked = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
 
-    centre.look()
+    centre.advance()
 
     done = world.registry.plans.get(asked.id)
     assert (done.state, done.moves, done.approved_by, done.last_error) == ("done", 0, None, None)
@@ -179,7 +179,7 @@ def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
 ) -> None:
     first, second = world.running("h1"), world.running("h1")
     plan = evacuate(world, "h1")
-    centre.look()
+    centre.advance()
     world.registry.vms.label(first.id, {"moves": "never"})
     world.registry.plans.approve(plan.id, actor=ACTOR)
 
@@ -228,8 +228,8 @@ def test_a_cancelled_plan_leaves_each_vm_at_one_place(
 ) -> None:
     vms = [world.running("h1") for _ in range(4)]
     plan = evacuate(world, "h1", approve=True)
-    centre.look()
-    centre.look()
+    centre.advance()
+    centre.advance()
 
     def cancel() -> None:
         world.registry.plans.cancel(plan.id, actor=ACTOR)
@@ -237,7 +237,7 @@ def test_a_cancelled_plan_leaves_each_vm_at_one_place(
     world.movers.during = cancel
     for _ in range(4):
         world.sweep()
-        centre.look()
+        centre.advance()
 
     assert world.registry.plans.get(plan.id).state == "cancelled"
     assert all(len(world.runs(vm)) == 1 for vm in vms)
@@ -255,7 +255,7 @@ def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
     asked = evacuate(world, "h1", approve=True)
-    centre.look()  # the first begin
+    centre.advance()  # the first begin
     approved = world.registry.plans.get(asked.id)
     world.sweep()
     world.registry.plans.cancel(asked.id, actor=ACTOR)
@@ -274,7 +274,7 @@ def test_a_centre_that_leads_no_more_refuses_nothing_that_another_asked_for(
 ) -> None:
     world.running("h1")
     asked = evacuate(world, "h1", approve=True)
-    centre.look()
+    centre.advance()
     [one] = world.registry.plans.moves(asked.id)
 
     with pytest.raises(PlanMoveOverError):
@@ -294,7 +294,7 @@ def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(
     world.registry.slot_loop.pause("a look", actor=ACTOR)
     plan = evacuate(world, "h1", approve=True)
 
-    centre.look()
+    centre.advance()
     assert world.registry.plans.get(plan.id).state == "pending"
 
     world.registry.slot_loop.resume(actor=ACTOR)
@@ -313,7 +313,7 @@ def test_only_who_leads_decides_and_carries_out(world: MovingWorld) -> None:
         on_requested=lambda: None,
     )
 
-    other.look()
+    other.advance()
 
     assert world.registry.plans.get(plan.id).state == "pending"
 
@@ -345,7 +345,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
     plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
-    centre.look()
+    centre.advance()
     proposed = world.registry.plans.get(plan.id)
     first, *others = world.registry.plans.moves(plan.id)
     assert others
@@ -362,7 +362,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
     resting = {each.id for each in world.registry.plans.view_running(rest_s=3600).vms if each.rests}
     assert resting == {first.vm_id, *(each.vm_id for each in others)}
     again = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)
-    centre.look()
+    centre.advance()
     assert first.vm_id not in {each.vm_id for each in world.registry.plans.moves(again.id)}
     assert len(vms) == 6
 
@@ -373,7 +373,7 @@ def test_what_failed_on_its_host_gained_nothing_and_rests(
     for _ in range(6):
         world.running("h1")
     plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
-    centre.look()
+    centre.advance()
     planned = world.registry.plans.moves(plan.id)
     for _ in planned:
         world.movers.refuse(MigrationObstacle.SNAPSHOTS, "it has 1 snapshot")
@@ -403,7 +403,7 @@ def test_a_host_that_is_activated_again_is_emptied_no_further(
     world.registry.hosts.apply("h1", taken_out, actor=ACTOR)
     plan = evacuate(world, "h1", approve=True)
     for _ in range(looks):
-        centre.look()
+        centre.advance()
 
     world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="boss")
     ended = carry_out(world, centre, plan)
@@ -411,7 +411,7 @@ def test_a_host_that_is_activated_again_is_emptied_no_further(
     assert (ended.state, ended.last_error) == ("cancelled", "host h1 was activated by boss")
     for _ in range(6):
         world.sweep()
-        centre.look()
+        centre.advance()
     assert [world.runs(vm) for vm in vms] == [["h1"]] * 6
     assert world.registry.check() == []
 
@@ -423,7 +423,7 @@ def test_of_a_plan_for_two_hosts_the_one_that_is_activated_keeps_its_vms(
     for host in ("h1", "h2"):
         world.registry.hosts.apply(host, HostAdminEvent.DRAIN, actor=ACTOR)
     plan = evacuate(world, "h1", "h2")
-    centre.look()
+    centre.advance()
 
     world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="boss")
     world.registry.plans.approve(plan.id, actor=ACTOR)
@@ -469,7 +469,7 @@ def test_a_stored_plan_is_decided_again_to_the_bit(
     for _ in range(3):
         world.running("h1")
     plan = evacuate(world, "h1")
-    centre.look()
+    centre.advance()
 
     inputs, document = world.registry.plans.inputs(plan.id)
 
@@ -483,7 +483,7 @@ def test_the_control_centres_child_decides_the_same(
     world.running("h1")
     plan = evacuate(world, "h1")
 
-    a_centre(world, decider).look()
+    a_centre(world, decider).advance()
 
     inputs, document = world.registry.plans.inputs(plan.id)
     assert decide_plan(inputs) == document

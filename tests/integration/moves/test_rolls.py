@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from controller.fork_server.children import Child, started
-from controller.plans.dry_run import RollPreview, rehearse
+from controller.fork_server.children import Child, start_interpreter
+from controller.plans.dry_run import DryRunInputs, dry_run_roll
 from controller.plans.executor import PlanExecutor
 from placement.rebalancing.model import RebalanceLimits
 from registry import ConflictError, HostAdminEvent, UnknownNameError
@@ -26,25 +26,27 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
     children: list[Child] = []
 
     def start(module: str, deadline: float) -> Child:
-        children.append(started(module, deadline))
+        children.append(start_interpreter(module, deadline))
         return children[-1]
 
-    def asked() -> RollPreview:
+    def asked() -> DryRunInputs:
         turns = [[each.id] for each in world.registry.rolls.targets(("h1",))]
         view = world.registry.plans.view_running(rest_s=0)
-        return RollPreview(view=view, turns=turns, limits=RebalanceLimits())
+        return DryRunInputs(view=view, turns=turns, limits=RebalanceLimits())
 
-    assert rehearse(asked(), start=start, most_here=0) == 1
+    assert dry_run_roll(asked(), start=start, most_here=0) == 1
     for other in ("h2", "h3"):
         world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
     with pytest.raises(ConflictError, match="host h1 cannot be emptied: 1 VMs have no place"):
-        rehearse(asked(), start=start, most_here=0)
+        dry_run_roll(asked(), start=start, most_here=0)
     with pytest.raises(ConflictError, match=r"whether the hosts can be emptied: .* was killed"):
-        rehearse(asked(), within_s=0.001, most_here=0)
+        dry_run_roll(asked(), within_s=0.001, most_here=0)
 
     assert [child.poll() is None for child in children] == [False, False]
     assert (
-        rehearse(RollPreview(view=asked().view, turns=[], limits=RebalanceLimits()), start=start)
+        dry_run_roll(
+            DryRunInputs(view=asked().view, turns=[], limits=RebalanceLimits()), start=start
+        )
         == 0
     )
     assert len(children) == 2  # a small site's are planned here
@@ -78,7 +80,7 @@ class Site:
         turn = self.registry.rolls.drive(
             claim.roll.id, claim.token, told or StepReport(), actor=ACTOR
         )
-        self.centre.look()
+        self.centre.advance()
         self.world.sweep()
         return turn
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from controller.control_center import policy_child
-from controller.plans.deciding import decide_plan
 from controller.plans.executor import PlanExecutor
+from controller.plans.plan_inputs import decide_plan
 from controller.plans.room_plans import RoomRule
 from controller.queries.destinations import destinations
 from controller.queries.why_waiting import explain_request
@@ -105,7 +105,7 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     run(world.registry, 0)
     assert hosts_of(world, large) == [None]
     asked = ask(world, large)
-    centre.look()
+    centre.advance()
 
     proposed = world.registry.plans.get(asked.id)
     assert (proposed.state, proposed.moves, proposed.moved_gib) == ("proposed", 1, 3.0)
@@ -135,15 +135,15 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     assert kept_out is not None
     assert kept_out.held_back > 0
 
-    centre.look()  # asks for the move
+    centre.advance()  # asks for the move
     world.sweep()  # moves, and removes what it left
     world.sweep()
-    centre.look()
+    centre.advance()
     assert world.registry.plans.get(asked.id).state == "approved"  # it keeps the room
     run(world.registry, 10)
 
     assert hosts_of(world, large) == [at["host"]]
-    centre.look()
+    centre.advance()
     done = world.registry.plans.get(asked.id)
     assert (done.state, done.failed) == ("done", 0)
     number = world.registry.rounds.list().items[0].number
@@ -160,7 +160,7 @@ def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
 ) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large, approve=True)
-    centre.look()
+    centre.advance()
     [made] = world.registry.plans.get(plan.id).admitted["hosts"]
     [owed] = world.registry.plans.moves(plan.id)
     taken = {made["host"], owed.vm_name}
@@ -186,7 +186,7 @@ def test_the_room_is_given_up_when_the_plan_is_cancelled(
 ) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large, approve=True)
-    centre.look()
+    centre.advance()
     world.registry.plans.cancel(plan.id, actor=ACTOR)
     many = add_request(world.registry, 40)
 
@@ -200,7 +200,7 @@ def test_room_that_nobody_takes_is_given_up_in_time(world: MovingWorld) -> None:
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large, approve=True)
     for _ in range(3):
-        centre.look()
+        centre.advance()
         world.sweep()
     assert world.registry.room_plans.keeps(plan.id, for_s=60)
 
@@ -214,8 +214,8 @@ def test_what_no_moves_let_in_is_told_and_keeps_nothing(
     huge = add_request(world.registry, tenant="b", vm_type="huge")
     plan = ask(world, huge, approve=True)
 
-    centre.look()
-    centre.look()
+    centre.advance()
+    centre.advance()
 
     done = world.registry.plans.get(plan.id)
     assert (done.state, done.moves) == ("done", 0)
@@ -237,7 +237,7 @@ def test_what_stands_in_the_way_of_a_request_is_told(
     large = add_request(world.registry, tenant="b", vm_type="large")
     plan = ask(world, large)
 
-    centre.look()
+    centre.advance()
 
     done = world.registry.plans.get(plan.id)
     assert (done.state, done.moves) == ("done", 0)
@@ -267,18 +267,18 @@ def test_a_request_that_starves_gets_in_by_moves(world: MovingWorld, how: Any) -
     large = add_request(world.registry, tenant="b", vm_type="large")
     add_request(world.registry, 6)  # small ones refill every gap
     run(world.registry, 0)
-    centre.look()
+    centre.advance()
     assert world.registry.plans.list().items == ()  # it waits for less than its patience
     add_request(world.registry, 6)
     run(world.registry, 5)
 
     for at in range(10, 40, 5):
-        centre.look()
-        centre.look()  # what was decided is carried out
+        centre.advance()
+        centre.advance()  # what was decided is carried out
         world.sweep()
         world.sweep()
         run(world.registry, at)
-    centre.look()
+    centre.advance()
 
     [plan] = world.registry.plans.list().items
     assert plan.requested_by == "control"

@@ -98,9 +98,9 @@ def test_what_is_missing_is_told_by_domain_and_watched(site: Registry) -> None:
     assert (first.name, first.known, first.vms_lacking) == ("h1", True, 4)
     assert first.vms[0].why == "no_room"
     assert first.vms[0].missing == {"memory_mib": 1024}
-    watch.look()
+    watch.check()
     lease[0] = None
-    watch.look()
+    watch.check()
     assert seen[1] is None
     zones = seen[0]
     assert zones is not None

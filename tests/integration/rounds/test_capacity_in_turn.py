@@ -7,16 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from controller.fork_server.children import Child, started
+from controller.fork_server.children import Child, start_interpreter
 from controller.queries.capacity import capacity_left
-from controller.queries.capacity_after_queue import CapacityQuestion, answered, capacity_in_turn
+from controller.queries.capacity_after_queue import (
+    CapacityInputs,
+    capacity_after_round,
+    capacity_in_turn,
+)
 from registry import Registry
 from registry.requests import NO_RULES
 from tests.register import add_host, add_request, add_tenant, add_vm_type
 
 
 @pytest.fixture
-def asked(register: Registry) -> CapacityQuestion:
+def asked(register: Registry) -> CapacityInputs:
     """A host for four VMs, three of which tenant a waits for."""
     add_host(register, "h1", vcpus=4, memory_mib=16384, disk_gib=200)
     add_vm_type(register)
@@ -24,21 +28,21 @@ def asked(register: Registry) -> CapacityQuestion:
     add_request(register, 3)
     view = register.views.capacity("small", tenant=None, rules=NO_RULES, with_waiting=True)
     found = capacity_left(view, "small", requires=(), named=None, rules=NO_RULES)
-    return CapacityQuestion(
+    return CapacityInputs(
         view=view, found=found, tenant=None, requires=(), named=None, rules=NO_RULES
     )
 
 
-def test_another_process_computes_it_and_does_not_stay(asked: CapacityQuestion) -> None:
+def test_another_process_computes_it_and_does_not_stay(asked: CapacityInputs) -> None:
     children: list[Child] = []
 
     def start(module: str, deadline: float) -> Child:
-        children.append(started(module, deadline))
+        children.append(start_interpreter(module, deadline))
         return children[-1]
 
     found = capacity_in_turn(asked, start=start, most_here=0)
 
-    assert found.in_turn == answered(asked) == 1
+    assert found.in_turn == capacity_after_round(asked) == 1
     assert replace(found, in_turn=None) == asked.found
     [child] = children
     assert child.pid != os.getpid()
@@ -47,5 +51,5 @@ def test_another_process_computes_it_and_does_not_stay(asked: CapacityQuestion) 
     assert len(children) == 1
 
 
-def test_what_takes_too_long_is_ended_and_left_out(asked: CapacityQuestion) -> None:
+def test_what_takes_too_long_is_ended_and_left_out(asked: CapacityInputs) -> None:
     assert capacity_in_turn(asked, within_s=0.001, most_here=0) == asked.found

@@ -95,7 +95,7 @@ def test_a_lease_of_an_epoch_that_is_over_takes_nothing_from_a_later_one(
     assert leadership.lease is not None
     assert leadership.lease.epoch == 2
 
-    leadership.lost(first)
+    leadership.forget(first)
 
     assert leadership.lease is not None
 
@@ -103,7 +103,7 @@ def test_a_lease_of_an_epoch_that_is_over_takes_nothing_from_a_later_one(
 def test_who_gives_up_lets_the_other_lead_at_once(centre: Callable[[str], Leadership]) -> None:
     one, two = centre("one"), centre("two")
     once(one)
-    one.give_up()
+    one.release()
     once(two)
 
     assert (one.lease, two.lease is not None) == (None, True)

@@ -9,8 +9,8 @@ import pytest
 
 from controller.control_center.purge import purge_all
 from controller.queries.destinations import destinations
-from controller.queries.reserving import answer, decision_of, query_of
-from controller.queries.tenant_shares import standings
+from controller.queries.reservation_decision import decision_of, judge_reservation, query_of
+from controller.queries.tenant_shares import tenant_shares
 from controller.queries.why_here import explain_vm
 from controller.queries.why_waiting import explain_request
 from controller.rest.schemas.operating import RoundDetail
@@ -56,7 +56,7 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
     view, standing = register.views.ahead(), register.reservations.standing()
-    decision = decision_of(asked, answer(query_of(view, asked, standing)))
+    decision = decision_of(asked, judge_reservation(query_of(view, asked, standing)))
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
 
@@ -188,7 +188,7 @@ def test_shares_count_it_from_its_beginning(register: Registry, two_hosts) -> No
 
     a_round(register, 60)
 
-    shares = {each.name: each.share for each in standings(register.views.accounts())}
+    shares = {each.name: each.share for each in tenant_shares(register.views.accounts())}
     assert shares == {"a": pytest.approx(0.5), "b": 0.0}
     [before] = [each for each in register.rounds.get(1).shares if each["tenant"] == "a"]
     assert before["after"] == pytest.approx(0.5)

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from controller.control_center.reserving import Reserving
+from controller.control_center.reservations import ReservationDecider
 from controller.errors import PolicyFailedError
-from controller.queries.reserving import ReservationQuery, answer
+from controller.queries.reservation_decision import ReservationQuery, judge_reservation
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from registry.reservations import ReservationState
@@ -43,17 +43,17 @@ class FailsFor:
         assert isinstance(question, ReservationQuery)
         if question.reservation.id == self._key:
             raise self._error
-        return answer(question)
+        return judge_reservation(question)
 
 
-def reserving(register: Registry, process: Any, lease: Lease | None) -> Reserving:
-    return Reserving(register, lambda: lease, process, interval_s=1)
+def reserving(register: Registry, process: Any, lease: Lease | None) -> ReservationDecider:
+    return ReservationDecider(register, lambda: lease, process, interval_s=1)
 
 
 def test_the_policies_process_judges_it(register: Registry, process: PolicyProcess) -> None:
     fits, too_many = ask(register, 3), ask(register, 2)
 
-    decided = reserving(register, process, take_lease(register)).look()
+    decided = reserving(register, process, take_lease(register)).decide_pending()
 
     found = [register.reservations.get(each.id) for each in (fits, too_many)]
     assert decided == 2
@@ -69,7 +69,7 @@ def test_one_that_cannot_be_judged_holds_up_no_other_and_is_refused_in_the_end(
     first, second = ask(register, 1), ask(register, 1)
     centre = reserving(register, FailsFor(first.id, error), take_lease(register))
 
-    looks = [centre.look() for _ in range(3)]
+    looks = [centre.decide_pending() for _ in range(3)]
 
     assert looks == [1, 0, 1]
     refused = register.reservations.get(first.id)
@@ -82,7 +82,7 @@ def test_one_that_cannot_be_judged_holds_up_no_other_and_is_refused_in_the_end(
 def test_who_does_not_lead_decides_nothing(register: Registry, process: PolicyProcess) -> None:
     asked = ask(register, 1)
 
-    assert reserving(register, process, None).look() == 0
+    assert reserving(register, process, None).decide_pending() == 0
     assert register.reservations.get(asked.id).state is ReservationState.PENDING
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.queries.coarse_numbers import step_above, step_below
-from controller.queries.reserving import decision_of
+from controller.queries.reservation_decision import decision_of
 from placement.forecast.reserving import ReservationVerdict
 from registry.reservations import Reservation
 

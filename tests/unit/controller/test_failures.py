@@ -56,7 +56,7 @@ def failed_hosts(
 def test_who_leads_asks_with_its_lease_and_the_sites_policy() -> None:
     fencing = Fencing(("h1", "h2"))
 
-    assert failed_hosts(fencing, by_default=OnFailure.REPLACE).look() == ("h1", "h2")
+    assert failed_hosts(fencing, by_default=OnFailure.REPLACE).request_fencing() == ("h1", "h2")
 
     assert fencing.asked == [(LEASE, OnFailure.REPLACE)]
 
@@ -64,7 +64,7 @@ def test_who_leads_asks_with_its_lease_and_the_sites_policy() -> None:
 def test_who_follows_asks_for_nothing() -> None:
     fencing = Fencing()
 
-    assert failed_hosts(fencing, lambda: None).look() == ()
+    assert failed_hosts(fencing, lambda: None).request_fencing() == ()
 
     assert fencing.asked == []
 
@@ -72,7 +72,7 @@ def test_who_follows_asks_for_nothing() -> None:
 def test_who_leads_no_more_has_asked_for_nothing() -> None:
     stale = StaleEpochError("cc-1", 3, "epoch 4 is cc-2's")
 
-    assert failed_hosts(Fencing(stale)).look() == ()
+    assert failed_hosts(Fencing(stale)).request_fencing() == ()
 
 
 def test_it_goes_on_when_the_database_is_away_for_a_moment() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from controller.errors import PolicyFailedError
 from controller.fork_server import client
-from controller.fork_server.children import Child, make_nice, started
+from controller.fork_server.children import Child, make_nice, start_interpreter
 from controller.fork_server.client import ForkServer, ForkServerError, ForkServerLateError
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from tests.round_inputs import some_inputs
@@ -157,7 +157,7 @@ def test_a_child_that_dies_says_how_and_costs_no_other(
     server: ForkServer, way: str, line: str, status: int
 ) -> None:
     other = forked(server)
-    child = forked(server) if way == "forked" else started(FORKED, 0)
+    child = forked(server) if way == "forked" else start_interpreter(FORKED, 0)
 
     if way == "forked":
         assert ask(child, line) == ""

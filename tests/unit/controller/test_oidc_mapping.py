@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from controller.oidc_mapping import OidcRule, admission_of, is_safe
+from controller.oidc_mapping import OidcRule, admission_of, is_private_address
 from controller.settings import ControllerSettings
 
 RULES = (
@@ -79,7 +79,7 @@ def test_a_rule_for_nobody_or_for_both_is_refused() -> None:
      "https://ü", "https://sso /", "http://127.0.0.1.evil", "https://[::1"],
 )  # fmt: skip
 def test_an_address_that_others_could_read_or_take_is_none_of_a_provider(address: str) -> None:
-    assert not is_safe(address, local=True)
+    assert not is_private_address(address, local=True)
 
 
 def test_rules_stand_in_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

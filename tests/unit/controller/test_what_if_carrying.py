@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from controller.fork_server.children import Child, started
+from controller.fork_server.children import Child, start_interpreter
 from controller.fork_server.client import ForkServerError, ForkServerLateError
 from controller.what_ifs import executor
 from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
@@ -49,7 +49,7 @@ class Carried:
         outcome = self.starts.pop(0)
         if isinstance(outcome, OSError):
             raise outcome
-        child = started(outcome, deadline)
+        child = start_interpreter(outcome, deadline)
         while child.poll() is None:
             time.sleep(0.01)
         return child

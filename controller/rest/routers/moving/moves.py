@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.queries.destinations import destinations
-from controller.queries.moved import redact_move
+from controller.queries.move_text import redact_move
 from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
@@ -62,7 +62,7 @@ def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Resp
             raise UnknownNameError("vm", "VM", body.vm, hint=hint) from None
         hosts: Iterable[str]
         if body.host is not None:
-            hosts = (_known(registry, body.host),)
+            hosts = (_host_name(registry, body.host),)
         else:
             view = registry.moves.as_one_more(vm.id, only_cold=body.only_cold)
             hosts = destinations(view, vm.name)
@@ -117,7 +117,7 @@ def cancel_move(
     return creation.answer(body, cancel, status=202, adapter=_ADAPTER)
 
 
-def _known(registry: Registry, host: str) -> str:
+def _host_name(registry: Registry, host: str) -> str:
     """Return the name of a host that is not retired, or refuse it as any other name in a body."""
     try:
         return registry.hosts.get(host).name

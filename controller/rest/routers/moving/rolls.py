@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.plans.dry_run import RollPreview, rehearse
+from controller.plans.dry_run import DryRunInputs, dry_run_roll
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import Operator, bearer
@@ -65,11 +65,11 @@ def begin_roll(
         keys = [each.id for each in targets]
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
-        preview = RollPreview(view=view, turns=turns, limits=services.move_limits)
+        preview = DryRunInputs(view=view, turns=turns, limits=services.move_limits)
         if not services.replays.acquire(blocking=False):
             raise ConflictError("other replays are running; try again later")
         try:
-            checked = rehearse(preview, start=services.start_child)
+            checked = dry_run_roll(preview, start=services.start_child)
         finally:
             services.replays.release()
         new = NewRoll(

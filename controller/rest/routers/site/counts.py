@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.batching import MOST_CALLERS, RESTS, Gathering
+from controller.rest.idempotency.call_batches import MOST_CALLERS, RESTS, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -47,7 +47,7 @@ async def show_counts(
     return Response(await services.counts.result(whose), media_type=JSON_TYPE)
 
 
-def gathered(registry: Registry) -> Gathering[str | None, bytes]:
+def counts_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
     """Return the gathering that counts once for all concurrent calls."""
 
     def counted(callers: Sequence[str | None]) -> Sequence[bytes]:
@@ -56,4 +56,4 @@ def gathered(registry: Registry) -> Gathering[str | None, bytes]:
         }
         return [found[each] for each in callers]
 
-    return Gathering(counted, most=MOST_CALLERS, rests=RESTS)
+    return CallBatcher(counted, most=MOST_CALLERS, rests=RESTS)

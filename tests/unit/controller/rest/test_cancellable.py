@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from controller.errors import PolicyFailedError
-from controller.rest.middleware.cancellable import NICENESS, attended
+from controller.rest.middleware.cancellable import NICENESS, run_until_disconnect
 from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 
@@ -43,7 +43,7 @@ def test_the_process_ends_when_its_caller_goes_away():
     places = threading.Semaphore(1)
 
     with pytest.raises(PolicyFailedError):
-        asyncio.run(attended(cast(Request, caller), places, waiting_on(caller, pids)))
+        asyncio.run(run_until_disconnect(cast(Request, caller), places, waiting_on(caller, pids)))
 
     assert len(pids) == 1
     assert places.acquire(blocking=False)
@@ -53,6 +53,10 @@ def test_who_finds_no_place_in_time_is_told():
     places = threading.Semaphore(0)
 
     with pytest.raises(BusyError, match="try again"):
-        asyncio.run(attended(cast(Request, HangingUpClient()), places, lambda _: None, wait_s=0.0))
+        asyncio.run(
+            run_until_disconnect(
+                cast(Request, HangingUpClient()), places, lambda _: None, wait_s=0.0
+            )
+        )
 
     assert NICENESS == 5

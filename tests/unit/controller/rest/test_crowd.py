@@ -10,9 +10,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from controller.rest.middleware.auth import Caller
-from controller.rest.middleware.limits import RateLimits
-from controller.rest.middleware.stack import Authentication, Crowd
-from controller.rest.middleware.streaming import LEAVE_CROWD
+from controller.rest.middleware.rate_limits import RateLimits
+from controller.rest.middleware.stack import Authentication, ConcurrentCalls
+from controller.rest.middleware.streams import RELEASE_PLACE
 from controller.rest.problems.errors import OverloadedError, RateLimitedError
 from tests.unit.controller.rest.test_auth import knowing
 
@@ -35,7 +35,7 @@ class Site:
     """An application whose calls last until they may go, and bodies that come late."""
 
     def __init__(self, **places: int) -> None:
-        self.crowd = Crowd(self.serve, **places)
+        self.crowd = ConcurrentCalls(self.serve, **places)
         self.goes = asyncio.Event()
         self.body = asyncio.Event()
         self.served: list[str] = []
@@ -46,7 +46,7 @@ class Site:
         if given["path"] == "/v1/broken":
             raise RuntimeError
         if given["path"] == "/v1/stream":
-            given["state"][LEAVE_CROWD]()
+            given["state"][RELEASE_PLACE]()
         if given["path"] != "/v1/fast":
             await self.goes.wait()
         self.served.append(given["path"])
@@ -149,7 +149,7 @@ def test_strangers_who_send_their_logins_slowly_take_no_places_of_calls_with_tok
             client = (f"192.0.2.{number}", 1)
             return crowd(scope("/v1/login", "POST", client=client), nothing, nothing)
 
-        crowd = Authentication(Crowd(waits_for_the_body), knowing("s3cret"), RateLimits())
+        crowd = Authentication(ConcurrentCalls(waits_for_the_body), knowing("s3cret"), RateLimits())
         slow = [asyncio.create_task(login(number % 20)) for number in range(400)]
         for _ in range(5):
             await asyncio.sleep(0)

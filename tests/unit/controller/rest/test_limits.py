@@ -8,7 +8,7 @@ import pytest
 
 from controller.rest.middleware import limits as limits_module
 from controller.rest.middleware.auth import Caller
-from controller.rest.middleware.limits import Buckets, Rate, RateLimits
+from controller.rest.middleware.rate_limits import Buckets, Rate, RateLimits
 from controller.rest.problems.errors import RateLimitedError
 
 LAPTOP = Caller("laptop", "a", token_id=uuid.UUID(int=1))
@@ -74,7 +74,7 @@ def test_processes_share_what_is_set(clock: Clock):
     for each in processes:
         for _ in range(10):
             try:
-                each.passed(LAPTOP, "Bearer x")
+                each.count_success(LAPTOP, "Bearer x")
             except RateLimitedError:
                 continue
             passed += 1
@@ -84,66 +84,66 @@ def test_processes_share_what_is_set(clock: Clock):
 
 def test_a_token_that_is_used_too_often_is_told_when_to_come_back(clock: Clock):
     limits = RateLimits(Rate(per_s=0.25, burst=1), clock=clock)
-    limits.passed(LAPTOP, "Bearer x")
+    limits.count_success(LAPTOP, "Bearer x")
 
     with pytest.raises(RateLimitedError, match="laptop") as refused:
-        limits.passed(LAPTOP, "Bearer x")
+        limits.count_success(LAPTOP, "Bearer x")
 
     assert refused.value.retry_after_s == 4
-    limits.passed(PHONE, "Bearer y")
+    limits.count_success(PHONE, "Bearer y")
     clock.now += 4
-    limits.passed(LAPTOP, "Bearer x")
+    limits.count_success(LAPTOP, "Bearer x")
 
 
 def test_an_address_that_fails_is_refused_but_not_whose_token_was_good(clock: Clock):
     limits = RateLimits(failures=Rate(per_s=0.1, burst=2), clock=clock)
-    limits.passed(LAPTOP, "Bearer good")
+    limits.count_success(LAPTOP, "Bearer good")
     for _ in range(2):
-        limits.before_authentication("192.0.2.1", "Bearer bad")
-        limits.failed("192.0.2.1")
+        limits.check_address("192.0.2.1", "Bearer bad")
+        limits.count_failure("192.0.2.1")
 
     with pytest.raises(RateLimitedError, match="this address") as refused:
-        limits.before_authentication("192.0.2.1", "Bearer bad")
+        limits.check_address("192.0.2.1", "Bearer bad")
     assert refused.value.retry_after_s == 10
     with pytest.raises(RateLimitedError):
-        limits.before_authentication("192.0.2.1", None)
-    limits.before_authentication("192.0.2.1", "Bearer good")
-    limits.before_authentication("192.0.2.2", "Bearer bad")
+        limits.check_address("192.0.2.1", None)
+    limits.check_address("192.0.2.1", "Bearer good")
+    limits.check_address("192.0.2.2", "Bearer bad")
     clock.now += 10
-    limits.before_authentication("192.0.2.1", "Bearer bad")
+    limits.check_address("192.0.2.1", "Bearer bad")
 
 
 def test_a_token_that_was_good_and_is_revoked_is_like_any_other(clock: Clock):
     limits = RateLimits(failures=Rate(per_s=0.1, burst=1), clock=clock)
-    limits.passed(LAPTOP, "Bearer once")
-    limits.before_authentication("192.0.2.1", "Bearer once")
-    limits.failed("192.0.2.1", "Bearer once")
+    limits.count_success(LAPTOP, "Bearer once")
+    limits.check_address("192.0.2.1", "Bearer once")
+    limits.count_failure("192.0.2.1", "Bearer once")
 
     with pytest.raises(RateLimitedError, match="this address"):
-        limits.before_authentication("192.0.2.1", "Bearer once")
+        limits.check_address("192.0.2.1", "Bearer once")
 
 
 def test_whoever_has_a_network_of_ipv6_has_one_bucket(clock: Clock):
     limits = RateLimits(failures=Rate(per_s=0.1, burst=1), clock=clock)
-    limits.failed("2001:db8:1:2::1")
+    limits.count_failure("2001:db8:1:2::1")
 
     with pytest.raises(RateLimitedError):
-        limits.before_authentication("2001:db8:1:2:ffff::9", None)
-    limits.before_authentication("2001:db8:1:3::1", None)
+        limits.check_address("2001:db8:1:2:ffff::9", None)
+    limits.check_address("2001:db8:1:3::1", None)
 
 
 def test_callers_by_ipv4_share_nothing_where_ipv6_is_listened_on(clock: Clock):
     limits = RateLimits(failures=Rate(per_s=0.1, burst=1), clock=clock)
-    limits.failed("::ffff:192.0.2.1")
+    limits.count_failure("::ffff:192.0.2.1")
 
     with pytest.raises(RateLimitedError):
-        limits.before_authentication("192.0.2.1", None)
-    limits.before_authentication("::ffff:192.0.2.2", None)
+        limits.check_address("192.0.2.1", None)
+    limits.check_address("::ffff:192.0.2.2", None)
 
 
 def test_without_rates_nothing_is_refused():
     limits = RateLimits()
     for _ in range(5000):
-        limits.before_authentication("192.0.2.1", None)
-        limits.failed("192.0.2.1")
-        limits.passed(LAPTOP, "Bearer x")
+        limits.check_address("192.0.2.1", None)
+        limits.count_failure("192.0.2.1")
+        limits.count_success(LAPTOP, "Bearer x")

@@ -237,11 +237,11 @@ def test_only_one_of_those_who_ask_how_to_log_in_waits_for_a_provider_that_hangs
     found = provider(site)
 
     async def ask() -> float:
-        first = asyncio.create_task(found.described_at_once())
+        first = asyncio.create_task(found.metadata_at_once())
         await asyncio.sleep(0.1)
         began = time.monotonic()
         with pytest.raises(ProviderError, match="is being called"):
-            await found.described_at_once()
+            await found.metadata_at_once()
         took = time.monotonic() - began
         with pytest.raises(ProviderError, match="within 1 s"):
             await first

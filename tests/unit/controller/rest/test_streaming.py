@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.rest.middleware.streaming import begin_lasting, end_lasting
+from controller.rest.middleware.streams import end_stream, register_stream
 
 
 @pytest.mark.parametrize("stops_first", [False, True])
@@ -15,7 +15,7 @@ def test_a_call_that_lasts_ends_whether_it_began_before_the_stop_or_after(
 ) -> None:
     scope: dict[str, Any] = {"state": {}}
     ended: list[bool] = []
-    steps = [lambda: begin_lasting(scope, lambda: ended.append(True)), lambda: end_lasting(scope)]
+    steps = [lambda: register_stream(scope, lambda: ended.append(True)), lambda: end_stream(scope)]
 
     for step in reversed(steps) if stops_first else steps:
         step()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.queries.tenant_shares import standings
+from controller.queries.tenant_shares import tenant_shares
 from controller.rounds.tenant_trees import tree_of
 from registry.rounds import Accounts, GroupView, TenantView
 
@@ -49,7 +49,7 @@ def test_a_group_holds_what_its_tenants_hold_and_divides_what_is_its_own():
         groups=(a_group(11), a_group(12)),
     )
 
-    found = [(each.name, each.share, each.entitlement) for each in standings(accounts)]
+    found = [(each.name, each.share, each.entitlement) for each in tenant_shares(accounts)]
 
     assert found == [
         ("g11", pytest.approx(0.2), pytest.approx(0.5)),

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.queries.ahead import lifetimes_of, present_of
+from controller.queries.ahead import current_state_of, lifetimes_of
 from controller.queries.coarse_numbers import step_below
 from controller.rounds.snapshots import may_use
 from placement import BoolArray
@@ -38,14 +38,14 @@ class ReservationQuery:
     time_s: float = TIME_S
 
 
-def answer(question: ReservationQuery) -> ReservationVerdict:
+def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
     """Judge one reservation on samples of what has ended when its room is to be kept."""
     view, wanted = question.view, question.reservation
-    present, _ = present_of(view)
+    present, _ = current_state_of(view)
     hosts = view.cluster.hosts
     *demands, own = question.demand
     before = tuple(
-        _wanted(each, count, demand, hosts)
+        _reservation_demand(each, count, demand, hosts)
         for (each, count), demand in zip(question.before, demands, strict=True)
     )
     began = time.monotonic()
@@ -53,7 +53,7 @@ def answer(question: ReservationQuery) -> ReservationVerdict:
         present,
         lifetimes_of(view),
         before,
-        _wanted(wanted, wanted.count, own, hosts),
+        _reservation_demand(wanted, wanted.count, own, hosts),
         after_s=max(0.0, (wanted.holds_from - view.cluster.now).total_seconds()),
         seed=wanted.id.int % 2**63,
         is_over=lambda: time.monotonic() - began > question.time_s,
@@ -77,7 +77,7 @@ def query_of(
     names = [*(each.vm_type for each, _ in overlap), wanted.vm_type]
     # Of what happened before nothing else is needed than lives.
     over = {each.id for each in standing if each.ends_at <= wanted.starts_at}
-    bare = dataclasses.replace(view, cluster=_given_back(view.cluster, over), inputs=None)
+    bare = dataclasses.replace(view, cluster=_without_kept_room(view.cluster, over), inputs=None)
     return ReservationQuery(
         view=bare,
         reservation=wanted,
@@ -86,7 +86,7 @@ def query_of(
     )
 
 
-def _given_back(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
+def _without_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
     """Return the cluster without the room that is kept for some reservations."""
     kept = () if cluster.reserved is None else cluster.reserved.reservations
     less: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(cluster.resources))
@@ -134,7 +134,7 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
     )
 
 
-def _wanted(
+def _reservation_demand(
     each: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
 ) -> ReservationDemand:
     request = RequestView(

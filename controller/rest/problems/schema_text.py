@@ -31,9 +31,9 @@ class ExpectedValues:
     document: Schema
 
     @property
-    def said(self) -> str | None:
+    def description(self) -> str | None:
         """Return a description, if the document knows the place."""
-        return None if self.schema is None else _words(self.schema, self.document)
+        return None if self.schema is None else _description(self.schema, self.document)
 
     @property
     def fields(self) -> list[str]:
@@ -76,7 +76,7 @@ class Operation:
         each = self.described.get("parameters", ())
         return [found["name"] for found in each if found["in"] == source]
 
-    def wanted(self, source: str, path: Sequence[str | int]) -> ExpectedValues:
+    def expected_values(self, source: str, path: Sequence[str | int]) -> ExpectedValues:
         """Return the values allowed at a place."""
         if source == "body":
             content = self.described.get("requestBody", {}).get("content", {})
@@ -96,8 +96,10 @@ class Operation:
             if schema is None:
                 return ExpectedValues((*done, *rest[number:]), None, self.document)
             if rest[number + 1 : number + 2] == ("[key]",):  # it is the name that is faulty
-                return ExpectedValues((*done, part), _of_keys(schema, self.document), self.document)
-            below = _below(schema, part, self.document)
+                return ExpectedValues(
+                    (*done, part), _key_schema(schema, self.document), self.document
+                )
+            below = _child_schema(schema, part, self.document)
             if below is None:
                 break
             schema, done = below, (*done, part)
@@ -115,15 +117,15 @@ def _branches(schema: Schema, document: Schema) -> list[Schema]:
     return [] if schema.get("type") == "null" else [schema]
 
 
-def _below(schema: Schema, part: str | int, document: Schema) -> Schema | None:
+def _child_schema(schema: Schema, part: str | int, document: Schema) -> Schema | None:
     for found in _branches(schema, document):
-        below = found.get("items") if isinstance(part, int) else _member(found, part)
+        below = found.get("items") if isinstance(part, int) else _member_schema(found, part)
         if isinstance(below, Mapping):
             return below
     return None
 
 
-def _member(schema: Schema, name: str) -> Schema | None:
+def _member_schema(schema: Schema, name: str) -> Schema | None:
     named: Schema | None = schema.get("properties", {}).get(name)
     if named is not None:
         return named
@@ -131,7 +133,7 @@ def _member(schema: Schema, name: str) -> Schema | None:
     return next((each for each in of_any if isinstance(each, Mapping)), None)
 
 
-def _of_keys(schema: Schema, document: Schema) -> Schema | None:
+def _key_schema(schema: Schema, document: Schema) -> Schema | None:
     """Return what the names of an object's members may be."""
     for found in _branches(schema, document):
         for pattern in found.get("patternProperties", ()):
@@ -139,22 +141,22 @@ def _of_keys(schema: Schema, document: Schema) -> Schema | None:
     return None
 
 
-def _words(schema: Schema, document: Schema) -> str:
-    said = [_words_of_one(each, document) for each in _branches(schema, document)]
+def _description(schema: Schema, document: Schema) -> str:
+    said = [_branch_description(each, document) for each in _branches(schema, document)]
     return listed(list(dict.fromkeys(said)), "or") if said else "null"
 
 
-def _words_of_one(schema: Schema, document: Schema) -> str:
+def _branch_description(schema: Schema, document: Schema) -> str:
     words = [schema["const"]] if "const" in schema else schema.get("enum", ())
     if words:
         return f"one of {listed(words, 'and')}" if len(words) > 1 else str(words[0])
     match schema.get("type"):
         case "integer" | "number" as kind:
-            return _TYPES[kind] + _bounds(schema)
+            return _TYPES[kind] + _number_bounds(schema)
         case "string":
-            return _text(schema)
+            return _text_description(schema)
         case "array":
-            each = _words(schema.get("items", {}), document)
+            each = _description(schema.get("items", {}), document)
             return f"a list{_at_most(schema, 'maxItems')}, each {each}"
         case "object":
             fields = list(schema.get("properties", ()))
@@ -164,16 +166,16 @@ def _words_of_one(schema: Schema, document: Schema) -> str:
             return _TYPES.get(str(kind), "another value (see /docs)")
 
 
-def _bounds(schema: Schema) -> str:
+def _number_bounds(schema: Schema) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None:
-        return "" if high is None else f" of at most {_plain(high)}"
+        return "" if high is None else f" of at most {_plain_number(high)}"
     if high is None or high >= _LARGEST_SAID:
-        return f" of at least {_plain(low)}"
-    return f" from {_plain(low)} to {_plain(high)}"
+        return f" of at least {_plain_number(low)}"
+    return f" from {_plain_number(low)} to {_plain_number(high)}"
 
 
-def _plain(number: float) -> str:
+def _plain_number(number: float) -> str:
     """Return a number without an exponent: 0.000001 instead of 1e-06."""
     return f"{number:.6f}".rstrip("0").rstrip(".") if number % 1 else str(int(number))
 
@@ -182,7 +184,7 @@ def _at_most(schema: Schema, bound: str) -> str:
     return f", {schema[bound]} at most" if bound in schema else ""
 
 
-def _text(schema: Schema) -> str:
+def _text_description(schema: Schema) -> str:
     pattern = schema.get("pattern")
     if pattern is not None:
         return PATTERNS_SAID.get(pattern, "text of another form (see /docs)")

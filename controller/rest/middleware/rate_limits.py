@@ -29,7 +29,7 @@ class Rate:
     per_s: float
     burst: int
 
-    def divided(self, processes: int) -> Rate:
+    def share_of_process(self, processes: int) -> Rate:
         """Return the part of one of several processes."""
         return Rate(per_s=self.per_s / processes, burst=max(1, self.burst // processes))
 
@@ -83,14 +83,16 @@ class RateLimits:
         processes: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tokens = Buckets(tokens.divided(processes), clock) if tokens else None
-        self._failures = Buckets(failures.divided(processes), clock) if failures else None
-        self._strangers = Buckets(strangers.divided(processes), clock) if strangers else None
+        self._tokens = Buckets(tokens.share_of_process(processes), clock) if tokens else None
+        self._failures = Buckets(failures.share_of_process(processes), clock) if failures else None
+        self._strangers = (
+            Buckets(strangers.share_of_process(processes), clock) if strangers else None
+        )
         #: How long a refused call waits for its refusal, and so delays its caller's next call.
         self.refused_after_s = refused_after_s
         self._good: dict[bytes, None] = {}  #: digests of what was a token's lately
 
-    def before_authentication(self, address: str, credentials: str | None) -> None:
+    def check_address(self, address: str, credentials: str | None) -> None:
         """Refuse an address that failed too often, except calls whose token was valid lately.
 
         A caller that shares the address with one that guesses tokens continues to work.
@@ -99,18 +101,18 @@ class RateLimits:
             return
         self._refuse_address(self._failures.wait_s(network_of(address)))
 
-    def stranger_waits(self, address: str) -> float:
+    def count_stranger(self, address: str) -> float:
         """Count a call without a token; return how long to wait before the next."""
         return self._strangers.take(network_of(address)) if self._strangers is not None else 0.0
 
-    def failed(self, address: str, credentials: str | None = None) -> None:
+    def count_failure(self, address: str, credentials: str | None = None) -> None:
         """Count a call without a valid token, or refuse it; a token that was valid no longer is."""
         if credentials:
             self._good.pop(_digest(credentials), None)
         if self._failures is not None:
             self._refuse_address(self._failures.take(network_of(address)))
 
-    def passed(self, caller: Caller, credentials: str | None) -> None:
+    def count_success(self, caller: Caller, credentials: str | None) -> None:
         """Count a call with a valid token, or refuse it."""
         if self._failures is not None and credentials:
             digest = _digest(credentials)

@@ -25,12 +25,12 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class _Waiting(Generic[M, R]):
+class _Batch(Generic[M, R]):
     members: list[tuple[M, asyncio.Future[R]]] = field(default_factory=list)
     worker: asyncio.Task[None] | None = None  #: while there is work
 
 
-class Gathering(Generic[M, R]):
+class CallBatcher(Generic[M, R]):
     """Gathers calls into batches.
 
     Parameters
@@ -52,14 +52,14 @@ class Gathering(Generic[M, R]):
         self._most = most
         self._rests = rests
         # An application may be served by several loops, each in a thread of its own.
-        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting[M, R]] = (
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Batch[M, R]] = (
             WeakKeyDictionary()
         )
 
     async def result(self, member: M) -> R:
         """Return what becomes of one member."""
         loop = asyncio.get_running_loop()
-        waiting = self._of_loops.setdefault(loop, _Waiting())
+        waiting = self._of_loops.setdefault(loop, _Batch())
         future: asyncio.Future[R] = loop.create_future()
         waiting.members.append((member, future))
         if waiting.worker is None:
@@ -68,7 +68,7 @@ class Gathering(Generic[M, R]):
             waiting.worker = loop.create_task(self._serve(waiting), context=empty)
         return await future
 
-    async def _serve(self, waiting: _Waiting[M, R]) -> None:
+    async def _serve(self, waiting: _Batch[M, R]) -> None:
         try:
             while waiting.members:
                 await asyncio.sleep(0)  # who is here already comes along

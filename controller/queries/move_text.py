@@ -24,7 +24,7 @@ def redact_move(move: Move, reader: Viewer) -> Move:
     )
 
 
-def story_of(move: Move) -> str:
+def move_sentence(move: Move) -> str:
     """Return when a VM moved, why, from where to where, and how long its guest stood still."""
     way = f"from {move.from_host} to {move.to_host} ({move.reason})"
     if move.ended_at is None:

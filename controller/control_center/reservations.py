@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.queries.reserving import TIME_S, decision_of, query_of
+from controller.queries.reservation_decision import TIME_S, decision_of, query_of
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, RegistryError
 from registry.reservations import Reservation, ReservationDecision
@@ -27,7 +27,7 @@ _MORE_S: Final = 60.0
 _TRIES: Final = 3
 
 
-class Reserving:
+class ReservationDecider:
     """Decides reservations at an interval, while this centre leads."""
 
     def __init__(
@@ -48,14 +48,14 @@ class Reserving:
         """Look until stopped."""
         while not stop.wait(self._interval_s):
             try:
-                self.look(stop)
+                self.decide_pending(stop)
             except RegistryError as error:
                 log.error("reservations_not_decided", error=str(error))
             except Exception:  # the loop outlives a database that is away for a moment
                 log.exception("reservations_not_decided")
         self._process.close()
 
-    def look(self, stop: threading.Event | None = None) -> int:
+    def decide_pending(self, stop: threading.Event | None = None) -> int:
         """Decide pending reservations; return how many were decided."""
         decided = 0
         for each in self._registry.reservations.to_decide():
