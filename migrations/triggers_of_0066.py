@@ -411,7 +411,7 @@ POSTGRESQL: Final[Mapping[str, str]] = {
 TRIGGERS: Final[Mapping[str, Mapping[str, str]]] = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
 
 
-def statements(dialect: str) -> Iterator[str]:
+def trigger_statements(dialect: str) -> Iterator[str]:
     """Yield what makes them, in a database that has the tables and none of these."""
     if dialect == "postgresql":
         for name, body in POSTGRESQL_FUNCTIONS.items():

@@ -1,7 +1,7 @@
 """The register center: the only SQL, the state machines, and plain values in and out."""
 
 from registry.admin.upgrade import upgrade
-from registry.center import OnlyIf, Registry
+from registry.center import Precondition, Registry
 from registry.errors import (
     AnotherMachineError,
     AnsweredBeforeError,
@@ -98,9 +98,9 @@ __all__ = [
     "LeaseLostError",
     "MoveRefusedError",
     "NotFoundError",
-    "OnlyIf",
     "PowerEvent",
     "PowerState",
+    "Precondition",
     "QuotaExceededError",
     "QuotaExcess",
     "Registry",

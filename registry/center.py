@@ -35,8 +35,8 @@ from registry.consoles.sessions import ConsoleSessions
 from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
 from registry.db.engine import Database, database_at
+from registry.db.idempotency_keys import IdempotentCall
 from registry.db.if_match import Condition
-from registry.db.once import Once
 from registry.errors import SchemaOutdatedError
 from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts
@@ -75,7 +75,7 @@ from registry.tenancy.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
-class OnlyIf:
+class Precondition:
     """What a call's first write rests on: ``check`` raises if the thing is another by now.
 
     It is given a register center that reads in the transaction of that write, with the row
@@ -161,7 +161,10 @@ class Registry:
         return cls(database)
 
     def for_call(
-        self, call: AuditedCall | None, only_if: OnlyIf | None = None, once: Once | None = None
+        self,
+        call: AuditedCall | None,
+        only_if: Precondition | None = None,
+        once: IdempotentCall | None = None,
     ) -> Registry:
         """Return it for one call: what it writes is audited as the call's, and rests on that.
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings
 
-from registry.db import masked
+from registry.db import mask_secrets
 
 #: Instead of a secret; it shows that there is one.
 SET: Final = "(set)"
@@ -62,11 +62,11 @@ def said(name: str, value: Any) -> str | None:
     if name.endswith("_command"):  # its arguments may be a password
         return f"{value[0]} …" if value else None
     if isinstance(value, frozenset | tuple | list):  # of rules the first counts that fits
-        shown = [masked(str(each)) for each in value]
+        shown = [mask_secrets(str(each)) for each in value]
         return ", ".join(sorted(shown) if isinstance(value, frozenset) else shown) or None
     if isinstance(value, dict):
         return json.dumps(_masked(value), default=str) if value else None
-    return masked(str(value))
+    return mask_secrets(str(value))
 
 
 def _masked(value: Any) -> Any:
@@ -80,4 +80,4 @@ def _masked(value: Any) -> Any:
         return [_masked(each) for each in value]
     if isinstance(value, SecretStr):
         return SET
-    return masked(value) if isinstance(value, str) else value
+    return mask_secrets(value) if isinstance(value, str) else value

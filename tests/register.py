@@ -17,7 +17,7 @@ import pytest
 
 from registry import Registry, upgrade
 from registry.catalogue import VmType
-from registry.db.packing import pack
+from registry.db.packed_json import pack
 from registry.hosts import DomainReport, Host, HostReport, NewHost, UriPolicy
 from registry.requests import Request, WaitingStatus
 from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, RoundCommit

@@ -34,7 +34,7 @@ ON_BOTH_DATABASES: Final = {
     "registry/db/engine.py": ("tests/e2e/calls/test_hanging_database.py",),
     "registry/db/if_match.py": ("tests/integration/registry/test_preconditions.py",),
     "registry/db/locks.py": ("tests/integration/ledger/test_races.py",),
-    "registry/db/once.py": ("tests/e2e/calls/test_calls_made_twice.py",),
+    "registry/db/idempotency_keys.py": ("tests/e2e/calls/test_calls_made_twice.py",),
     "registry/db/online_indexes.py": ("tests/integration/admin/test_migrations.py",),
     "registry/db/schema.py": ("tests/integration/admin/test_migrations.py",),
     "registry/db/watched_connection.py": ("tests/e2e/calls/test_hanging_database.py",),

@@ -61,7 +61,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
                     str(work.vm_id), force=work.force, deadline_s=context.lookup_deadline_s
                 )
                 try:
-                    holds.attached(work.claim)
+                    holds.mark_attached(work.claim)
                     _pass_on(work, context, host)
                 finally:
                     with contextlib.suppress(HypervisorError):

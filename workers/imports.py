@@ -20,7 +20,7 @@ from registry import (
     ImageTooLargeError,
     ImageUrlRefusedError,
 )
-from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, Incoming, Stored
+from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, IncomingFile, StoredFile
 from registry.tasks import Import
 from workers.context import TaskOutcome, WorkerContext
 from workers.errors import FetchFailedError, NotThereError, StoppingError
@@ -79,7 +79,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _stored(claimed: Import, context: WorkerContext) -> Stored:
+def _stored(claimed: Import, context: WorkerContext) -> StoredFile:
     """Put the complete, checked content into the store."""
     image, store = claimed.image, context.store
     if image.size_bytes is None:
@@ -100,7 +100,7 @@ def _stored(claimed: Import, context: WorkerContext) -> Stored:
     return stored
 
 
-def _download(claimed: Import, incoming: Incoming, context: WorkerContext) -> None:
+def _download(claimed: Import, incoming: IncomingFile, context: WorkerContext) -> None:
     def take(piece: bytes) -> None:
         incoming.write(piece)
         context.checkpoint("import.piece")

@@ -10,7 +10,7 @@ import structlog
 
 from controller.settings import ControllerSettings
 from registry import Registry, RegistryError
-from registry.admin import Lengths
+from registry.admin import LeaseLengths
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -22,7 +22,7 @@ class ClockWatch:
     """Looks at an interval whether the clock stepped back, while its control centre leads."""
 
     def __init__(
-        self, registry: Registry, lease: Callable[[], Lease | None], lengths: Lengths
+        self, registry: Registry, lease: Callable[[], Lease | None], lengths: LeaseLengths
     ) -> None:
         self._registry = registry
         self._lease = lease
@@ -53,9 +53,9 @@ class ClockWatch:
         return back_s
 
 
-def lengths_of(settings: ControllerSettings) -> Lengths:
+def lengths_of(settings: ControllerSettings) -> LeaseLengths:
     """How long leases and holds last."""
-    return Lengths(
+    return LeaseLengths(
         lease_s=settings.lease_s,
         fence_timeout_s=settings.fence_timeout_s,
         spot_grace_s=settings.spot_grace_s,

@@ -11,7 +11,7 @@ import structlog
 
 from controller.control_center.steady_clock import SteadyClock
 from registry import Registry, RegistryError, StaleEpochError
-from registry.admin import Periods, Purged
+from registry.admin import Periods, PurgeCounts
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -53,9 +53,9 @@ class Purger:
                 log.exception("purge_failed")
             pause = self._interval_s
 
-    def purge(self, stop: threading.Event) -> Purged:
+    def purge(self, stop: threading.Event) -> PurgeCounts:
         """Take all that is due now; stops between two batches when the lease is lost."""
-        taken = Purged()
+        taken = PurgeCounts()
         while not stop.is_set() and (lease := self._lease()) is not None:
             try:
                 batch = self._registry.retention.purge_batch(
@@ -73,9 +73,9 @@ class Purger:
         return taken
 
 
-def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Purged:
+def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> PurgeCounts:
     """Purge all that is due now, whether or not this process leads."""
-    taken = Purged()
+    taken = PurgeCounts()
     while batch := registry.retention.purge_batch(periods):
         taken += batch
     if taken:
@@ -83,7 +83,7 @@ def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Pu
     return taken
 
 
-def _note_purged(registry: Registry, taken: Purged, *, actor: str) -> None:
+def _note_purged(registry: Registry, taken: PurgeCounts, *, actor: str) -> None:
     counts = dataclasses.asdict(taken)
     registry.events.add(
         actor=actor,

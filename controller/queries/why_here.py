@@ -13,7 +13,7 @@ from controller.queries.move_text import move_sentence, redact_move
 from controller.rounds.games import in_words, solved_games
 from controller.rounds.inputs import RoundInputs, inputs_of_round
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
-from registry.hosts import Host, OnFailure, is_replaced, outlook, wanted_of
+from registry.hosts import Host, OnFailure, failure_outlook, failure_policy_of, is_replaced
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
 
@@ -106,8 +106,8 @@ def explain_vm(
 
 def _host_failure_sentences(host: Host, reader: Viewer, on_failure: OnFailure) -> Iterator[str]:
     """Say what becomes of a VM whose host does not answer, and what its reader can do."""
-    yield outlook(host.labels, host.shared_pool, by_default=on_failure)
-    wanted = wanted_of(host.labels, by_default=on_failure)
+    yield failure_outlook(host.labels, host.shared_pool, by_default=on_failure)
+    wanted = failure_policy_of(host.labels, by_default=on_failure)
     if is_replaced(wanted, host.shared_pool):
         return
     if not reader.is_operator:

@@ -13,7 +13,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from controller.errors import ControllerError
-from registry.db import masked
+from registry.db import mask_secrets
 from service.settings import SharedSettings, celery_config, direct_queue
 
 QUEUE: Final = "fuga-simulations"
@@ -61,7 +61,7 @@ class SimulationQueue:
                 connection.ensure_connection(max_retries=1, interval_start=0)
         except (OperationalError, OSError) as error:
             raise NoFleetError(
-                f"FUGA_BROKER_URL: the broker does not answer: {masked(str(error))}"
+                f"FUGA_BROKER_URL: the broker does not answer: {mask_secrets(str(error))}"
             ) from error
 
     def send(self, folder: Path, name: str) -> bool:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from migrations.triggers_of_0066 import statements
+from migrations.triggers_of_0066 import trigger_statements
 
 revision = "0066"
 down_revision = None
@@ -34,7 +34,7 @@ OFFERED = "(coalesce(override, detected, 0) - reserved - foreign_amount)"
 
 def upgrade() -> None:
     _create_tables()
-    for statement in statements(op.get_bind().dialect.name):
+    for statement in trigger_statements(op.get_bind().dialect.name):
         op.execute(statement)
     _add_rows()
 

@@ -1,11 +1,11 @@
 """What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
 
-from registry.admin.clock_steps import HELD, Lengths
+from registry.admin.clock_steps import HELD, LeaseLengths
 from registry.admin.fleet import FleetCounts, FleetHost, FleetMoves
 from registry.admin.history import HostTransition, Past, PastDecision, PastHost, PastRequest, PastVm
 from registry.admin.past_tenants import PastQuota, PastStanding, PastTenant
 from registry.admin.processes import BEAT_S, LATE_S, is_late
-from registry.admin.retention import Periods, Purged
+from registry.admin.retention import Periods, PurgeCounts
 from registry.lifecycle import WhatIfEvent, WhatIfState
 from registry.records.operating import (
     ClockStep,
@@ -27,7 +27,7 @@ __all__ = [
     "HeardProcess",
     "HostTransition",
     "HostsHeard",
-    "Lengths",
+    "LeaseLengths",
     "Liveness",
     "Past",
     "PastDecision",
@@ -39,7 +39,7 @@ __all__ = [
     "PastVm",
     "Periods",
     "ProcessSettings",
-    "Purged",
+    "PurgeCounts",
     "WhatIf",
     "WhatIfDone",
     "WhatIfEvent",

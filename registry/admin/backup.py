@@ -19,8 +19,8 @@ from sqlalchemy import URL, inspect
 from registry.admin.known_schema import differences_in
 from registry.audit.events import Events
 from registry.db.child_environ import child_environ
-from registry.db.engine import available, database_at, make_engine
-from registry.db.masking import masked
+from registry.db.engine import database_at, make_engine, translate_unavailable
+from registry.db.masking import mask_secrets
 from registry.db.private_files import private_folder
 from registry.errors import RegistryError, StrangersInSchemaError
 
@@ -63,13 +63,13 @@ def backup(database_url: str, file: Path) -> None:
         If the file is there already, or cannot be written, or the database not be read.
     """
     url = database_at(database_url)
-    with _made_whole(file, f"{file} is there already: name another file") as temporary:
+    with _temporary_file_for(file, f"{file} is there already: name another file") as temporary:
         if url.get_backend_name() == "sqlite":
-            _copy_sqlite(_sqlite_file(url, "no database is there"), temporary, file)
+            _copy_sqlite(_existing_sqlite_file(url, "no database is there"), temporary, file)
         else:
             try:
                 options = ("--format=custom", "--no-owner", "--no-acl")
-                _run(
+                _run_postgresql_program(
                     "pg_dump", url, *options, f"--exclude-table-data={_LEFT_OUT}", f"-f{temporary}"
                 )
             except BackupError as error:
@@ -105,7 +105,7 @@ def restore(database_url: str, file: Path) -> None:
         return
     engine = make_engine(database_url, read_only=True)
     try:
-        with available(), engine.connect() as connection:
+        with translate_unavailable(), engine.connect() as connection:
             tables = inspect(connection).get_table_names()
     finally:
         engine.dispose()
@@ -114,7 +114,9 @@ def restore(database_url: str, file: Path) -> None:
             f"the database has {len(tables)} tables already: restore into an empty one"
             " (`createdb`), and let FUGA_DATABASE_URL name it"
         )
-    _run("pg_restore", url, "--exit-on-error", "--single-transaction", "--no-owner", str(file))
+    _run_postgresql_program(
+        "pg_restore", url, "--exit-on-error", "--single-transaction", "--no-owner", str(file)
+    )
 
 
 def _restore_sqlite(url: URL, file: Path) -> None:
@@ -126,8 +128,8 @@ def _restore_sqlite(url: URL, file: Path) -> None:
         if not target.parent.exists():
             private_folder(target.parent)
     except OSError as error:
-        raise BackupError(_unwritable(target, error.strerror)) from error
-    with _made_whole(target, otherwise) as temporary:
+        raise BackupError(_unwritable_message(target, error.strerror)) from error
+    with _temporary_file_for(target, otherwise) as temporary:
         _copy_sqlite(file, temporary, target)
         with closing(sqlite3.connect(temporary)) as copy:
             if differences := differences_in(copy):
@@ -137,7 +139,7 @@ def _restore_sqlite(url: URL, file: Path) -> None:
 
 
 @contextmanager
-def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
+def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
     """Give a file to write to, which becomes the target at the end; nothing else stays of it.
 
     The next attempt removes what one that was killed left. An error of the system is the
@@ -147,7 +149,7 @@ def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
         raise BackupError(otherwise)
     temporary = target.with_name(f".{target.name}.{os.getpid()}{_PART}")
     try:
-        _remove_parts(target)
+        _remove_unfinished(target)
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield temporary
         _sync(temporary)
@@ -156,7 +158,7 @@ def _made_whole(target: Path, otherwise: str) -> Iterator[Path]:
     except FileExistsError:
         raise BackupError(otherwise) from None
     except OSError as error:
-        raise BackupError(_unwritable(target, error.strerror)) from error
+        raise BackupError(_unwritable_message(target, error.strerror)) from error
     finally:
         for ending in _SQLITE_ENDINGS:
             with suppress(OSError):
@@ -173,13 +175,13 @@ def _put_in_place(temporary: Path, target: Path) -> None:
         temporary.rename(target)  # a file system without links
 
 
-def _remove_parts(target: Path) -> None:
+def _remove_unfinished(target: Path) -> None:
     """Remove files that killed backups left next to this target."""
-    for part in parts_left(target.parent, target.name):
+    for part in unfinished_backups(target.parent, target.name):
         part.unlink(missing_ok=True)
 
 
-def parts_left(folder: Path, target: str | None = None) -> list[Path]:
+def unfinished_backups(folder: Path, target: str | None = None) -> list[Path]:
     """Return what backups that were killed left in a folder: of one target, or of all.
 
     Whether their processes run is known of this machine alone.
@@ -200,10 +202,13 @@ def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
     SQLite does not say which of two files an error is about: the target is written to and the
     source read before anything is copied, and for a copy the error's code decides.
     """
-    with _errors_of(source), closing(sqlite3.connect(_read_only(source), uri=True)) as given:
+    with (
+        _translate_read_errors(source),
+        closing(sqlite3.connect(_read_only_uri(source), uri=True)) as given,
+    ):
         given.execute("PRAGMA trusted_schema = OFF")
         given.execute("SELECT version_num FROM alembic_version").fetchall()
-        with closing(_opened_to_fill(temporary, target)) as taken:
+        with closing(_open_empty_copy(temporary, target)) as taken:
             try:
                 given.backup(taken)
                 if taken.execute(_HAS_TABLE, (_LEFT_OUT,)).fetchone():
@@ -215,23 +220,23 @@ def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
                 code = getattr(error, "sqlite_errorcode", 0)
                 if code & 0xFF not in _OF_WRITING or code in _OF_READING:
                     raise
-                raise BackupError(_unwritable(target, _reason(error))) from error
+                raise BackupError(_unwritable_message(target, _reason(error))) from error
     if found != "ok":
         raise BackupError(f"{source} is damaged: {found}")
 
 
-def _opened_to_fill(temporary: Path, target: Path) -> sqlite3.Connection:
+def _open_empty_copy(temporary: Path, target: Path) -> sqlite3.Connection:
     try:
         taken = sqlite3.connect(temporary)
         # Its journal is of no use: a copy that fails is removed.
         taken.execute("PRAGMA journal_mode = OFF")
     except sqlite3.Error as error:
-        raise BackupError(_unwritable(target, _reason(error))) from error
+        raise BackupError(_unwritable_message(target, _reason(error))) from error
     return taken
 
 
 @contextmanager
-def _errors_of(source: Path) -> Iterator[None]:
+def _translate_read_errors(source: Path) -> Iterator[None]:
     try:
         with source.open("rb") as file:
             file.read(1)
@@ -251,7 +256,7 @@ def _errors_of(source: Path) -> Iterator[None]:
         raise BackupError(said) from error
 
 
-def _read_only(source: Path) -> str:
+def _read_only_uri(source: Path) -> str:
     return f"file:{quote(str(source.absolute()))}?mode=ro"
 
 
@@ -260,18 +265,18 @@ def _reason(error: sqlite3.Error) -> str:
     return "No space left on device" if full else str(error)
 
 
-def _unwritable(target: Path, reason: str | None) -> str:
+def _unwritable_message(target: Path, reason: str | None) -> str:
     return f"cannot write {target}: {reason or 'unknown error'}"
 
 
-def _sqlite_file(url: URL, otherwise: str) -> Path:
+def _existing_sqlite_file(url: URL, otherwise: str) -> Path:
     file = Path(url.database or "")
     if not file.is_file():
         raise BackupError(f"{file}: {otherwise}")
     return file
 
 
-def _run(program: str, url: URL, *arguments: str) -> None:
+def _run_postgresql_program(program: str, url: URL, *arguments: str) -> None:
     """Run one of PostgreSQL's programs; its password is in no list of processes."""
     path = shutil.which(program)
     if path is None:
@@ -289,7 +294,7 @@ def _run(program: str, url: URL, *arguments: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise BackupError(masked(done.stderr.strip() or f"{program} failed"))
+        raise BackupError(mask_secrets(done.stderr.strip() or f"{program} failed"))
 
 
 def _sync(path: Path) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, func, select, t
 from registry.admin.what_ifs import LEASE_S
 from registry.audit.events import note
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.schema import (
     assignments,
     build_failures,
@@ -77,7 +77,7 @@ _ALL: Final = true()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
+class LeaseLengths:
     """How long at most settings let leases and pauses last."""
 
     lease_s: float
@@ -87,7 +87,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
-class _Times:
+class _LimitedTimes:
     """Columns of a table with the seconds after now that each may lie; 0: it happened."""
 
     table: Table
@@ -102,7 +102,7 @@ class ClockSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def settle(self, lengths: Lengths, *, thorough: bool = False) -> float:
+    def settle(self, lengths: LeaseLengths, *, thorough: bool = False) -> float:
         """Bring back what lies ahead; return by how many seconds the clock stepped back at least.
 
         Parameters
@@ -110,9 +110,11 @@ class ClockSteps:
         thorough
             Look through years of history as well, as is done after a step in any case.
         """
-        of_tables = list(_times_of(lengths))
+        of_tables = list(_limited_times(lengths))
         with self._database.read() as connection:
-            found = [_ahead(connection, each) for each in of_tables if thorough or each.often]
+            found = [
+                _columns_ahead(connection, each) for each in of_tables if thorough or each.often
+            ]
         ahead = max((each.happened for each in found), default=timedelta())
         if not any(each.columns for each in found):
             return 0.0
@@ -120,7 +122,7 @@ class ClockSteps:
         if back_s:
             # Noted first: should this process die here, another one finds and notes it again.
             self._note_back(back_s)
-        for each in _times_of(lengths, stepped=bool(back_s)):
+        for each in _limited_times(lengths, stepped=bool(back_s)):
             self._bring_back(each)
         return back_s
 
@@ -140,7 +142,7 @@ class ClockSteps:
             age_s = 0.0 if step is None else (db_now(connection) - step.at).total_seconds()
             return step if step is not None and age_s < step.back_s else None
 
-    @retried
+    @retry_on_clash
     def note_ahead(self, ahead_s: float) -> None:
         """Note a step ahead, unless another process did."""
         with self._database.write() as connection:
@@ -151,22 +153,22 @@ class ClockSteps:
             reason = f"the database's clock stepped ahead by {ahead_s:.0f} s"
             _note(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
 
-    @retried
+    @retry_on_clash
     def _note_back(self, back_s: float) -> None:
         with self._database.write() as connection:
             reason = f"the database's clock stepped back by {back_s:.0f} s at least"
             _note(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
 
-    @retried
-    def _bring_back(self, times: _Times) -> None:
+    @retry_on_clash
+    def _bring_back(self, times: _LimitedTimes) -> None:
         with self._database.write() as connection:
-            for name in _ahead(connection, times).columns:
+            for name in _columns_ahead(connection, times).columns:
                 column = times.table.c[name]
                 limit = db_now(connection) + timedelta(seconds=times.within_s[name])
                 ahead = update(times.table).where(times.which, column > limit)
                 connection.execute(ahead.values({name: limit}))
             if times.table is power_actions:
-                _bring_back_forcing(connection)
+                _bring_back_force_times(connection)
 
 
 def step_ahead(connection: Connection) -> ClockStep | None:
@@ -182,7 +184,7 @@ def _note(connection: Connection, now: datetime, kind: str, reason: str, **size_
     note(connection, now, "control", kind, "database", "clock", reason=reason, data=data)
 
 
-def _bring_back_forcing(connection: Connection) -> None:
+def _bring_back_force_times(connection: Connection) -> None:
     """Bring back when guests are forced: each has a time of its own to shut down."""
     now = db_now(connection)
     query = select(power_actions.c.vm_id, power_actions.c.timeout_s)
@@ -193,12 +195,12 @@ def _bring_back_forcing(connection: Connection) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ahead:
+class _ColumnsAhead:
     columns: Sequence[str]
     happened: timedelta  #: how far ahead the furthest time lies at which something happened
 
 
-def _ahead(connection: Connection, times: _Times) -> _Ahead:
+def _columns_ahead(connection: Connection, times: _LimitedTimes) -> _ColumnsAhead:
     columns = [func.max(times.table.c[name]).label(name) for name in times.within_s]
     last = connection.execute(select(*columns).where(times.which)).one()._mapping
     now = db_now(connection)  # after the look: what it saw was written before
@@ -209,7 +211,7 @@ def _ahead(connection: Connection, times: _Times) -> _Ahead:
         # Slots begin on the clock of the control centre's machine.
         if not times.within_s[name] and times.table is not slot_loop
     ]
-    return _Ahead(
+    return _ColumnsAhead(
         [
             name
             for name, at in latest.items()
@@ -219,7 +221,7 @@ def _ahead(connection: Connection, times: _Times) -> _Ahead:
     )
 
 
-def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
+def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[_LimitedTimes]:
     """List the times that keep anything from happening.
 
     After a step, pauses that grow with each failure begin with the shortest: how long each was is
@@ -232,11 +234,13 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
     worker = {"lease_until": lease_s, "sent_at": 0.0}
     upload = {"lease_until": lease_s + _PIECE_S, "sent_at": 0.0}
     fence = {"lease_until": lease_s + _SLACK * lengths.fence_timeout_s, "sent_at": 0.0}
-    yield _Times(leftovers, {**worker, "found_at": 0})
-    yield _Times(host_fences, {**fence, "requested_at": 0, "fenced_at": 0, "retry_at": again_s})
-    yield _Times(images, upload)
-    yield _Times(image_copies, {**upload, "present_at": 0, "host_lost_at": 0})
-    yield _Times(
+    yield _LimitedTimes(leftovers, {**worker, "found_at": 0})
+    yield _LimitedTimes(
+        host_fences, {**fence, "requested_at": 0, "fenced_at": 0, "retry_at": again_s}
+    )
+    yield _LimitedTimes(images, upload)
+    yield _LimitedTimes(image_copies, {**upload, "present_at": 0, "host_lost_at": 0})
+    yield _LimitedTimes(
         power_actions,
         {
             **worker,
@@ -252,26 +256,30 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
         "heartbeat_at": 0.0,
         "opened_at": 0.0,
     }
-    yield _Times(console_sessions, console)
-    yield _Times(moves, worker, moves.c.state.in_(("pending", "moving")))
-    yield _Times(assignments, {**worker, "build_began_at": 0, "activated_at": 0}, unreleased)
-    yield _Times(vms, {"switched_at": 0}, vms.c.deleted_at.is_(None))
-    yield _Times(rolls, {"driver_lease_until": ROLL_LEASE_S}, rolls.c.state == "running")
-    yield _Times(roll_hosts, {"since": 0})
-    yield _Times(what_ifs, {"lease_until": LEASE_S}, what_ifs.c.state.in_(("waiting", "running")))
-    yield _Times(build_failures, {"avoid_until": BUILD_AVOID_S})
-    yield _Times(spot_preemptions, {"ends_at": lengths.spot_grace_s})
-    yield _Times(spot_room_holds, {"until": lengths.spot_grace_s + lengths.room_hold_s})
-    yield _Times(login_codes, {"expires_at": LINK_TTL_S})
-    yield _Times(slot_loop, {"last_slot_at": 0, "changed_at": 0})
-    yield _Times(assignments, {"released_at": 0}, often=False)
-    yield _Times(moves, {"ended_at": 0}, often=False)
-    yield _Times(plans, {"requested_at": 0, "ended_at": 0}, often=False)
-    yield _Times(tokens, {"last_used_at": 0}, often=False)
-    yield _Times(idempotency_keys, {"started_at": 0, "first_used_at": 0}, often=False)
-    yield _Times(monitors, {"lease_until": _MONITOR_LEASE_S, "started_at": 0, "heartbeat_at": 0})
-    yield _Times(host_reports, {"polled_at": 0})
-    yield _Times(
+    yield _LimitedTimes(console_sessions, console)
+    yield _LimitedTimes(moves, worker, moves.c.state.in_(("pending", "moving")))
+    yield _LimitedTimes(assignments, {**worker, "build_began_at": 0, "activated_at": 0}, unreleased)
+    yield _LimitedTimes(vms, {"switched_at": 0}, vms.c.deleted_at.is_(None))
+    yield _LimitedTimes(rolls, {"driver_lease_until": ROLL_LEASE_S}, rolls.c.state == "running")
+    yield _LimitedTimes(roll_hosts, {"since": 0})
+    yield _LimitedTimes(
+        what_ifs, {"lease_until": LEASE_S}, what_ifs.c.state.in_(("waiting", "running"))
+    )
+    yield _LimitedTimes(build_failures, {"avoid_until": BUILD_AVOID_S})
+    yield _LimitedTimes(spot_preemptions, {"ends_at": lengths.spot_grace_s})
+    yield _LimitedTimes(spot_room_holds, {"until": lengths.spot_grace_s + lengths.room_hold_s})
+    yield _LimitedTimes(login_codes, {"expires_at": LINK_TTL_S})
+    yield _LimitedTimes(slot_loop, {"last_slot_at": 0, "changed_at": 0})
+    yield _LimitedTimes(assignments, {"released_at": 0}, often=False)
+    yield _LimitedTimes(moves, {"ended_at": 0}, often=False)
+    yield _LimitedTimes(plans, {"requested_at": 0, "ended_at": 0}, often=False)
+    yield _LimitedTimes(tokens, {"last_used_at": 0}, often=False)
+    yield _LimitedTimes(idempotency_keys, {"started_at": 0, "first_used_at": 0}, often=False)
+    yield _LimitedTimes(
+        monitors, {"lease_until": _MONITOR_LEASE_S, "started_at": 0, "heartbeat_at": 0}
+    )
+    yield _LimitedTimes(host_reports, {"polled_at": 0})
+    yield _LimitedTimes(
         hosts,
         {
             "backoff_until": hold_back_s,
@@ -281,7 +289,7 @@ def _times_of(lengths: Lengths, *, stepped: bool = False) -> Iterator[_Times]:
             "last_polled_at": 0,
         },
     )
-    yield _Times(processes, {"started_at": 0, "heartbeat_at": 0})
+    yield _LimitedTimes(processes, {"started_at": 0, "heartbeat_at": 0})
 
 
 def clock_ahead_s(connection: Connection) -> float:

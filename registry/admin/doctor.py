@@ -14,7 +14,12 @@ from uuid import UUID
 from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from registry.admin.clock_steps import step_ahead
-from registry.admin.references import OPEN, keys_are_guarded, live_references, references
+from registry.admin.references import (
+    OPEN,
+    check_keys_enforced,
+    live_reference_checks,
+    reference_checks,
+)
 from registry.audit import changes
 from registry.db.bulk import among
 from registry.db.clock import db_now
@@ -37,7 +42,7 @@ from registry.db.schema import (
     vm_groups,
     vms,
 )
-from registry.ledger.progress import request_event, tally
+from registry.ledger.progress import request_event, vm_tally_query
 from registry.ledger.triggers import TRIGGERS
 from registry.lifecycle import (
     FINISHED,
@@ -85,27 +90,27 @@ def check(reading: Reading, *, history: bool) -> Iterator[str]:
     newest: what it costs is then what lives.
     """
     for look in _WHOLE:
-        yield from _alone(reading, look)
-    yield from _paged(reading, partial(_vms_from, history=history), _vms)
-    yield from _paged(reading, partial(_requests_from, history=history), _requests)
-    yield from _transitions(reading, history=history)
+        yield from _run_check(reading, look)
+    yield from _check_pages(reading, partial(_vms_from, history=history), _check_vms)
+    yield from _check_pages(reading, partial(_requests_from, history=history), _check_requests)
+    yield from _check_transitions(reading, history=history)
     with reading() as connection:
         dialect = connection.dialect.name
     more: Iterable[Callable[[Connection], Iterable[str]]]
     if history:
-        more = references(dialect)
+        more = reference_checks(dialect)
     else:
-        more = (_gone_and_held, _wanted_and_over, *live_references(dialect))
+        more = (_check_deleted_vms, _check_finished_requests, *live_reference_checks(dialect))
     for each in more:
-        yield from _alone(reading, each)
+        yield from _run_check(reading, each)
 
 
-def _alone(reading: Reading, look: Callable[[Connection], Iterable[str]]) -> list[str]:
+def _run_check(reading: Reading, look: Callable[[Connection], Iterable[str]]) -> list[str]:
     with reading() as connection:
         return list(look(connection))
 
 
-def _paged(
+def _check_pages(
     reading: Reading,
     keys_from: Callable[[UUID | None], Select[UUID]],
     look: Callable[[Connection, Sequence[UUID]], Iterable[str]],
@@ -122,14 +127,14 @@ def _paged(
         after = some[-1]
 
 
-def _triggers(connection: Connection) -> Iterator[str]:
+def _check_triggers(connection: Connection) -> Iterator[str]:
     dialect = connection.dialect.name
     found = set(connection.exec_driver_sql(TRIGGERS_FOUND[dialect]).scalars())
     for name in sorted(TRIGGERS[dialect].keys() - found):
         yield f"the trigger {name} is missing: the ledger is not guarded"
 
 
-def _committed(connection: Connection) -> Iterator[str]:
+def _check_committed(connection: Connection) -> Iterator[str]:
     held = (
         select(
             assignment_resources.c.host_id,
@@ -162,7 +167,7 @@ def _committed(connection: Connection) -> Iterator[str]:
         )
 
 
-def _inventories(connection: Connection) -> Iterator[str]:
+def _check_inventories(connection: Connection) -> Iterator[str]:
     query = (
         select(hosts.c.name, resources.c.name.label("resource"))
         .select_from(hosts)
@@ -178,7 +183,7 @@ def _inventories(connection: Connection) -> Iterator[str]:
         yield f"host {row.name} has no inventory of {row.resource}"
 
 
-def _assignments(connection: Connection) -> Iterator[str]:
+def _check_assignments(connection: Connection) -> Iterator[str]:
     bare = (
         select(assignments.c.id)
         .outerjoin(assignment_resources, assignment_resources.c.assignment_id == assignments.c.id)
@@ -212,7 +217,7 @@ def _vms_from(after: UUID | None, *, history: bool) -> Select[UUID]:
     return query if after is None else query.where(vms.c.id > after)
 
 
-def _vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
+def _check_vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
     query = (
         select(
             vms.c.id,
@@ -241,7 +246,7 @@ def _vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
             yield f"VM {row.id} is {row.observed}, but no assignment holds a place for it"
 
 
-def _gone_and_held(connection: Connection) -> Iterator[str]:
+def _check_deleted_vms(connection: Connection) -> Iterator[str]:
     """What is gone holds no place: found from what is held."""
     query = (
         select(vms.c.id)
@@ -261,12 +266,12 @@ def _requests_from(after: UUID | None, *, history: bool) -> Select[UUID]:
     return query if after is None else query.where(requests.c.id > after)
 
 
-def _requests(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
+def _check_requests(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
     these = select(requests.c.id, requests.c.name, requests.c.state).where(
         among(connection, requests.c.id, some)
     )
     states = {row.id: row for row in connection.execute(these)}
-    for row in connection.execute(tally(among(connection, vms.c.request_id, some))):
+    for row in connection.execute(vm_tally_query(among(connection, vms.c.request_id, some))):
         found = states.pop(row.request_id)
         event = request_event(row)
         if event is None:
@@ -280,7 +285,7 @@ def _requests(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
         yield f"request {found.name} ({key}) has no VMs"
 
 
-def _wanted_and_over(connection: Connection) -> Iterator[str]:
+def _check_finished_requests(connection: Connection) -> Iterator[str]:
     """A request that is over wants nothing: found from what is there."""
     query = (
         select(requests.c.name, requests.c.id, requests.c.state, func.count().label("wanted"))
@@ -299,7 +304,7 @@ def _wanted_and_over(connection: Connection) -> Iterator[str]:
         yield f"request {row.name} ({row.id}) is {row.state}, and {row.wanted} VMs are wanted"
 
 
-def _groups(connection: Connection) -> Iterator[str]:
+def _check_groups(connection: Connection) -> Iterator[str]:
     """Hard groups of requests that live: one VM on a host, or all VMs on one."""
     held = (
         select(
@@ -329,7 +334,7 @@ def _groups(connection: Connection) -> Iterator[str]:
             yield f"group {row.name} keeps together and is on several hosts"
 
 
-def _spot(connection: Connection) -> Iterator[str]:
+def _check_spot(connection: Connection) -> Iterator[str]:
     """Ends of spot VMs, and room kept for whom they end: without foreign keys, and for a time.
 
     Late is what was due well before a slot that was decided: while no slot is decided, none is
@@ -371,7 +376,7 @@ def _spot(connection: Connection) -> Iterator[str]:
             )
 
 
-def _transitions(reading: Reading, *, history: bool) -> Iterator[str]:
+def _check_transitions(reading: Reading, *, history: bool) -> Iterator[str]:
     """Check changes of state on record against the tables of `lifecycle`, page by page."""
     with reading() as connection:
         newest = connection.scalar(select(func.max(events.c.id))) or 0
@@ -379,7 +384,7 @@ def _transitions(reading: Reading, *, history: bool) -> Iterator[str]:
     wrong: Counter[tuple[str, str, str | None, str]] = Counter()
     for start in range(first if history else max(first, newest - EVENTS + 1), newest + 1, EVENTS):
         with reading() as connection:
-            for row in connection.execute(_changes(start, start + EVENTS)):
+            for row in connection.execute(_transition_counts(start, start + EVENTS)):
                 if MACHINES[row.kind].get((row.from_state, row.event)) != row.to_state:
                     wrong[row.kind, row.from_state, row.event, row.to_state] += row.number
     for (kind, before, event, after), number in wrong.items():
@@ -389,7 +394,7 @@ def _transitions(reading: Reading, *, history: bool) -> Iterator[str]:
         )
 
 
-def _changes(start: int, end: int) -> Select[Any]:
+def _transition_counts(start: int, end: int) -> Select[Any]:
     how = (events.c.kind, events.c.from_state, events.c.event, events.c.to_state)
     return (
         select(*how, func.count().label("number"))
@@ -403,7 +408,7 @@ def _changes(start: int, end: int) -> Select[Any]:
     )
 
 
-def _reservations(connection: Connection) -> Iterator[str]:
+def _check_reservations(connection: Connection) -> Iterator[str]:
     """Check reservations that are not over, and where room is kept for them."""
     now = db_now(connection)
     late = now - OVERDUE
@@ -448,15 +453,15 @@ def _reservations(connection: Connection) -> Iterator[str]:
 
 #: Checks that look at what lives in one statement or two.
 _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
-    _triggers,
-    keys_are_guarded,
-    _committed,
-    _inventories,
-    _assignments,
-    _groups,
-    _spot,
+    _check_triggers,
+    check_keys_enforced,
+    _check_committed,
+    _check_inventories,
+    _check_assignments,
+    _check_groups,
+    _check_spot,
     check_addresses,
     check_isolation,
     check_subnets,
-    _reservations,
+    _check_reservations,
 )

@@ -133,26 +133,26 @@ def read_fleet(connection: Connection) -> FleetCounts:
     return FleetCounts(
         now=now,
         accounts=read_accounts(connection),
-        waiting=_waiting(connection),
-        requests=_requests(connection),
-        assignments=_assignments(connection),
+        waiting=_count_waiting_vms(connection),
+        requests=_count_requests(connection),
+        assignments=_count_assignments(connection),
         task_ages_s=_task_ages_s(connection, now),
-        hosts=_hosts(connection, now),
-        fences=_fences(connection),
-        images_held=_number(connection, images, images.c.held_at.is_not(None)),
-        leftovers=_number(connection, leftovers),
-        strangers=_number(connection, strangers, strangers.c.host_id.in_(there)),
+        hosts=_fleet_hosts(connection, now),
+        fences=_count_fences(connection),
+        images_held=_count_rows(connection, images, images.c.held_at.is_not(None)),
+        leftovers=_count_rows(connection, leftovers),
+        strangers=_count_rows(connection, strangers, strangers.c.host_id.in_(there)),
         lease=control_lease(connection),
         paused=slot_loop_status(connection).state is SlotLoopState.PAUSED,
         last_round=_last_round(connection),
-        moves=_moves(connection, now),
-        **_reservations(connection),
+        moves=_count_moves(connection, now),
+        **_count_reservations(connection),
         token_ends_in_s=_token_ends_in_s(connection, now),
         backup_age_s=_backup_age_s(connection, now),
     )
 
 
-def _moves(connection: Connection, now: datetime) -> FleetMoves:
+def _count_moves(connection: Connection, now: datetime) -> FleetMoves:
     """Count what goes on, by its index, and the last day, by the order of ids."""
     goes_on = moves.c.state.in_([state.value for state in OPEN_MOVES])
     open_moves = (
@@ -183,7 +183,7 @@ def _moves(connection: Connection, now: datetime) -> FleetMoves:
     )
 
 
-def _reservations(connection: Connection) -> dict[str, Any]:
+def _count_reservations(connection: Connection) -> dict[str, Any]:
     query = (
         select(reservations.c.state, func.count().label("number"), func.sum(reservations.c.short))
         .where(reservations.c.state.in_(OPEN_RESERVATIONS))
@@ -215,27 +215,27 @@ def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
     return None if ends is None else (ends - now).total_seconds()
 
 
-def _number(connection: Connection, table: Table, *which: ColumnElement[bool]) -> int:
+def _count_rows(connection: Connection, table: Table, *which: ColumnElement[bool]) -> int:
     return connection.execute(select(func.count()).select_from(table).where(*which)).scalar_one()
 
 
-def _requests(connection: Connection) -> dict[str, int]:
+def _count_requests(connection: Connection) -> dict[str, int]:
     finished = [state.value for state in FINISHED]
     query = select(requests.c.state, func.count()).where(requests.c.state.not_in(finished))
     return dict(connection.execute(query.group_by(requests.c.state)).all())
 
 
-def _assignments(connection: Connection) -> dict[str, int]:
+def _count_assignments(connection: Connection) -> dict[str, int]:
     query = select(assignments.c.state, func.count()).where(unreleased)
     return dict(connection.execute(query.group_by(assignments.c.state)).all())
 
 
-def _fences(connection: Connection) -> dict[str, int]:
+def _count_fences(connection: Connection) -> dict[str, int]:
     query = select(host_fences.c.state, func.count()).group_by(host_fences.c.state)
     return dict(connection.execute(query).all())
 
 
-def _waiting(connection: Connection) -> dict[str, int]:
+def _count_waiting_vms(connection: Connection) -> dict[str, int]:
     reason = func.coalesce(requests.c.waiting["reason"].as_string(), NOT_DECIDED_YET)
     query = (
         select(reason.label("reason"), func.count().label("number"))
@@ -273,7 +273,7 @@ def _task_ages_s(connection: Connection, now: datetime) -> dict[str, float]:
     return {state: max(0.0, (now - at).total_seconds()) for state, at in since.items()}
 
 
-def _hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
+def _fleet_hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
     amounts: defaultdict[UUID, dict[str, tuple[int, int]]] = defaultdict(dict)
     offered: Any = select(
         inventories.c.host_id,

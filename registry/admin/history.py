@@ -22,7 +22,7 @@ from registry.admin.past_tenants import PastQuota, PastTenant, past_tenants
 from registry.catalogue.resources import demands, resource_names
 from registry.db.bulk import chunks
 from registry.db.engine import Database
-from registry.db.locks import let_go_when_idle
+from registry.db.locks import roll_back_when_idle
 from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
@@ -132,7 +132,7 @@ class History:
         idle limit of transactions that others may wait for. No other transaction waits for this.
         """
         with self._database.read() as connection:
-            let_go_when_idle(connection, _IDLE_S)
+            roll_back_when_idle(connection, _IDLE_S)
             axis = resource_names(connection)
             tenants_, quotas = past_tenants(connection, since, until)
             yield Past(
@@ -141,7 +141,7 @@ class History:
                 resources=axis,
                 tenants=tenants_,
                 quotas=quotas,
-                hosts=_hosts(connection, axis, since, until),
+                hosts=_past_hosts(connection, axis, since, until),
                 requests=_requests(connection, since, until),
             )
 
@@ -165,7 +165,7 @@ class History:
         return record_of(PastDecision, row, round=row.number)
 
 
-def _hosts(
+def _past_hosts(
     connection: Connection, axis: Sequence[str], since: datetime, until: datetime
 ) -> tuple[PastHost, ...]:
     """Return hosts that were not retired at the beginning, or came later."""
@@ -179,7 +179,7 @@ def _hosts(
     rows = connection.execute(
         query.where(hosts.c.created_at < until).order_by(hosts.c.name, hosts.c.id)
     ).all()
-    changes = _changes(connection, [row.id for row in rows], since)
+    changes = _host_events(connection, [row.id for row in rows], since)
     found = []
     for row in rows:
         was_open, was_there, transitions = _transitions_of(row, changes[row.id], since, until)
@@ -198,7 +198,7 @@ def _hosts(
     return tuple(found)
 
 
-def _changes(
+def _host_events(
     connection: Connection, host_ids: Sequence[UUID], since: datetime
 ) -> defaultdict[str, list[Any]]:
     found: defaultdict[Any, list[Any]] = defaultdict(list)
@@ -276,7 +276,7 @@ def _requests(connection: Connection, since: datetime, until: datetime) -> Itera
         .order_by(vms.c.created_at, vms.c.request_id, vms.c.id)
     )
     requested_together = itertools.groupby(
-        _streamed(connection, query), key=lambda row: (row.created_at, row.request_id)
+        _stream_rows(connection, query), key=lambda row: (row.created_at, row.request_id)
     )
     waiting: list[list[Any]] = []
     for _, rows in requested_together:
@@ -287,7 +287,7 @@ def _requests(connection: Connection, since: datetime, until: datetime) -> Itera
     yield from _past_requests(connection, waiting, of_type, since, until)
 
 
-def _streamed(connection: Connection, query: Any) -> Iterator[Row[Any]]:
+def _stream_rows(connection: Connection, query: Any) -> Iterator[Row[Any]]:
     """Yield rows as the database finds them: PostgreSQL by a cursor on its side."""
     with connection.execute(query, execution_options={"yield_per": _BATCH}) as result:
         yield from result
@@ -310,7 +310,7 @@ def _past_requests(
         )
         found |= {row.id: row for row in connection.execute(query)}
     of_groups = memberships(connection, request_ids)
-    places = _places(connection, [row.id for rows in together for row in rows], since, until)
+    places = _first_places(connection, [row.id for rows in together for row in rows], since, until)
     for rows in together:
         request = found[rows[0].request_id]
         yield PastRequest(
@@ -331,7 +331,7 @@ def _past_vm(row: Any, host_id: UUID | None, placed_at: datetime | None, until: 
     return PastVm(host_id=host_id, placed_at=placed_at, ended_at=row.deleted_at if over else None)
 
 
-def _places(
+def _first_places(
     connection: Connection, vm_ids: Sequence[UUID], since: datetime, until: datetime
 ) -> Mapping[UUID, tuple[UUID | None, datetime | None]]:
     """Return of each VM the host that held it at the beginning, and when it was first placed."""

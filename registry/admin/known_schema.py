@@ -54,21 +54,23 @@ def strangers_in(connection: Connection) -> list[str]:
         return []
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - for the type checker
-    found = _made_in(raw)
+    found = _schema_of(raw)
     revision = _revision(raw, found)
     if revision is None:
         return [made.name_and_kind for made in found.values()]
-    return list(_strangers(found, _expected(revision))) if revision in known_revisions() else []
+    return (
+        list(_strangers(found, _expected_schema(revision))) if revision in known_revisions() else []
+    )
 
 
 def differences_in(connection: sqlite3.Connection) -> list[str]:
     """Return the same of a file, and what it lacks."""
     connection.execute("PRAGMA trusted_schema = OFF")
-    found = _made_in(connection)
+    found = _schema_of(connection)
     revision = _revision(connection, found)
     if revision is None or revision not in known_revisions():
         return [f"its revision is {revision!r:.40}, which this version of fuga does not know"]
-    expected = _expected(revision)
+    expected = _expected_schema(revision)
     lacking = [
         f"no {made.name_and_kind}"
         for key, made in expected.items()
@@ -108,11 +110,11 @@ def _strangers(found: _Schema, expected: _Schema) -> Iterator[str]:
             continue
         if key not in expected:
             yield f"{made.name_and_kind}, which fuga does not make"
-        elif not _alike(made, expected[key]):
+        elif not _is_alike(made, expected[key]):
             yield f"{made.name_and_kind}, which fuga makes otherwise"
 
 
-def _alike(made: _SchemaObject, ours: _SchemaObject) -> bool:
+def _is_alike(made: _SchemaObject, ours: _SchemaObject) -> bool:
     if made.sql == ours.sql:
         return True
     if made.kind in _RUNS:
@@ -123,7 +125,7 @@ def _alike(made: _SchemaObject, ours: _SchemaObject) -> bool:
     return ordinary and (made.table, made.columns) == (ours.table, ours.columns)
 
 
-def _made_in(connection: sqlite3.Connection) -> _Schema:
+def _schema_of(connection: sqlite3.Connection) -> _Schema:
     found = {}
     for kind, name, table, sql in connection.execute(_MADE).fetchall():
         columns: tuple[str, ...] = ()
@@ -139,13 +141,13 @@ def _made_in(connection: sqlite3.Connection) -> _Schema:
 
 
 @cache
-def _expected(revision: str) -> _Schema:
+def _expected_schema(revision: str) -> _Schema:
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as connection:
             command.upgrade(alembic_config(connection), revision)
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - for the type checker
-            return _made_in(raw)
+            return _schema_of(raw)
     finally:
         engine.dispose()

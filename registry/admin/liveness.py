@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, func, select
 
 from registry.admin.clock_steps import clock_ahead_s, last_clock_step
-from registry.admin.processes import heard_processes
+from registry.admin.processes import known_processes
 from registry.db.clock import db_now
 from registry.db.schema import assignments, hosts, leases, rounds, unreleased
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
@@ -29,8 +29,8 @@ def read_liveness(connection: Connection) -> Liveness:
         slot_loop=slot_loop_status(connection),
         last_round=last.number if last is not None else None,
         last_round_at=last.slot_start_at if last is not None else None,
-        processes=heard_processes(connection),
-        hosts=_hosts(connection),
+        processes=known_processes(connection),
+        hosts=_hosts_heard(connection),
         oldest_reserved_at=connection.execute(reserved).scalar_one(),
         clock_ahead_s=clock_ahead_s(connection),
         clock_step=last_clock_step(connection),
@@ -43,7 +43,7 @@ def control_lease(connection: Connection) -> Lease | None:
     return Lease(**row._mapping) if row is not None else None
 
 
-def _hosts(connection: Connection) -> HostsHeard:
+def _hosts_heard(connection: Connection) -> HostsHeard:
     query = (
         select(hosts.c.health, func.count().label("number"), func.min(hosts.c.last_polled_at))
         .where(hosts.c.admin == HostAdmin.ACTIVE.value)

@@ -63,22 +63,22 @@ def past_tenants(
     connection: Connection, since: datetime, until: datetime
 ) -> tuple[tuple[PastTenant, ...], tuple[PastQuota, ...]]:
     """Return who was there in a time, in order of creation, and whose quotas held."""
-    now, present = _now(connection)
-    changes = _changes(connection, now, since)
+    now, present = _tenants_now(connection)
+    changes = _tenant_events(connection, now, since)
     limits = _limits_now(connection)
     found: list[PastTenant] = []
     owned: list[PastQuota] = []
     for name in [*now, *sorted(changes.keys() - now.keys())]:
         state = now.get(name)
-        standings = _standings(state, name in present, changes[name], since, until)
+        standings = _past_standings(state, name in present, changes[name], since, until)
         if standings:
             is_group = _is_group(state, changes[name])
             found.append(PastTenant(name=name, is_group=is_group, standings=standings))
-            owned += _quotas(name, limits.get(name, {}), changes[name], since, until)
+            owned += _past_quotas(name, limits.get(name, {}), changes[name], since, until)
     return tuple(found), tuple(owned)
 
 
-def _changes(
+def _tenant_events(
     connection: Connection, names: Iterable[str], since: datetime
 ) -> Mapping[str, list[Any]]:
     """Return the events since then of tenants and groups, and of those above them, newest first.
@@ -105,7 +105,7 @@ def _changes(
     return changes
 
 
-def _now(connection: Connection) -> tuple[Mapping[str, _TenantState], set[str]]:
+def _tenants_now(connection: Connection) -> tuple[Mapping[str, _TenantState], set[str]]:
     """Return all tenants with a row, in order of creation, and the names of those not removed."""
     rows = connection.execute(select(tenants).order_by(tenants.c.created_at, tenants.c.id)).all()
     name_of = {row.id: row.name for row in rows}
@@ -131,7 +131,7 @@ def _is_group(state: _TenantState | None, newest_first: Sequence[Any]) -> bool:
     return any(row.data.get("is_group", False) for row in newest_first)
 
 
-def _standings(
+def _past_standings(
     last: _TenantState | None,
     is_there: bool,
     newest_first: Sequence[Any],
@@ -164,7 +164,7 @@ def _standings(
     return tuple(reversed(found))
 
 
-def _quotas(
+def _past_quotas(
     owner: str,
     last: Mapping[str, int],
     newest_first: Sequence[Any],

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.schema import processes
 from registry.records.operating import HeardProcess, ProcessSettings
 
@@ -31,7 +31,7 @@ class Processes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def begin(
         self,
         kind: str,
@@ -87,7 +87,7 @@ class Processes:
                 trouble="it starts",
             )
 
-    @retried
+    @retry_on_clash
     def beat(self, kind: str, name: str, trouble: str | None) -> bool:
         """Note that a process lives; False if it is not known (any more)."""
         with self._database.write() as connection:
@@ -98,7 +98,7 @@ class Processes:
             ).rowcount
             return bool(changed)
 
-    @retried
+    @retry_on_clash
     def end(self, kind: str, name: str) -> None:
         """Forget a process that ends as it should."""
         with self._database.write() as connection:
@@ -106,7 +106,7 @@ class Processes:
                 delete(processes).where(processes.c.kind == kind, processes.c.name == name)
             )
 
-    @retried
+    @retry_on_clash
     def settings(self) -> tuple[ProcessSettings, ...]:
         """Return the settings of those that are not late, those of a kind together."""
         columns = (processes.c[name] for name in ProcessSettings.__dataclass_fields__)
@@ -119,7 +119,7 @@ class Processes:
             return tuple(ProcessSettings(**row._mapping) for row in connection.execute(query))
 
 
-def heard_processes(connection: Connection) -> tuple[HeardProcess, ...]:
+def known_processes(connection: Connection) -> tuple[HeardProcess, ...]:
     """Return all that are known, those of a kind together."""
     columns = (processes.c[name] for name in HeardProcess.__dataclass_fields__)
     query = select(*columns).order_by(processes.c.kind, processes.c.name)

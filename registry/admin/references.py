@@ -37,7 +37,7 @@ _KEYS_KEPT: Final = """
 """
 
 
-def keys_are_guarded(connection: Connection) -> Iterator[str]:
+def check_keys_enforced(connection: Connection) -> Iterator[str]:
     """PostgreSQL enforces its foreign keys: rows need a check only if keys were dropped."""
     if connection.dialect.name == "sqlite":
         return  # it keeps them for who asks it to, and a person with a prompt may not
@@ -55,23 +55,23 @@ def _foreign_keys(dialect: str) -> Iterator[tuple[Table, ForeignKeyConstraint]]:
                 yield table, constraint
 
 
-def references(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
+def reference_checks(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
     """Yield a look at all rows that refer to others: what a key is kept for may be younger."""
     for table, constraint in _foreign_keys(dialect):
-        yield partial(_orphans, table=table, constraint=constraint)
+        yield partial(_check_orphans, table=table, constraint=constraint)
 
 
-def live_references(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
+def live_reference_checks(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
     """Yield the same of rows that are not gone, where the database does not keep its keys."""
     if dialect != "sqlite":
         return
     for table, constraint in _foreign_keys(dialect):
-        living = _LIVING.get(table.name, _all_of)
+        living = _LIVING.get(table.name, _all_rows)
         if living is not None:
-            yield partial(_orphans, table=table, constraint=constraint, living=living)
+            yield partial(_check_orphans, table=table, constraint=constraint, living=living)
 
 
-def _all_of(_: FromClause) -> ColumnElement[bool]:
+def _all_rows(_: FromClause) -> ColumnElement[bool]:
     return true()
 
 
@@ -105,14 +105,14 @@ _LIVING: Final[Mapping[str, Callable[[FromClause], ColumnElement[bool]] | None]]
 }
 
 
-def _orphans(
+def _check_orphans(
     connection: Connection,
     *,
     table: Table,
     constraint: ForeignKeyConstraint,
-    living: Callable[[FromClause], ColumnElement[bool]] = _all_of,
+    living: Callable[[FromClause], ColumnElement[bool]] = _all_rows,
 ) -> Iterator[str]:
-    if number := connection.execute(_count_of_orphans(table, constraint, living)).scalar_one():
+    if number := connection.execute(_orphan_count_query(table, constraint, living)).scalar_one():
         yield (
             f"table {table.name}: {number} rows refer to a row of"
             f" {constraint.referred_table.name} that does not exist"
@@ -120,7 +120,7 @@ def _orphans(
 
 
 @cache
-def _count_of_orphans(
+def _orphan_count_query(
     table: Table,
     constraint: ForeignKeyConstraint,
     living: Callable[[FromClause], ColumnElement[bool]],

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
 from registry.db.clock import db_now, earlier
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.ids import first_at
 from registry.db.names import check_int
 from registry.db.schema import (
@@ -66,7 +66,7 @@ class Periods:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
+class PurgeCounts:
     """How many rows of each kind went, or would go."""
 
     inputs: int = 0
@@ -85,8 +85,8 @@ class Purged:
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) for each in fields(self))
 
-    def __add__(self, other: Purged) -> Purged:
-        return Purged(
+    def __add__(self, other: PurgeCounts) -> PurgeCounts:
+        return PurgeCounts(
             **{
                 each.name: getattr(self, each.name) + getattr(other, each.name)
                 for each in fields(self)
@@ -100,15 +100,15 @@ class Retention:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self, periods: Periods) -> Purged:
+    def due(self, periods: Periods) -> PurgeCounts:
         """Return what a purge would take now, and take nothing.
 
         Rounds count once their inputs and assignments are gone, so some may
         come on top that fall due by this very purge.
         """
         with self._database.read() as connection:
-            old = _due(connection, periods)
-            return Purged(
+            old = _due_queries(connection, periods)
+            return PurgeCounts(
                 **{
                     name: connection.scalars(
                         select(func.count()).select_from(query.subquery())
@@ -117,10 +117,10 @@ class Retention:
                 }
             )
 
-    @retried
+    @retry_on_clash
     def purge_batch(
         self, periods: Periods, *, lease: Lease | None = None, by: datetime | None = None
-    ) -> Purged:
+    ) -> PurgeCounts:
         """Delete a small part of what is due, in one transaction; falsy: there was nothing.
 
         It is due by the database's clock, and by ``by``.
@@ -135,15 +135,15 @@ class Retention:
         with self._database.read() as connection:
             name, keys = _first_due(connection, periods, by)
         if not keys:
-            return Purged()
+            return PurgeCounts()
         with self._database.write() as connection:
             if lease is not None:
                 check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch, until_commit=True)
             _delete(connection, name, keys)
-        return Purged(**{name: len(keys)})
+        return PurgeCounts(**{name: len(keys)})
 
 
-def _due(
+def _due_queries(
     connection: Connection, periods: Periods, by: datetime | None = None
 ) -> Mapping[str, Select[Any]]:
     """Return queries for the keys of what is older than it has to be, the oldest first.
@@ -155,8 +155,8 @@ def _due(
     now = earlier(db_now(connection), by)
     inputs_end = now - timedelta(days=periods.inputs_days)
     rounds_end = now - timedelta(days=periods.rounds_days)
-    events_end = _month(now, -periods.events_months)
-    audit_end = _month(now, -periods.audit_months)
+    events_end = _month_start(now, -periods.events_months)
+    audit_end = _month_start(now, -periods.audit_months)
     old_rounds = _first_since(connection, rounds.c.number, rounds.c.created_at, rounds_end)
     kept = connection.scalar(select(func.min(round_inputs.c.round)))
     old_inputs = _first_since(connection, rounds.c.number, rounds.c.created_at, inputs_end, kept)
@@ -289,9 +289,9 @@ def _first_due(
     connection: Connection, periods: Periods, by: datetime | None
 ) -> tuple[str, Sequence[Any]]:
     """Return what comes first of what is due, and keys of it."""
-    for name, query in _due(connection, periods, by).items():
-        most = INPUTS_BATCH if name == "inputs" else BATCH
-        if keys := connection.scalars(query.limit(most)).all():
+    for name, query in _due_queries(connection, periods, by).items():
+        max_rows = INPUTS_BATCH if name == "inputs" else BATCH
+        if keys := connection.scalars(query.limit(max_rows)).all():
             return name, keys
     return "events", ()
 
@@ -318,7 +318,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
 }
 
 
-def _month(now: datetime, months: int) -> datetime:
+def _month_start(now: datetime, months: int) -> datetime:
     """Return the beginning of a month (UTC), so many after that of ``now``."""
     year, month = divmod(now.year * 12 + now.month - 1 + months, 12)
     return now.replace(

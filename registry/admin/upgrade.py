@@ -17,7 +17,7 @@ from registry.admin.revisions import (
     head_revision,
     known_revisions,
 )
-from registry.db.engine import available, database_at, make_engine
+from registry.db.engine import database_at, make_engine, translate_unavailable
 from registry.db.locks import take_turns
 from registry.db.online_indexes import build_beforehand
 from registry.db.private_files import private_database, private_folder
@@ -76,10 +76,10 @@ def upgrade(database_url: str) -> str:
         private_database(file)
     engine = make_engine(database_url, patient=True)
     try:
-        with available():
+        with translate_unavailable():
             if _is_older(engine):
                 build_beforehand(engine)
-        with available(), engine.begin() as connection:
+        with translate_unavailable(), engine.begin() as connection:
             take_turns(connection, "upgrade")
             found = MigrationContext.configure(connection).get_current_revision()
             if found is not None and found not in known_revisions():

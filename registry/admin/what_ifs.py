@@ -16,10 +16,10 @@ from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from registry.audit.changes import WHAT_IF
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.locks import take_turns
-from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import what_ifs
@@ -47,7 +47,7 @@ class WhatIfs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def create(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:
         """Ask for one that a process carries. The oldest beyond `MOST_KEPT` go.
 
@@ -57,7 +57,7 @@ class WhatIfs:
             If `MOST_OPEN` wait or run.
         """
         with self._database.write() as connection:
-            open_, now = _settled(connection)
+            open_, now = _lock_open(connection)
             if len(open_) >= MOST_OPEN:
                 runs = next((each for each in open_ if each.state == "running"), open_[0])
                 raise ConflictError(
@@ -82,9 +82,9 @@ class WhatIfs:
             connection.execute(
                 delete(what_ifs).where(what_ifs.c.id.not_in(newest), what_ifs.c.state.not_in(_OPEN))
             )
-            return made(connection, _get(connection, key))
+            return keep_result(connection, _get(connection, key))
 
-    @retried
+    @retry_on_clash
     def carry(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
         """Say that it is carried still, and how far it is; begin it when its turn has come.
 
@@ -100,8 +100,8 @@ class WhatIfs:
             If it is gone.
         """
         with self._database.write() as connection:
-            open_, now = _settled(connection, executor_id)
-            row = _locked(connection, id)
+            open_, now = _lock_open(connection, executor_id)
+            row = _lock_row(connection, id)
             if row.state not in _OPEN:
                 return WhatIfState(row.state)
             if row.executor_id != executor_id:
@@ -115,7 +115,7 @@ class WhatIfs:
             connection.execute(update(what_ifs).where(what_ifs.c.id == id).values(**values))
             return WhatIfState(row.state)
 
-    @retried
+    @retry_on_clash
     def end(
         self,
         id: UUID,  # noqa: A002
@@ -133,7 +133,7 @@ class WhatIfs:
             If it is over already: cancelled, or taken for interrupted.
         """
         with self._database.write() as connection:
-            row = _locked(connection, id)
+            row = _lock_row(connection, id)
             if row.state not in _OPEN or row.executor_id != executor_id:
                 raise ClaimLostError(f"what-if {id}", f"it is {row.state}")
             now = db_now(connection)
@@ -150,7 +150,7 @@ class WhatIfs:
                 progress=progress,
             )
 
-    @retried
+    @retry_on_clash
     def cancel(self, id: UUID, *, actor: str) -> WhatIf:  # noqa: A002
         """End one that waits or runs; its process is killed within a second or two.
 
@@ -160,8 +160,8 @@ class WhatIfs:
             If it is over.
         """
         with self._database.write() as connection:
-            _, now = _settled(connection)
-            row = _locked(connection, id)
+            _, now = _lock_open(connection)
+            row = _lock_row(connection, id)
             _step(
                 connection,
                 row,
@@ -171,7 +171,7 @@ class WhatIfs:
                 ended_at=now,
                 cancelled_by=actor,
             )
-            return made(connection, _get(connection, id))
+            return keep_result(connection, _get(connection, id))
 
     def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
         """Return one with its report, or raise `NotFoundError`."""
@@ -202,7 +202,7 @@ class WhatIfs:
         return page_of(found[: check_limit(limit) + 1], limit, lambda each: (each.id.hex,))
 
 
-def _settled(
+def _lock_open(
     connection: Connection, executor_id: UUID | None = None
 ) -> tuple[list[Row[Any]], datetime]:
     """Return those that wait or run, the oldest first, once no other transaction is at it.
@@ -241,7 +241,7 @@ def _get(connection: Connection, key: UUID) -> WhatIf:
     return _what_if_of(row, db_now(connection), WhatIf)
 
 
-def _locked(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     query: Select[Any] = select(*_SHORT, what_ifs.c.executor_id).where(what_ifs.c.id == key)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:

@@ -11,7 +11,7 @@ from registry.audit.subjects import subjects_of_audit
 from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import audit
 from registry.records.journal import AuditEntry
@@ -25,7 +25,7 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def finish(self, call: AuditedCall, status: int | None) -> int:
         """Say how a call ended and return its row; one that wrote nothing gets it only now."""
         with self._database.write() as connection:
@@ -41,7 +41,7 @@ class Audit:
             connection.execute(update(audit).where(audit.c.id == call.row).values(ended))
             return call.row
 
-    @retried
+    @retry_on_clash
     def gather(self, row: int, refusals: Mapping[str, int], *, last_ago_s: float) -> None:
         """Count a caller's later refusals in the row of the first.
 
@@ -86,11 +86,11 @@ class Audit:
         wanted = [column == value for column, value in exact.items() if value is not None]
         wanted += _between(since, until)
         if method is not None:
-            wanted.append((audit.c.method == method) | _gathered(f" {method} "))
+            wanted.append((audit.c.method == method) | _has_refusal_like(f" {method} "))
         if status is not None:
-            wanted.append((audit.c.status == status) | _gathered(f'"{status} '))
+            wanted.append((audit.c.status == status) | _has_refusal_like(f'"{status} '))
         if refused:
-            gathered = (_gathered(f'"{each} ') for each in REFUSED)
+            gathered = (_has_refusal_like(f'"{each} ') for each in REFUSED)
             wanted.append(or_(audit.c.status.in_(REFUSED), *gathered))
         if cursor is not None:
             (before,) = decode_cursor(cursor, int)
@@ -103,7 +103,7 @@ class Audit:
         return page_of(found, limit, lambda entry: (entry.id,))
 
 
-def _gathered(part: str) -> ColumnElement[bool]:
+def _has_refusal_like(part: str) -> ColumnElement[bool]:
     """Select rows that stand for several calls and whose names contain this part."""
     return cast(audit.c.refusals, Text).contains(part, autoescape=True)
 

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, Row, Table, select
 
 from registry.audit.subjects import subjects_of_events
 from registry.db.audit_context import AUDITED, note_subject
-from registry.db.bulk import Ready, among, chunks, inserting
+from registry.db.bulk import Ready, among, chunks, prepare_insert
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.names import check_int
 from registry.db.pages import check_limit
 from registry.db.schema import events, hosts, requests, vms
@@ -66,7 +66,7 @@ def event_row(
 
 def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows that `event_row` made."""
-    recording(connection, rows)()
+    prepare_record(connection, rows)()
 
 
 def note(  # noqa: PLR0917 - those of `event_row`, and where
@@ -82,11 +82,11 @@ def note(  # noqa: PLR0917 - those of `event_row`, and where
     record(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
 
 
-def recording(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
+def prepare_record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
     """Return `record`, ready to be run."""
     if rows and AUDITED in connection.get_execution_options():
         note_subject(connection, rows[0]["subject_id"])
-    return inserting(connection, events, rows)
+    return prepare_insert(connection, events, rows)
 
 
 class Events:
@@ -95,7 +95,7 @@ class Events:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(
         self, *, actor: str, kind: str, subject_type: str, subject_id: str, reason: str
     ) -> None:
@@ -142,7 +142,7 @@ class Events:
             query = query.where(events.c.id <= settled)
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-            names = _names(connection, rows)
+            names = _subject_names(connection, rows)
         found = [
             Event(**row._mapping, subject_name=name) for row, name in zip(rows, names, strict=True)
         ]
@@ -167,9 +167,9 @@ def settled_id(database: Database) -> int | None:
     return last if floor is None else min(last, floor)
 
 
-def _names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str | None]:
+def _subject_names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str | None]:
     """Return what the subjects of events are called; of an assignment it is its VM."""
-    keys = [_named_by(row) for row in rows]
+    keys = [_named_subject(row) for row in rows]
     names: dict[tuple[str, str], str] = {}
     for subject_type, table in _NAMED.items():
         ids = sorted({UUID(key[1]) for key in keys if key is not None and key[0] == subject_type})
@@ -181,7 +181,7 @@ def _names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str | None]
     return [names.get(key) if key is not None else None for key in keys]
 
 
-def _named_by(row: Row[Any]) -> tuple[str, str] | None:
+def _named_subject(row: Row[Any]) -> tuple[str, str] | None:
     subject_type, key = row.subject_type, row.subject_id
     if subject_type == "assignment":
         subject_type, key = "vm", str(row.data.get("vm"))

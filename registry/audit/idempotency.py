@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from registry.db.engine import Database, retried
-from registry.db.once import check_unused, delete_old
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import check_unused, delete_old
 from registry.records.journal import IdempotencyKey
 
 #: How often a process deletes the keys that count no more.
@@ -35,7 +35,7 @@ class Idempotency:
         """Return whether it is time to delete, by this process's clock."""
         return time.monotonic() - self._forgot_at >= FORGET_EVERY_S
 
-    @retried
+    @retry_on_clash
     def _delete_old(self) -> None:
         with self._database.write() as connection:
             delete_old(connection)

@@ -48,22 +48,22 @@ def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
 def _subjects(
     connection: Connection, given: str, known: ColumnElement[bool], tenant: str | None
 ) -> tuple[str, ...]:
-    key = _id(given)
-    if key is None and (_any(connection, known) or _is_key(connection, given, tenant)):
+    key = _id_from(given)
+    if key is None and (_has_row(connection, known) or _is_key(connection, given, tenant)):
         key = given
     try:
-        named = _named(connection, given, tenant)
+        named = _id_of_name(connection, given, tenant)
     except InvalidError:
         if key is None:
             raise
         named = None
     found = tuple(dict.fromkeys(each for each in (key, named) if each is not None))
     if not found:
-        raise _unknown(given)
+        raise _unknown_subject(given)
     return found
 
 
-def _id(text: str) -> str | None:
+def _id_from(text: str) -> str | None:
     """Return an id as it is stored; None: it is none."""
     if text.isdigit():
         return text
@@ -78,14 +78,14 @@ def _is_key(connection: Connection, name: str, tenant: str | None) -> bool:
     keys = [vm_types.c.name == name, resources.c.name == name]
     if tenant in {None, name}:
         keys.append(tenants.c.name == name)
-    return any(_any(connection, each) for each in keys)
+    return any(_has_row(connection, each) for each in keys)
 
 
-def _any(connection: Connection, which: ColumnElement[bool]) -> bool:
+def _has_row(connection: Connection, which: ColumnElement[bool]) -> bool:
     return bool(connection.scalar(select(exists().where(which))))
 
 
-def _named(connection: Connection, name: str, tenant: str | None) -> str | None:
+def _id_of_name(connection: Connection, name: str, tenant: str | None) -> str | None:
     """Return the id of what has a name: what is there, or else the latest that was."""
     there: list[tuple[UUID, str]] = []
     gone: list[tuple[UUID, str]] = []
@@ -110,7 +110,7 @@ def _named(connection: Connection, name: str, tenant: str | None) -> str | None:
     return str(found[0][0]) if found else None
 
 
-def _unknown(given: str) -> UnknownNameError:
+def _unknown_subject(given: str) -> UnknownNameError:
     return UnknownNameError(
         "subject", "request, VM, host or other subject", given, hint="or its id"
     )

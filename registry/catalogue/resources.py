@@ -14,10 +14,10 @@ from registry.audit.events import event_row, record
 from registry.catalogue.limits import LIMITS
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.locks import lock_hosts, take_turns
-from registry.db.names import MAX_AMOUNT, check_int, look_up, new_name
-from registry.db.once import made
+from registry.db.names import MAX_AMOUNT, check_int, lookup_name, new_name
 from registry.db.schema import hosts, inventories, resources, vm_type_resources, vm_types
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.records.catalogue import ResourceDef
@@ -78,11 +78,11 @@ class Resources:
             rows = connection.execute(select(resources).order_by(resources.c.position))
             return tuple(ResourceDef(**row._mapping) for row in rows)
 
-    @retried
+    @retry_on_clash
     def set_overhead(self, name: str, amount: int, *, actor: str) -> ResourceDef:
         """Set what each VM holds of a resource beyond its type; placed VMs keep what they hold."""
         check_int("overhead_per_vm", amount, 0, MAX_AMOUNT)
-        which = resources.c.name == look_up("resource", name)
+        which = resources.c.name == lookup_name("resource", name)
         with self._database.write() as connection:
             take_turns(connection, INVENTORIES)
             row = connection.execute(select(resources).where(which)).one_or_none()
@@ -102,7 +102,7 @@ class Resources:
             )
             return replace(before, overhead_per_vm=amount)
 
-    @retried
+    @retry_on_clash
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
         """Add a resource, last on the axis, with an inventory of none on every host."""
         new_name("name", name)
@@ -136,4 +136,4 @@ class Resources:
             record(
                 connection, [event_row(now, actor, "resource_added", "resource", name, data=data)]
             )
-            return made(connection, ResourceDef(name=name, unit=unit, position=position))
+            return keep_result(connection, ResourceDef(name=name, unit=unit, position=position))

@@ -13,10 +13,10 @@ from registry.audit.events import note
 from registry.catalogue.limits import check_limits
 from registry.catalogue.resources import resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
-from registry.db.names import check_amounts, look_up, new_name
-from registry.db.once import made
+from registry.db.names import check_amounts, lookup_name, new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import resources, vm_type_resources, vm_types
 from registry.errors import DuplicateError, InvalidError, NotFoundError
@@ -39,7 +39,7 @@ class VmTypes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(
         self,
         name: str,
@@ -75,7 +75,7 @@ class VmTypes:
             connection.execute(insert(vm_type_resources), rows)
             data = amounts | bounds
             note(connection, now, actor, "vm_type_added", "vm_type", name, data=data)
-            return made(connection, get_vm_type(connection, name))
+            return keep_result(connection, get_vm_type(connection, name))
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[VmType]:
         """Return a page, by name."""
@@ -101,7 +101,7 @@ class VmTypes:
 
 def vm_type_id(connection: Connection, name: str) -> UUID:
     """Return the id of the newest revision of a type, or raise `NotFoundError`."""
-    found: UUID | None = connection.scalar(_NEWEST, {"named": look_up("VM type", name)})
+    found: UUID | None = connection.scalar(_NEWEST, {"named": lookup_name("VM type", name)})
     if found is None:
         raise NotFoundError("VM type", name)
     return found
@@ -111,7 +111,7 @@ def get_vm_type(connection: Connection, name: str) -> VmType:
     """Return the newest revision of a type, or raise `NotFoundError`."""
     row = connection.execute(
         select(vm_types)
-        .where(vm_types.c.name == look_up("VM type", name))
+        .where(vm_types.c.name == lookup_name("VM type", name))
         .order_by(vm_types.c.revision.desc())
         .limit(1)
     ).one_or_none()

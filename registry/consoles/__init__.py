@@ -2,8 +2,8 @@
 
 from registry.consoles.holds import ConsoleClaim, ConsoleWork
 from registry.consoles.reads import ConsoleAnswer
+from registry.consoles.session_rows import ConsoleSession
 from registry.consoles.sessions import MAX_TYPED_BYTES, ConsoleOutput
-from registry.consoles.states import ConsoleSession
 
 __all__ = [
     "MAX_TYPED_BYTES",

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, exists, insert, select
 
-from registry.consoles.states import change, end, locked
+from registry.consoles.session_rows import change_state, end_session, lock_session
 from registry.db.access import HOST_COLUMNS, to_access
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.row_leases import CONSOLES, is_claimed
 from registry.db.schema import (
     assignments,
@@ -55,11 +55,11 @@ class ConsoleHolds:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def claim(self, id: UUID, owner: str, lease_s: float) -> ConsoleWork | None:  # noqa: A002
         """Claim a session; None if it is over, its VM is on no host, or it is claimed."""
         with self._database.write() as connection:
-            row = locked(connection, console_sessions.c.id == id)
+            row = lock_session(connection, console_sessions.c.id == id)
             now = db_now(connection)
             if row is None or row.state == ConsoleState.ENDED.value:
                 return None
@@ -72,10 +72,10 @@ class ConsoleHolds:
                 .where(assignments.c.vm_id == row.vm_id, is_place)
             ).one_or_none()
             if place is None:
-                end(connection, row, "the VM is on no host any more", actor=owner, now=now)
+                end_session(connection, row, "the VM is on no host any more", actor=owner, now=now)
                 return None
             if row.state == ConsoleState.ATTACHED.value:
-                change(
+                change_state(
                     connection, row, ConsoleEvent.LOST, "its worker is gone", actor=owner, now=now
                 )
             epoch = row.epoch + 1
@@ -101,11 +101,11 @@ class ConsoleHolds:
         with self._database.read() as connection:
             return connection.scalars(query).one_or_none()
 
-    @retried
+    @retry_on_clash
     def put_off(self, id: UUID, reason: str) -> None:  # noqa: A002
         """Say why a session that waits goes on waiting."""
         with self._database.write() as connection:
-            row = locked(
+            row = lock_session(
                 connection,
                 console_sessions.c.id == id,
                 console_sessions.c.state == ConsoleState.WAITING.value,
@@ -113,12 +113,12 @@ class ConsoleHolds:
             if row is not None and row.reason != reason:
                 CONSOLES.write(connection, id, reason=reason)
 
-    @retried
-    def attached(self, claim: ConsoleClaim) -> None:
+    @retry_on_clash
+    def mark_attached(self, claim: ConsoleClaim) -> None:
         """Write that the worker holds the console."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
-            change(
+            row = _claimed_row(connection, claim)
+            change_state(
                 connection,
                 row,
                 ConsoleEvent.ATTACHED,
@@ -136,14 +136,14 @@ class ConsoleHolds:
                     console_sessions.c.state, console_sessions.c.epoch, typed.label("typed")
                 ).where(console_sessions.c.id == claim.session_id)
             ).one_or_none()
-        _check(claim, row)
+        _check_claim(claim, row)
         return row is not None and bool(row.typed)
 
-    @retried
+    @retry_on_clash
     def take(self, claim: ConsoleClaim) -> bytes:
         """Return what was typed, and forget it."""
         with self._database.write() as connection:
-            _ours(connection, claim)
+            _claimed_row(connection, claim)
             mine = console_inputs.c.session_id == claim.session_id
             pieces = connection.scalars(
                 select(console_inputs.c.content).where(mine).order_by(console_inputs.c.number)
@@ -151,11 +151,11 @@ class ConsoleHolds:
             connection.execute(delete(console_inputs).where(mine))
         return b"".join(pieces)
 
-    @retried
+    @retry_on_clash
     def store_output(self, claim: ConsoleClaim, content: bytes) -> None:
         """Store what the guest wrote; the oldest unread output is dropped."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             output_end = row.output_end + len(content)
             connection.execute(
                 insert(console_outputs).values(
@@ -170,20 +170,20 @@ class ConsoleHolds:
             )
             CONSOLES.write(connection, row.id, output_end=output_end)
 
-    @retried
+    @retry_on_clash
     def keep(self, claim: ConsoleClaim, lease_s: float) -> None:
         """Extend the claim; `ClaimLostError` if it is lost, or the session over."""
         with self._database.write() as connection:
-            _ours(connection, claim)
+            _claimed_row(connection, claim)
             CONSOLES.extend(connection, claim.session_id, lease_s)
 
-    @retried
+    @retry_on_clash
     def lost(self, claim: ConsoleClaim, reason: str | None) -> None:
         """Give a session back: another worker may attach it again."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
-            change(
+            change_state(
                 connection,
                 row,
                 ConsoleEvent.LOST,
@@ -193,20 +193,20 @@ class ConsoleHolds:
                 **CONSOLES.none,
             )
 
-    @retried
+    @retry_on_clash
     def ended(self, claim: ConsoleClaim, reason: str) -> None:
         """Write that the console is no more, and why."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
-            end(connection, row, reason, actor=row.lease_owner, now=db_now(connection))
+            row = _claimed_row(connection, claim)
+            end_session(connection, row, reason, actor=row.lease_owner, now=db_now(connection))
 
 
-def _ours(connection: Connection, claim: ConsoleClaim) -> Row[Any]:
-    row: Row[Any] | None = locked(connection, console_sessions.c.id == claim.session_id)
-    return _check(claim, row)
+def _claimed_row(connection: Connection, claim: ConsoleClaim) -> Row[Any]:
+    row: Row[Any] | None = lock_session(connection, console_sessions.c.id == claim.session_id)
+    return _check_claim(claim, row)
 
 
-def _check(claim: ConsoleClaim, row: Row[Any] | None) -> Row[Any]:
+def _check_claim(claim: ConsoleClaim, row: Row[Any] | None) -> Row[Any]:
     if row is None or row.state == ConsoleState.ENDED.value or row.epoch != claim.epoch:
         found = "it is over" if row is None or row.epoch == claim.epoch else "another has it"
         raise ClaimLostError(f"console session {claim.session_id}", found)

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from sqlalchemy import and_, delete, insert, select, update
 
-from registry.consoles.states import name_of_placed
+from registry.consoles.session_rows import name_of_placed
 from registry.db.access import HOST_COLUMNS, to_access
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.ids import uuid7
 from registry.db.names import check_int
 from registry.db.rows import record_of
@@ -53,7 +53,7 @@ class ConsoleReads:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def request(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
         """Ask for the last bytes of a VM's console; `ConflictError` if it is on no host."""
         check_int("max_bytes", max_bytes, 1, MAX_CONSOLE_BYTES)
@@ -87,7 +87,7 @@ class ConsoleReads:
             return None
         return record_of(ConsoleQuestion, row, host=to_access(row))
 
-    @retried
+    @retry_on_clash
     def answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
         """Write what was read; the first answer counts."""
         with self._database.write() as connection:
@@ -113,7 +113,7 @@ class ConsoleReads:
             return None
         return ConsoleAnswer(content=row.content or b"", end=row.end_at or 0, error=row.error)
 
-    @retried
+    @retry_on_clash
     def forget(self, id: UUID) -> None:  # noqa: A002
         """Delete a question with its answer."""
         with self._database.write() as connection:

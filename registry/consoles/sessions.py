@@ -10,21 +10,21 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from registry.audit.events import note
-from registry.consoles.states import (
+from registry.consoles.session_rows import (
     SILENT_S,
     ConsoleSession,
-    end,
+    end_session,
     forget_silent,
-    locked,
+    lock_session,
     name_of_placed,
     tenant_of,
     to_session,
 )
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_vms
-from registry.db.once import made
 from registry.db.row_leases import CONSOLES, is_claimed
 from registry.db.schema import console_inputs, console_outputs, console_sessions, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
@@ -56,7 +56,7 @@ class ConsoleSessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def open(
         self, vm_id: UUID, *, actor: str, force: bool, at_most: int | None = None
     ) -> ConsoleSession:
@@ -74,7 +74,7 @@ class ConsoleSessions:
             now = db_now(connection)
             forget_silent(connection, now=now)
             name = name_of_placed(connection, vm_id)
-            held = locked(
+            held = lock_session(
                 connection,
                 console_sessions.c.vm_id == vm_id,
                 console_sessions.c.state != ConsoleState.ENDED.value,
@@ -88,7 +88,9 @@ class ConsoleSessions:
             if held is None and at_most is not None:
                 _check_share(connection, vm_id, at_most)
             if held is not None:
-                end(connection, held, "another session took the console", actor=actor, now=now)
+                end_session(
+                    connection, held, "another session took the console", actor=actor, now=now
+                )
             connection.execute(
                 insert(console_sessions).values(
                     id=key,
@@ -112,10 +114,10 @@ class ConsoleSessions:
                 tenant=tenant_of(connection, vm_id),
                 data={"session": str(key), "forced": force},
             )
-            session = to_session(locked(connection, console_sessions.c.id == key))
-            return made(connection, session)
+            session = to_session(lock_session(connection, console_sessions.c.id == key))
+            return keep_result(connection, session)
 
-    @retried
+    @retry_on_clash
     def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
         """Type something; a piece whose number was used already is the same one, come again."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
@@ -144,9 +146,9 @@ class ConsoleSessions:
                 heartbeat_at=db_now(connection),
                 next_input=max(row.next_input, number + 1),
             )
-            return to_session(locked(connection, console_sessions.c.id == id))
+            return to_session(lock_session(connection, console_sessions.c.id == id))
 
-    @retried
+    @retry_on_clash
     def heard(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
         """Note that its caller is there and has read so far; return whether no worker is."""
         with self._database.write() as connection:
@@ -191,13 +193,13 @@ class ConsoleSessions:
         skip = max(0, after - begin)
         return ConsoleOutput(session=to_session(row), start=begin + skip, content=content[skip:])
 
-    @retried
+    @retry_on_clash
     def close(self, vm_id: UUID, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Let go of a console; it is over already: nothing."""
         with self._database.write() as connection:
             row = _row(connection, vm_id, id)
             if row.state != ConsoleState.ENDED.value:
-                end(connection, row, "it was closed", actor=actor, now=db_now(connection))
+                end_session(connection, row, "it was closed", actor=actor, now=db_now(connection))
 
 
 def _check_share(connection: Connection, vm_id: UUID, at_most: int) -> None:
@@ -218,7 +220,7 @@ def _check_share(connection: Connection, vm_id: UUID, at_most: int) -> None:
 
 
 def _row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
-    row: Row[Any] | None = locked(
+    row: Row[Any] | None = lock_session(
         connection, console_sessions.c.id == key, console_sessions.c.vm_id == vm_id
     )
     if row is None:

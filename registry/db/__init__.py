@@ -2,7 +2,7 @@
 
 from registry.db.faults import checkpoint
 from registry.db.ids import uuid7
-from registry.db.masking import mask_line, masked
+from registry.db.masking import mask_line, mask_secrets
 from registry.db.names import MAX_TTL_S, check_labels, check_one_valued
 from registry.db.pages import Page
 from registry.db.private_files import private_folder
@@ -17,7 +17,7 @@ __all__ = [
     "checkpoint",
     "field_roles",
     "mask_line",
-    "masked",
+    "mask_secrets",
     "private_folder",
     "settable_fields",
     "uuid7",

@@ -20,7 +20,7 @@ from registry.db.clock import UtcNow
 from registry.db.schema import audit
 
 #: Status, route, subject.
-Ending = tuple[int | None, str | None, str | None]
+CallOutcome = tuple[int | None, str | None, str | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class AuditedCall:
     status: int | None = None  #: of the answer, where one is committed with the row
     row: int | None = None  #: of the audit, once one is committed
     written: int | None = None  #: of the audit, by the transaction under way
-    ending_written: Ending | None = None  #: with that row
+    outcome_written: CallOutcome | None = None  #: with that row
 
     def values(self) -> dict[str, Any]:
         """Return what the audit keeps of it."""
@@ -56,13 +56,13 @@ class AuditedCall:
             "status": self.status,
         }
 
-    def ending(self, status: int | None) -> Ending:
+    def outcome_with(self, status: int | None) -> CallOutcome:
         """Return what is known at the end."""
         return status, self.route, self.subject
 
     def is_noted(self, status: int | None) -> bool:
         """Whether the row says already that the call ended like this."""
-        return self.row is not None and self.ending_written == self.ending(status)
+        return self.row is not None and self.outcome_written == self.outcome_with(status)
 
 
 _INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
@@ -90,7 +90,7 @@ def write_intent(connection: Connection, call: AuditedCall) -> None:
     """Write the call's row in this transaction, unless one is committed already."""
     if call.token is None or call.row is not None:
         return
-    call.ending_written = call.ending(call.status)
+    call.outcome_written = call.outcome_with(call.status)
     call.written = connection.execute(_INSERT, call.values()).scalar_one()
 
 
@@ -133,7 +133,7 @@ def note_committed(intents: Sequence[AuditIntent]) -> None:
         each.call.subject = each.subject
         if each.row is not None:
             each.call.row, each.call.status = each.row, each.status
-            each.call.ending_written = each.call.ending(each.status)
+            each.call.outcome_written = each.call.outcome_with(each.status)
 
 
 def note_subject(connection: Connection, subject_id: str) -> None:

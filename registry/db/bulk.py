@@ -5,7 +5,7 @@ which triggers of statements run once, and which neither SQLAlchemy nor the serv
 has to read value by value. SQLite, which is in our process, gets row by row.
 
 A large commit is as much work here (rows, arrays, JSON) as there, so statements may be made
-ready first and run `behind` the making of the next ones.
+ready first and run `run_behind` the making of the next ones.
 """
 
 from __future__ import annotations
@@ -77,34 +77,36 @@ def insert_if_absent(connection: Connection, table: Table, **values: Any) -> boo
 
 def insert_absent(connection: Connection, table: Table, *unique: str) -> Any:
     """Return a statement that inserts rows unless a key, or that of some columns, is there."""
-    return absent(connection.dialect.name, table, *unique)
+    return insert_absent_for(connection.dialect.name, table, *unique)
 
 
 @cache
-def absent(dialect: str, table: Table, *unique: str) -> Any:
+def insert_absent_for(dialect: str, table: Table, *unique: str) -> Any:
     """Return the same for a dialect by its name, made once."""
     make = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return make(table).on_conflict_do_nothing(index_elements=unique or None)
 
 
-def each(rows: Sequence[Mapping[str, Any]]) -> Any:
+def one_or_many(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return rows as a statement is best given them: a single one, as is usual, alone."""
     return rows[0] if len(rows) == 1 else list(rows)
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows, all of which name the same columns."""
-    inserting(connection, table, rows)()
+    prepare_insert(connection, table, rows)()
 
 
-def inserting(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Ready:
+def prepare_insert(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+) -> Ready:
     """Return `insert_rows`, ready to be run: what is left to do is the database's."""
     if not rows:
-        return _nothing
+        return _do_nothing
     if connection.dialect.name == "sqlite" or len(rows) == 1:
-        return lambda: _run(connection, insert(table), each(rows))
+        return lambda: _run(connection, insert(table), one_or_many(rows))
     columns = list(rows[0])
-    source, parameters = _unnested(connection, table, rows, columns)
+    source, parameters = _unnest_source(connection, table, rows, columns)
     names = ", ".join(columns)
     statement = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {source}"  # noqa: S608
     return lambda: _run_driver_sql(connection, statement, parameters)
@@ -127,11 +129,11 @@ def insert_returning(
     if not rows:
         return ()
     if connection.dialect.name == "sqlite":
-        statement = absent("sqlite", table, *unique) if unless_there else insert(table)
+        statement = insert_absent_for("sqlite", table, *unique) if unless_there else insert(table)
         columns = [table.c[name] for name in returning]
-        return connection.execute(statement.returning(*columns), each(rows)).all()
+        return connection.execute(statement.returning(*columns), one_or_many(rows)).all()
     columns_given = list(rows[0])
-    source, parameters = _unnested(connection, table, rows, columns_given)
+    source, parameters = _unnest_source(connection, table, rows, columns_given)
     names = ", ".join(columns_given)
     conflict = f" ({', '.join(unique)})" if unique else ""
     there = f" ON CONFLICT{conflict} DO NOTHING" if unless_there else ""
@@ -153,10 +155,10 @@ def update_rows(
 
     Who locks in an order has done so.
     """
-    updating(connection, table, rows, keys=keys)()
+    prepare_update(connection, table, rows, keys=keys)()
 
 
-def updating(
+def prepare_update(
     connection: Connection,
     table: Table,
     rows: Sequence[Mapping[str, Any]],
@@ -165,7 +167,7 @@ def updating(
 ) -> Ready:
     """Return `update_rows`, ready to be run: what is left to do is the database's."""
     if not rows:
-        return _nothing
+        return _do_nothing
     columns = [name for name in rows[0] if name not in keys]
     if connection.dialect.name == "sqlite" or len(rows) == 1:
         # SQLAlchemy keeps the names of columns for itself.
@@ -176,7 +178,7 @@ def updating(
             for row in rows
         ]
         return lambda: _run(connection, statement.values(changes), given)
-    source, parameters = _unnested(connection, table, rows, [*keys, *columns])
+    source, parameters = _unnest_source(connection, table, rows, [*keys, *columns])
     changed = [f"{name} = given.{name}" for name in columns]
     same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
     text = f"UPDATE {table.name} SET {', '.join(changed)} FROM {source} WHERE {same}"  # noqa: S608
@@ -184,7 +186,7 @@ def updating(
 
 
 @contextmanager
-def behind(connection: Connection) -> Iterator[Later]:
+def run_behind(connection: Connection) -> Iterator[Later]:
     """Give what takes statements; at the end of the block all of them are done.
 
     One thread executes the statements of a transaction, in their order and one at a
@@ -221,7 +223,7 @@ def update_each(
             connection.execute(update(table).where(which).values(dict(values_of_all)))
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing, as there are no rows."""
 
 
@@ -233,7 +235,7 @@ def _run_driver_sql(connection: Connection, statement: str, parameters: dict[str
     connection.exec_driver_sql(statement, parameters)
 
 
-def _unnested(
+def _unnest_source(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """Return the rows as a source of that order for PostgreSQL, called given, and parameters."""
@@ -267,21 +269,21 @@ def array_text(values: Sequence[Any]) -> str:
 
     It is a fifth of the work that psycopg has with a list, which it looks at value by value.
     """
-    return "{" + ",".join([_WRITTEN.get(type(value), _other)(value) for value in values]) + "}"
+    return "{" + ",".join([_WRITTEN.get(type(value), _other_item)(value) for value in values]) + "}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _other(value: Any) -> str:
+def _other_item(value: Any) -> str:
     if isinstance(value, str):  # a member of an enumeration
-        return _quoted(str(value))
+        return _quote(str(value))
     # The types by which psycopg knows JSON and bytes; to import it here would cost
     # every command.
     if isinstance(value.obj, bytes):
-        return _quoted(f"\\x{value.obj.hex()}")
-    return _quoted(json.dumps(value.obj))
+        return _quote(f"\\x{value.obj.hex()}")
+    return _quote(json.dumps(value.obj))
 
 
 _WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
@@ -290,6 +292,6 @@ _WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
     bool: lambda value: "t" if value else "f",
     int: str,
     float: repr,
-    str: _quoted,
+    str: _quote,
     datetime: datetime.isoformat,
 }

@@ -53,7 +53,7 @@ class DbWatchdog:
         self._now = now
         self._lock = threading.Lock()
         self._hangs = False
-        self._looking = False
+        self._probing = False
         self._answered_at = float("-inf")
         self._not_before = float("-inf")  #: of a look, after one that could not be taken
         self._closed = threading.Event()
@@ -63,38 +63,38 @@ class DbWatchdog:
         if self._hangs:
             raise ServerHangsError
 
-    def waited(self, since: float) -> None:
+    def check_wait(self, since: float) -> None:
         """Judge a wait that began at ``since``: `ServerHangsError` if it is in vain."""
         self.check()
         suspicious = max(since, self._answered_at) + PATIENCE_S
         if self._now() >= suspicious:
-            self._look()
+            self._start_probe()
 
-    def missed(self) -> None:
+    def note_timeout(self) -> None:
         """Note that a connection did not come about in time."""
         with self._lock:
             if not self._hangs:
                 log.warning("database_hangs")
             self._hangs = True
-        self._look()
+        self._start_probe()
 
     def close(self) -> None:
         """Look no more."""
         self._closed.set()
 
-    def _look(self) -> None:
+    def _start_probe(self) -> None:
         with self._lock:
-            if self._looking or self._closed.is_set() or self._now() < self._not_before:
+            if self._probing or self._closed.is_set() or self._now() < self._not_before:
                 return
-            self._looking = True
-        looker = threading.Thread(target=self._look_until_it_answers, name="pulse", daemon=True)
+            self._probing = True
+        looker = threading.Thread(target=self._probe_until_answer, name="pulse", daemon=True)
         try:
             looker.start()
         except RuntimeError:  # the machine lets us have no more of them
-            self._end_look(answered=False)
+            self._end_probe(answered=False)
             log.warning("database_not_looked_at", error="no thread could be started")
 
-    def _look_until_it_answers(self) -> None:
+    def _probe_until_answer(self) -> None:
         answered = False
         try:
             while not self._answers():
@@ -108,12 +108,12 @@ class DbWatchdog:
         except Exception:  # no file left, no memory: that says nothing of the server
             log.exception("database_not_looked_at")
         finally:
-            self._end_look(answered=answered)
+            self._end_probe(answered=answered)
 
-    def _end_look(self, *, answered: bool) -> None:
+    def _end_probe(self, *, answered: bool) -> None:
         """Ignore the result of a superseded health check."""
         with self._lock:
-            hung, self._hangs, self._looking = self._hangs, False, False
+            hung, self._hangs, self._probing = self._hangs, False, False
             if answered:
                 self._answered_at = self._now()
             else:

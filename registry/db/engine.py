@@ -27,8 +27,8 @@ from registry.errors import (
 )
 
 if TYPE_CHECKING:
+    from registry.db.idempotency_keys import IdempotentCall
     from registry.db.if_match import Condition
-    from registry.db.once import Once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,7 +67,7 @@ TRIES: Final = 6
 
 
 class ClashError(RegistryUnavailableError):
-    """The database took a transaction back for the sake of others; `retried` tries again."""
+    """The database took a transaction back for the sake of others; `retry_on_clash` tries again."""
 
 
 class HeldUpError(RegistryUnavailableError):
@@ -150,9 +150,9 @@ def _pulse_of(database_url: str) -> DbWatchdog | None:
     url = database_at(database_url)
     if url.get_backend_name() != "postgresql":
         return None
-    from registry.db.watched_connection import pulse_of  # noqa: PLC0415 - as above
+    from registry.db.watched_connection import watchdog_of  # noqa: PLC0415 - as above
 
-    return pulse_of(url)
+    return watchdog_of(url)
 
 
 def _ping_only_when_stale(engine: Engine) -> None:
@@ -212,7 +212,7 @@ class _LastRefusal:
     at: float | None = None
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def record_refusal(self) -> Iterator[None]:
         try:
             yield
         except DatabaseFullError:
@@ -230,7 +230,7 @@ class Database:
         self._look = _outside_transactions(self._read)
         self._call: AuditedCall | None = None
         self._condition: Condition | None = None
-        self._once: Once | None = None
+        self._once: IdempotentCall | None = None
         self._inside: Connection | None = None
         self._refusal = _LastRefusal()
 
@@ -246,7 +246,10 @@ class Database:
         return self._write.url.render_as_string(hide_password=False)
 
     def on_behalf_of(
-        self, call: AuditedCall | None, condition: Condition | None = None, once: Once | None = None
+        self,
+        call: AuditedCall | None,
+        condition: Condition | None = None,
+        once: IdempotentCall | None = None,
     ) -> Database:
         """Return it for one call: what it writes is audited, rests on that, and is done once."""
         found = copy.copy(self)
@@ -268,7 +271,7 @@ class Database:
         """
         call, condition = self._call, self._condition
         once = self._once if self._once is not None and not self._once.over else None
-        with self._refusal.noted(), self._available(), self._write.begin() as connection:
+        with self._refusal.record_refusal(), self._available(), self._write.begin() as connection:
             if call is not None:
                 begin_audited(connection, call)
             if once is not None:
@@ -315,7 +318,7 @@ class Database:
     def _available(self) -> Iterator[None]:
         if self._pulse is not None:
             self._pulse.check()
-        with available():
+        with translate_unavailable():
             yield
 
     def close(self) -> None:
@@ -326,7 +329,7 @@ class Database:
         self._read.dispose()
 
 
-def retried(method: Callable[P, T]) -> Callable[P, T]:
+def retry_on_clash(method: Callable[P, T]) -> Callable[P, T]:
     """Run a method again when the database took its transaction back for the sake of others.
 
     For methods that are one transaction and do nothing besides: what was
@@ -347,7 +350,7 @@ def retried(method: Callable[P, T]) -> Callable[P, T]:
 
 
 @contextmanager
-def available() -> Iterator[None]:
+def translate_unavailable() -> Iterator[None]:
     """Translate what a database says when it does not answer, or not now."""
     try:
         yield
@@ -377,7 +380,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def ledger_guarded() -> Iterator[None]:
+def translate_ledger_refusals() -> Iterator[None]:
     """Translate what the ledger's triggers refuse."""
     try:
         yield

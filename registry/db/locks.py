@@ -86,7 +86,7 @@ def take_turns(connection: Connection, what: str) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(what.encode()))))
 
 
-def let_go_when_idle(connection: Connection, after_s: float) -> None:
+def roll_back_when_idle(connection: Connection, after_s: float) -> None:
     """Take this transaction back once its process said nothing for so long.
 
     A process that is stopped with locks in hand must not keep others waiting for

@@ -18,7 +18,7 @@ _ASSIGNED: Final = re.compile(r"(?i)(password\s*[=:]\s*)[^\s&,;'\"\\]+")
 _SIGNS: Final = ("://", "fuga_", "bearer", "bas", "password")
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return the text without passwords of URLs, and without tokens."""
     folded = text.casefold()
     if not any(sign in folded for sign in _SIGNS):
@@ -31,4 +31,4 @@ def masked(text: str) -> str:
 
 def mask_line(_logger: Any, _method: str, line: str) -> str:
     """Mask a whole line of the log, as structlog's last processor."""
-    return masked(line)
+    return mask_secrets(line)

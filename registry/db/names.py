@@ -67,7 +67,7 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def look_up(kind: str, name: str) -> str:
+def lookup_name(kind: str, name: str) -> str:
     """Return a name to look for; what cannot be a name is not found.
 
     It never reaches a statement: text from a JSON body may hold what no

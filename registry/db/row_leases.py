@@ -61,7 +61,9 @@ class RowLease:
         sent_at = self.table.c.sent_at
         return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
 
-    def in_hand(self, connection: Connection, which: ColumnElement[bool], now: datetime) -> int:
+    def count_claimed(
+        self, connection: Connection, which: ColumnElement[bool], now: datetime
+    ) -> int:
         """Return how many rows that meet a condition are claimed."""
         held = select(func.count()).where(self.table.c.lease_until > now, which)
         return connection.execute(held).scalar_one()
@@ -84,7 +86,9 @@ class RowLease:
             connection.execute(update(table).where(self.key.in_(keys)).values(sent_at=now))
         return keys
 
-    def taken(self, owner: str, lease_s: float, token: UUID, *, now: datetime) -> dict[str, Any]:
+    def claim_values(
+        self, owner: str, lease_s: float, token: UUID, *, now: datetime
+    ) -> dict[str, Any]:
         """Return the claim that a row records."""
         said = dict(zip(_COLUMNS, (token, owner, now + timedelta(seconds=lease_s)), strict=True))
         return {name: said[name] for name in self.none}
@@ -101,7 +105,7 @@ class RowLease:
     ) -> UUID:
         """Claim an unclaimed row, and return the token that proves it."""
         token = uuid4()
-        self.write(connection, key, **self.taken(owner, lease_s, token, now=now), **values)
+        self.write(connection, key, **self.claim_values(owner, lease_s, token, now=now), **values)
         return token
 
     def ours(self, row: Row[Any] | None, key: UUID, token: UUID) -> Row[Any]:

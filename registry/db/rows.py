@@ -32,7 +32,7 @@ def row_of(table: Table, record: object, **others: Any) -> dict[str, Any]:
     """Return a row of a table with ``others``, and the fields that have names of its columns."""
     kind: type = type(record)
     names = [name for name in _conversions(kind) if name in table.c]
-    return {name: _stored(getattr(record, name)) for name in names} | others
+    return {name: _column_value(getattr(record, name)) for name in names} | others
 
 
 @cache
@@ -52,7 +52,7 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     return None
 
 
-def _stored(value: Any) -> Any:
+def _column_value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return list(value) if isinstance(value, tuple) else value

@@ -30,26 +30,26 @@ class WatchedConnection(psycopg.Connection[Any]):
         self, gen: PQGen[RV], interval: float = _INTERVAL_S, timeout: float | None = None
     ) -> RV:
         """Wait as psycopg does, and raise `psycopg.OperationalError` if it is in vain."""
-        return super().wait(self._watched(gen), interval, timeout)
+        return super().wait(self._watch_wait(gen), interval, timeout)
 
-    def _watched(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+    def _watch_wait(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
         since = time.monotonic()
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 if not ready:
-                    self._judge(since)
+                    self._close_if_in_vain(since)
                 wanted = gen.send(ready)
         except StopIteration as end:
             found: RV = end.value
             return found
 
-    def _judge(self, since: float) -> None:
+    def _close_if_in_vain(self, since: float) -> None:
         """Hang up if the wait is in vain; what was to be committed may be, or not."""
         try:
             if self.pulse is not None:
-                self.pulse.waited(since)
+                self.pulse.check_wait(since)
         except ServerHangsError as error:
             self.pgconn.finish()
             raise psycopg.OperationalError(str(error)) from None
@@ -58,7 +58,7 @@ class WatchedConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"the database did not answer within {self.most_s:g} s")
 
 
-def pulse_of(url: URL) -> DbWatchdog:
+def watchdog_of(url: URL) -> DbWatchdog:
     """Return the pulse of the server at a URL."""
     given, named = url.get_dialect()().create_connect_args(url)
 
@@ -87,7 +87,7 @@ def watch(engine: Engine, pulse: DbWatchdog | None, *, most_s: float) -> None:
             raise psycopg.OperationalError(str(error)) from None
         except psycopg.errors.ConnectionTimeout:
             if pulse is not None:
-                pulse.missed()
+                pulse.note_timeout()
             raise
         connection.pulse, connection.most_s = pulse, most_s
         return connection

@@ -12,7 +12,12 @@ from registry.hosts.uris import (
     opening_of,
 )
 from registry.hosts.validation import Keep
-from registry.ledger.on_failure import OnFailure, is_replaced, outlook, wanted_of
+from registry.ledger.failure_policy import (
+    OnFailure,
+    failure_outlook,
+    failure_policy_of,
+    is_replaced,
+)
 from registry.ledger.shared_disks import shared_pool_of
 from registry.reconciliation import Difference, Remedy
 from registry.records.hosts import (
@@ -63,10 +68,10 @@ __all__ = [
     "UriPolicy",
     "WatchedHost",
     "check_uri",
+    "failure_outlook",
+    "failure_policy_of",
     "is_open",
     "is_replaced",
     "opening_of",
-    "outlook",
     "shared_pool_of",
-    "wanted_of",
 ]

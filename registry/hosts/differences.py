@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from registry.audit.events import note
 from registry.db.bulk import among, chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, lock_vms_on
 from registry.db.schema import (
@@ -34,13 +34,18 @@ from registry.db.schema import (
 )
 from registry.errors import ConflictError
 from registry.hosts.ledger_view import live_assignments
-from registry.hosts.machine_names import another_in_words
-from registry.hosts.machines import are_different, firsts_of_doubles, host_with_machine, machines_of
-from registry.hosts.reports import is_rebuilt, settled_before, speaks_for
+from registry.hosts.machine_names import other_machine_message
+from registry.hosts.machines import (
+    are_different,
+    first_hosts_of_doubles,
+    host_with_machine,
+    machines_of,
+)
+from registry.hosts.reports import is_rebuilt, reports_pool_strays, settled_before
 from registry.hosts.rows import host_id_of, host_of, with_inventories
 from registry.hosts.stored_reports import latest_report, reports_of
-from registry.hosts.unaccounted import (
-    Unaccounted,
+from registry.hosts.unaccounted_items import (
+    UnaccountedItems,
     assignment_of_volume,
     find_unaccounted,
     known_assignments,
@@ -48,7 +53,7 @@ from registry.hosts.unaccounted import (
     unknown_marks,
 )
 from registry.ledger.release import clear_missing
-from registry.ledger.shared_disks import Sharing, sharing
+from registry.ledger.shared_disks import PoolSharing, sharing_of_pools
 from registry.lifecycle import (
     AssignmentState,
     HostAdmin,
@@ -82,12 +87,12 @@ class Differences:
             rows = connection.execute(query).all()
             found: list[HostDifference] = []
             for some in chunks(with_inventories(connection, rows), _AT_ONCE):
-                seen = _seen(connection, some)
+                seen = _read_compared_hosts(connection, some)
                 for each in some:
                     found += _differences(connection, each, seen)
             return tuple(found)
 
-    @retried
+    @retry_on_clash
     def repair(
         self, host: str, difference: Difference, subject: str, *, actor: str
     ) -> HostDifference:
@@ -103,7 +108,7 @@ class Differences:
             lock_hosts(connection, key)
             lock_vms_on(connection, key)
             at = host_of(connection, key)
-            for found in _differences(connection, at, _seen(connection, [at])):
+            for found in _differences(connection, at, _read_compared_hosts(connection, [at])):
                 if (found.difference, found.subject) == (difference, subject):
                     break
             else:
@@ -129,7 +134,7 @@ class Differences:
                     )
                 clear_missing(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
-                _check_it_is_no_hosts(connection, at)
+                _check_machine_is_free(connection, at)
                 taken = {
                     "machine_uuid": at.found_machine_uuid,
                     "machine_name": at.found_machine_name,
@@ -140,9 +145,9 @@ class Differences:
             else:
                 # First, so that the advice never is to switch off what may be the VM itself.
                 if difference == Difference.WRONG_HOST:
-                    _check_it_runs_elsewhere(connection, at, found)
-                _check_it_is_off(connection, at, found)
-                _have_removed(connection, at, found, now=now, actor=actor)
+                    _check_vm_runs_elsewhere(connection, at, found)
+                _check_domain_is_off(connection, at, found)
+                _request_removal(connection, at, found, now=now, actor=actor)
             return found
 
 
@@ -154,11 +159,11 @@ class _ComparedHosts:
     live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
     starting: Set[UUID]  #: VMs
     copies: Mapping[UUID, Set[str]]  #: volumes of images
-    pools: Mapping[str, Sharing]  #: shared by hosts
+    pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: of each second name of a machine, the host that it is
 
 
-def _seen(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
+def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
     keys = [host.id for host in some]
     starting = select(power_actions.c.vm_id).where(
         power_actions.c.state == PowerState.STARTING.value
@@ -172,8 +177,8 @@ def _seen(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
-        pools=sharing(connection, {host.shared_pool for host in some if host.shared_pool}),
-        firsts=firsts_of_doubles(connection),
+        pools=sharing_of_pools(connection, {host.shared_pool for host in some if host.shared_pool}),
+        firsts=first_hosts_of_doubles(connection),
     )
 
 
@@ -181,16 +186,18 @@ def _differences(
     connection: Connection, host: Host, seen: _ComparedHosts
 ) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:
-        what = another_in_words(
+        what = other_machine_message(
             host.machine_uuid, host.found_machine_uuid, host.machine_name, host.found_machine_name
         )
-        yield _difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
+        yield _new_difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
         return
     if host.same_machine_as is not None:
         what = f"machine {host.machine_uuid} is host {host.same_machine_as}"
-        yield _difference(host, Difference.SAME_MACHINE, host.same_machine_as, what)
+        yield _new_difference(host, Difference.SAME_MACHINE, host.same_machine_as, what)
     if host.health in _SILENT and host.returning_since is None:
-        yield _difference(host, Difference.SILENT, host.name, f"{host.health}: {host.last_error}")
+        yield _new_difference(
+            host, Difference.SILENT, host.name, f"{host.health}: {host.last_error}"
+        )
         return
     report = seen.reports.get(host.id)
     if report is None:
@@ -198,24 +205,24 @@ def _differences(
     for each in host.inventories:
         if each.committed > each.capacity and host.same_machine_as is None:
             what = f"{each.committed} {each.resource} are committed, {each.capacity} offered"
-            yield _difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
+            yield _new_difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
     live = seen.live[host.id]
-    yield from _of_vms(connection, host, report, live, seen.starting)
-    speaks = speaks_for(seen.pools, host)
+    yield from _vm_differences(connection, host, report, live, seen.starting)
+    speaks = reports_pool_strays(seen.pools, host)
     marks = unknown_marks(report, live, speaks=speaks)
     known = known_assignments(connection, marks) if marks else {}
     found = find_unaccounted(
         report, live, known, host_id=host.id, shared_pool=host.shared_pool, speaks=speaks
     )
     if seen.firsts:
-        found = _of_one_name(host, report, found, known, seen.firsts)
-    yield from _of_marks(host, report, found)
+        found = _without_other_names(host, report, found, known, seen.firsts)
+    yield from _domain_differences(host, report, found)
     is_first = host.same_machine_as is None
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
-        yield from _of_files(host, report, seen.copies.get(host.id, frozenset()))
+        yield from _file_differences(host, report, seen.copies.get(host.id, frozenset()))
 
 
-def _of_vms(
+def _vm_differences(
     connection: Connection,
     host: Host,
     report: HostReport,
@@ -223,7 +230,7 @@ def _of_vms(
     starting: Set[UUID],
 ) -> Iterator[HostDifference]:
     domains = {each.assignment_id: each for each in report.domains}
-    to_filter = _to_filter(connection, report, live)
+    to_filter = _vms_to_filter(connection, report, live)
     for row in live.values():
         here = row.state == AssignmentState.ACTIVE.value and not (row.moves or row.is_moving)
         if not (here and settled_before(row, report)):
@@ -237,12 +244,12 @@ def _of_vms(
         domain = domains.get(row.id)
         fate = fate_of(vm, domain, report.started_at)
         if fate is None and domain is not None and row.vm_id in to_filter:
-            fate = _unfiltered(domain)
+            fate = _filter_difference(domain)
         if fate is None:
             continue
         state = "no domain" if domain is None else f"its domain is {domain.state}"
         rebuilt = fate == Difference.VM_MISSING and is_rebuilt(host, row)
-        yield _difference(
+        yield _new_difference(
             host,
             fate,
             str(row.vm_id),
@@ -252,12 +259,14 @@ def _of_vms(
         )
 
 
-def _unfiltered(domain: DomainReport) -> Difference | None:
+def _filter_difference(domain: DomainReport) -> Difference | None:
     runs_so = domain.filtered is False and domain.state != "stopped"
     return Difference.VM_UNFILTERED if runs_so else None
 
 
-def _to_filter(connection: Connection, report: HostReport, live: Mapping[UUID, Any]) -> set[UUID]:
+def _vms_to_filter(
+    connection: Connection, report: HostReport, live: Mapping[UUID, Any]
+) -> set[UUID]:
     """Return the VMs whose networks are filtered, of those that are not."""
     bare = {each.assignment_id for each in report.domains if each.filtered is False}
     keys = [row.vm_id for key, row in live.items() if key in bare]
@@ -272,11 +281,13 @@ def _to_filter(connection: Connection, report: HostReport, live: Mapping[UUID, A
     return found
 
 
-def _of_marks(host: Host, report: HostReport, unaccounted: Unaccounted) -> Iterator[HostDifference]:
+def _domain_differences(
+    host: Host, report: HostReport, unaccounted: UnaccountedItems
+) -> Iterator[HostDifference]:
     for domain in report.domains:
         difference = unaccounted.of_domains.get(domain.uuid)
         if difference is not None:
-            yield _difference(
+            yield _new_difference(
                 host,
                 difference,
                 domain.name,
@@ -286,16 +297,16 @@ def _of_marks(host: Host, report: HostReport, unaccounted: Unaccounted) -> Itera
                 vm_uuid=domain.uuid,
             )
     for name, (difference, assignment_id) in unaccounted.of_volumes.items():
-        yield _difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
+        yield _new_difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
 
 
-def _of_one_name(
+def _without_other_names(
     host: Host,
     report: HostReport,
-    unaccounted: Unaccounted,
+    unaccounted: UnaccountedItems,
     known: Mapping[UUID, LedgerAssignment],
     firsts: Mapping[UUID, UUID],
-) -> Unaccounted:
+) -> UnaccountedItems:
     """Leave out what is there under another name of the machine, and say the rest once.
 
     VMs of one name are on the right machine, and so are their disks. The machine's first host
@@ -325,7 +336,7 @@ def _of_one_name(
     )
 
 
-def _of_files(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
+def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
     """Name the files of a pool that nothing accounts for, all in one."""
     known = {host.base_volume, *copies}
     strays = [
@@ -341,10 +352,10 @@ def _of_files(host: Host, report: HostReport, copies: Set[str]) -> Iterator[Host
                 f"; {copies_left} named {_IMAGE_COPY}… were made by fuga for a host that is"
                 f" gone: no domain names them, delete them (`virsh vol-delete NAME {host.pool}`)"
             )
-        yield _difference(host, Difference.STRAY_FILES, host.pool, what)
+        yield _new_difference(host, Difference.STRAY_FILES, host.pool, what)
 
 
-def _difference(
+def _new_difference(
     host: Host,
     difference: Difference,
     subject: str,
@@ -370,7 +381,7 @@ def _difference(
     )
 
 
-def _check_it_is_no_hosts(connection: Connection, host: Host) -> None:
+def _check_machine_is_free(connection: Connection, host: Host) -> None:
     """Refuse to take a machine for a host that is another host's."""
     assert host.found_machine_uuid is not None  # noqa: S101 - it is the difference
     taken = host_with_machine(
@@ -383,7 +394,7 @@ def _check_it_is_no_hosts(connection: Connection, host: Host) -> None:
         )
 
 
-def _check_it_is_off(connection: Connection, host: Host, found: HostDifference) -> None:
+def _check_domain_is_off(connection: Connection, host: Host, found: HostDifference) -> None:
     """Refuse to remove a domain that runs, and the disk of one that does."""
     report = latest_report(connection, host.id)
     for domain in () if report is None else report.domains:
@@ -395,7 +406,7 @@ def _check_it_is_off(connection: Connection, host: Host, found: HostDifference) 
             )
 
 
-def _check_it_runs_elsewhere(connection: Connection, here: Host, found: HostDifference) -> None:
+def _check_vm_runs_elsewhere(connection: Connection, here: Host, found: HostDifference) -> None:
     """Refuse to remove what may be the only one there is of a VM."""
     marked = assignments.alias("marked")
     query = (
@@ -429,7 +440,7 @@ def _check_it_runs_elsewhere(connection: Connection, here: Host, found: HostDiff
         )
 
 
-def _have_removed(
+def _request_removal(
     connection: Connection, host: Host, found: HostDifference, *, now: Any, actor: str
 ) -> None:
     kind = "domain" if found.vm_uuid is not None else "volume"

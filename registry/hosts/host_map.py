@@ -25,14 +25,14 @@ from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import HostMap, MappedResource
 
 
-def _bare(key: Column[Any]) -> ColumnElement[Any]:
+def _untyped_key(key: Column[Any]) -> ColumnElement[Any]:
     """Return a key as the driver gives it: 200,000 of them need not become UUIDs to be compared."""
     return type_coerce(key, String).label(key.name)
 
 
 _HOSTS: Final[Select[Any]] = (
     select(
-        _bare(hosts.c.id),
+        _untyped_key(hosts.c.id),
         hosts.c.name,
         hosts.c.admin,
         hosts.c.health,
@@ -46,13 +46,13 @@ _HOSTS: Final[Select[Any]] = (
     .order_by(hosts.c.name)
 )
 _AMOUNTS: Final = select(
-    _bare(inventories.c.host_id),
+    _untyped_key(inventories.c.host_id),
     inventories.c.resource,
     inventories.c.capacity,
     inventories.c.committed,
 )
 _HELD: Final = (
-    select(_bare(assignments.c.host_id), _bare(assignments.c.tenant_id), func.count())
+    select(_untyped_key(assignments.c.host_id), _untyped_key(assignments.c.tenant_id), func.count())
     .where(unreleased)
     .group_by(assignments.c.host_id, assignments.c.tenant_id)
     .order_by(assignments.c.host_id, func.count().desc(), assignments.c.tenant_id)
@@ -68,13 +68,13 @@ def host_map(connection: Connection) -> HostMap:
     labels_of = tuple(
         tuple(labels.setdefault(each, len(labels)) for each in row.labels) for row in rows
     )
-    holders, held_by = _held(connection, places)
+    holders, held_by = _vms_by_tenant(connection, places)
     return HostMap(
         at=now,
         names=tuple(row.name for row in rows),
         admin=tuple(HostAdmin(row.admin) for row in rows),
         health=tuple(HostHealth(row.health) for row in rows),
-        closed=tuple(_closed(row, now) for row in rows),
+        closed=tuple(_closed_reason(row, now) for row in rows),
         labels=tuple(labels),
         labels_of=labels_of,
         resources=_resources(connection, places),
@@ -83,7 +83,7 @@ def host_map(connection: Connection) -> HostMap:
     )
 
 
-def _closed(row: Row[Any], now: datetime) -> str | None:
+def _closed_reason(row: Row[Any], now: datetime) -> str | None:
     if row.same_machine_as is not None:
         return "same_machine"
     if row.backoff_until is not None and row.backoff_until > now:
@@ -110,12 +110,13 @@ def _resources(connection: Connection, places: dict[Any, int]) -> tuple[MappedRe
     )
 
 
-def _held(
+def _vms_by_tenant(
     connection: Connection, places: dict[Any, int]
 ) -> tuple[tuple[str, ...], tuple[tuple[tuple[int, int], ...], ...]]:
     """Return who holds something, and of each host who has how many VMs there, most first."""
     named = {
-        row.id: row.name for row in connection.execute(select(_bare(tenants.c.id), tenants.c.name))
+        row.id: row.name
+        for row in connection.execute(select(_untyped_key(tenants.c.id), tenants.c.name))
     }
     holders: dict[Any, int] = {}
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

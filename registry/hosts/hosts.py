@@ -14,11 +14,11 @@ from plain_text import short_host_name
 from registry.audit.events import event_row, note, record
 from registry.catalogue.resources import INVENTORIES, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, take_turns
 from registry.db.names import check_amounts, check_int, check_labels, new_name
-from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, named_like, page_of
 from registry.db.schema import hosts, inventories
 from registry.errors import (
@@ -30,22 +30,22 @@ from registry.errors import (
 )
 from registry.hosts.admin import change_admin
 from registry.hosts.host_map import host_map
-from registry.hosts.machine_names import another_in_words
+from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import host_with_machine
 from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.hosts.reports import record_reports
 from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
-from registry.hosts.stored_reports import latest_report, latest_reports, reached_by
+from registry.hosts.stored_reports import hosts_with_addresses, latest_report, latest_reports
 from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 from registry.hosts.validation import (
     MAX_BUILDS,
     Keep,
     checked_amounts,
+    checked_connection,
     checked_fields,
     checked_host_labels,
     checked_target,
-    checked_way_in,
     inventory_rows,
 )
 from registry.lifecycle import HostAdmin, HostAdminEvent
@@ -58,7 +58,7 @@ class Hosts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:
         """Register a host; it is enrolling until the monitor reached it."""
         new_name("name", new.name)
@@ -95,7 +95,7 @@ class Hosts:
                 change=(None, HostAdmin.ACTIVE),
                 data={"name": new.name, "uri": new.uri},
             )
-            return made(connection, host_of(connection, key))
+            return keep_result(connection, host_of(connection, key))
 
     def list(
         self,
@@ -114,7 +114,7 @@ class Hosts:
         query = select(hosts).order_by(hosts.c.name, hosts.c.id).limit(check_limit(limit) + 1)
         query = query.where(*named_like(hosts.c.name, search))
         if address is not None or mac is not None:
-            query = query.where(hosts.c.id.in_(reached_by(address, mac)))
+            query = query.where(hosts.c.id.in_(hosts_with_addresses(address, mac)))
         if not include_retired:
             query = query.where(hosts.c.admin != HostAdmin.RETIRED.value)
         if cursor is not None:
@@ -144,7 +144,7 @@ class Hosts:
         with self._database.read() as connection:
             return host_of(connection, host_id_of(connection, name))
 
-    @retried
+    @retry_on_clash
     def apply(
         self, name: str, event: HostAdminEvent, *, actor: str, reason: str | None = None
     ) -> Host:
@@ -162,7 +162,7 @@ class Hosts:
             change_admin(connection, key, event, actor=actor, reason=reason)
             return host_of(connection, key)
 
-    @retried
+    @retry_on_clash
     def update(
         self,
         name: str,
@@ -198,7 +198,7 @@ class Hosts:
             if fence_target is not None:
                 values["fence_target"] = checked_target(fence_target or None)
             if credential is not Keep.AS_IT_IS or ssh_host_keys is not None:
-                values |= checked_way_in(
+                values |= checked_connection(
                     before.uri,
                     before.credential if isinstance(credential, Keep) else credential,
                     before.ssh_host_keys if ssh_host_keys is None else ssh_host_keys,
@@ -231,11 +231,11 @@ class Hosts:
                 now = db_now(connection)
                 data = {"name": name, **values, "inventories": changes}
                 history = [event_row(now, actor, "host_updated", "host", key, data=data)]
-                history += _shrunk_rows(now, actor, before, after)
+                history += _shrink_events(now, actor, before, after)
                 record(connection, history)
             return after
 
-    @retried
+    @retry_on_clash
     def move(
         self, name: str, uri: str, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY
     ) -> Host:
@@ -247,7 +247,7 @@ class Hosts:
             before = host_of(connection, key)
             if before.admin == HostAdmin.RETIRED:
                 raise ConflictError(f"host {name} is retired")
-            way_in = checked_way_in(uri, before.credential, before.ssh_host_keys)
+            way_in = checked_connection(uri, before.credential, before.ssh_host_keys)
             try:
                 connection.execute(update(hosts).where(hosts.c.id == key).values(uri=uri, **way_in))
             except IntegrityError as error:
@@ -264,7 +264,7 @@ class Hosts:
         with self._database.read() as connection:
             return ratios_by_label(connection)
 
-    @retried
+    @retry_on_clash
     def set_label_ratios(
         self, label: str, ratios: Mapping[str, int], *, actor: str
     ) -> Mapping[str, int]:
@@ -288,7 +288,7 @@ class Hosts:
             data = {"label": label, "ratios": checked}
             history = [event_row(now, actor, "label_ratios_set", "cluster", "hosts", data=data)]
             for old, new in zip(before, after, strict=True):
-                history += _shrunk_rows(now, actor, old, new)
+                history += _shrink_events(now, actor, old, new)
             record(connection, history)
             return checked
 
@@ -307,7 +307,7 @@ class Hosts:
             return found
         raise found
 
-    @retried
+    @retry_on_clash
     def record_reports(
         self, reports: Mapping[UUID, HostReport], *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | AnotherMachineError | NotFoundError]:
@@ -330,7 +330,7 @@ class Hosts:
                 if (uuid := reports[key].machine_uuid) is not None
             }
             history = [
-                row for key in before for row in _shrunk_rows(now, actor, before[key], after[key])
+                row for key in before for row in _shrink_events(now, actor, before[key], after[key])
             ]
             record(connection, history)
         found: dict[UUID, Host | AnotherMachineError | NotFoundError] = {}
@@ -339,7 +339,7 @@ class Hosts:
                 found[key] = NotFoundError("host", key)
             elif key in others:
                 host = before[key]
-                what = another_in_words(
+                what = other_machine_message(
                     host.machine_uuid,
                     report.machine_uuid,
                     host.machine_name,
@@ -374,7 +374,7 @@ class Hosts:
             return found
         raise found
 
-    @retried
+    @retry_on_clash
     def record_misses(
         self, misses: Mapping[UUID, Miss], policy: MissPolicy, *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | NotFoundError]:
@@ -405,7 +405,7 @@ class Hosts:
             return latest_reports(connection)
 
 
-def _shrunk_rows(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
+def _shrink_events(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
     """Return an event for each resource whose capacity has just fallen below committed."""
     return [
         event_row(

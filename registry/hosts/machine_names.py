@@ -15,7 +15,7 @@ def machine_label_of(labels: Iterable[str]) -> str | None:
     return next((each.removeprefix(MACHINE_LABEL) for each in found), None)
 
 
-def another_in_words(
+def other_machine_message(
     known: str | None,
     found: str | None,
     name: str | None,

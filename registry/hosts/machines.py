@@ -20,7 +20,7 @@ from registry.db.bulk import among, chunks
 from registry.db.locks import take_turns
 from registry.db.schema import hosts
 from registry.hosts.machine_names import MACHINE_LABEL, machine_label_of
-from registry.hosts.unaccounted import assignment_of_volume, known_assignments
+from registry.hosts.unaccounted_items import assignment_of_volume, known_assignments
 from registry.ledger.release import withdraw_reserved
 from registry.lifecycle import AssignmentState, HostAdmin
 from registry.records.hosts import Host, HostReport
@@ -67,7 +67,7 @@ def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
     return {row.id: _machine(row) for row in rows}
 
 
-def firsts_of_doubles(connection: Connection) -> dict[UUID, UUID]:
+def first_hosts_of_doubles(connection: Connection) -> dict[UUID, UUID]:
     """Return for each host that is another one's machine that other one."""
     query = select(hosts.c.id, hosts.c.same_machine_as).where(hosts.c.same_machine_as.is_not(None))
     return {row.id: row.same_machine_as for row in connection.execute(query)}
@@ -106,7 +106,7 @@ def doubles_of(
         host.machine_uuid != report.machine_uuid or _is_double(host) for host, report in comparable
     ):
         take_turns(connection, _TURN)
-    known = _known(connection, comparable)
+    known = _candidate_machines(connection, comparable)
     for host, _ in comparable:
         known[host.id] = replace(known[host.id], uuid=host.machine_uuid)
     found: dict[UUID, Machine] = {}
@@ -116,7 +116,7 @@ def doubles_of(
             uuid=report.machine_uuid or host.machine_uuid,
             name=short_host_name(report.hostname),
         )
-        first = _first(mine, known, is_new=host.machine_uuid != mine.uuid)
+        first = _first_host_of(mine, known, is_new=host.machine_uuid != mine.uuid)
         if first is not None:
             found[host.id] = first
         known[host.id] = replace(mine, double_of=None if first is None else first.id)
@@ -145,13 +145,13 @@ def keep_doubles(
             note(connection, now, actor, "own_machine", "host", host.id, data=data)
             continue
         data["first"] = first.host
-        why[host.id] = in_words(host.name, first.host)
+        why[host.id] = double_message(host.name, first.host)
         reason = why[host.id]
         note(connection, now, actor, "same_machine", "host", host.id, data=data, reason=reason)
     withdraw_reserved(connection, why, now=now, actor=actor)
 
 
-def in_words(host: str, first: str) -> str:
+def double_message(host: str, first: str) -> str:
     """Say that a host is another one's machine, and what an operator does about it."""
     return (
         f"host {host} is the machine that is registered as host {first}: it gets no VMs and its"
@@ -258,7 +258,9 @@ def _is_double(host: Host) -> bool:
     return host.same_machine_as is not None
 
 
-def _known(connection: Connection, looks: Sequence[tuple[Host, HostReport]]) -> dict[UUID, Machine]:
+def _candidate_machines(
+    connection: Connection, looks: Sequence[tuple[Host, HostReport]]
+) -> dict[UUID, Machine]:
     """Return the hosts that were looked at, and those that may be the machine of one of them."""
     found: dict[UUID, Machine] = {}
     for some in chunks([host.id for host, _ in looks]):
@@ -266,13 +268,13 @@ def _known(connection: Connection, looks: Sequence[tuple[Host, HostReport]]) -> 
         found |= {row.id: _machine(row) for row in connection.execute(_QUERY.where(own))}
     firsts = {each.double_of for each in found.values() if each.double_of} - found.keys()
     wanted = [hosts.c.id.in_(sorted(firsts))] if firsts else []
-    for which in (*wanted, *_may_be_one_of(looks, found)):
+    for which in (*wanted, *_candidate_conditions(looks, found)):
         query = _QUERY.where(which, hosts.c.admin != HostAdmin.RETIRED.value)
         found = {row.id: _machine(row) for row in connection.execute(query)} | found
     return found
 
 
-def _may_be_one_of(
+def _candidate_conditions(
     looks: Sequence[tuple[Host, HostReport]], found: Mapping[UUID, Machine]
 ) -> Iterator[ColumnElement[bool]]:
     """Yield conditions for the hosts that may be a machine that was looked at.
@@ -301,7 +303,7 @@ def _may_be_one_of(
         yield is_first & tuple_(uuid, hosts.c.machine_name).in_(sorted(names))
 
 
-def _first(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Machine | None:
+def _first_host_of(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Machine | None:
     """Return the host that a machine is already; of hosts that were, the one added first."""
     rivals = [
         each

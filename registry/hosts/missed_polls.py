@@ -36,7 +36,7 @@ def record_misses(
     lost: dict[UUID, datetime | None] = {}
     down: dict[UUID, str] = {}
     for host, miss in misses:
-        health = _count(connection, host, miss, policy, now=now, actor=actor)
+        health = _count_miss(connection, host, miss, policy, now=now, actor=actor)
         if health is None:
             continue
         if health.value in OUT_OF_REACH and host.health.value not in OUT_OF_REACH:
@@ -47,7 +47,7 @@ def record_misses(
     withdraw_reserved(connection, down, now=now, actor=actor)
 
 
-def _count(
+def _count_miss(
     connection: Connection, host: Host, miss: Miss, policy: MissPolicy, *, now: datetime, actor: str
 ) -> HostHealth | None:
     """Count a miss, and return what the host's health is then; None: it does not count."""

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.schema import monitors
 from registry.records.hosts import MonitorRecord
 
@@ -28,7 +28,7 @@ class Monitors:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def beat(self, key: UUID, name: str, *, lease_s: float, watched: int, late: int) -> None:
         """Write that a monitor lives, and take or extend its lease."""
         with self._database.write() as connection:
@@ -45,7 +45,7 @@ class Monitors:
             over = monitors.c.lease_until < now - _REMEMBERED
             connection.execute(delete(monitors).where(over, monitors.c.id != key))
 
-    @retried
+    @retry_on_clash
     def leave(self, key: UUID) -> None:
         """Forget a monitor that ends, so that others need not wait for its lease to run out."""
         with self._database.write() as connection:

@@ -18,11 +18,17 @@ from registry.db.schema import hosts, inventories, vms
 from registry.hosts.confinement import keep_confinement
 from registry.hosts.health import change_health
 from registry.hosts.ledger_view import HostLedger, read_ledgers
-from registry.hosts.machines import Machine, doubles_of, in_words, is_same_machine, keep_doubles
-from registry.hosts.silent_pools import note_pools, trouble
+from registry.hosts.machines import (
+    Machine,
+    double_message,
+    doubles_of,
+    is_same_machine,
+    keep_doubles,
+)
+from registry.hosts.silent_pools import pool_trouble, record_silent_pools
 from registry.hosts.stored_reports import keep_reports
-from registry.hosts.unaccounted import (
-    Unaccounted,
+from registry.hosts.unaccounted_items import (
+    UnaccountedItems,
     find_unaccounted,
     known_assignments,
     note_leftovers,
@@ -32,9 +38,9 @@ from registry.hosts.unaccounted import (
 )
 from registry.images.copies import disk_of_copies, note_missing
 from registry.ledger.fences import change_fence, is_being_fenced
-from registry.ledger.power import switch_again
+from registry.ledger.power import restore_desired_power
 from registry.ledger.release import clear_missing
-from registry.ledger.shared_disks import Sharing, sharing
+from registry.ledger.shared_disks import PoolSharing, sharing_of_pools
 from registry.lifecycle import (
     AssignmentState,
     FenceEvent,
@@ -85,7 +91,7 @@ def record_reports(
     counted, others = [], set()
     for host, report in looks:
         ledger = ledgers[host.id]
-        if not _counts(connection, host, report, ledger.fence, now):
+        if not _is_counted(connection, host, report, ledger.fence, now):
             continue
         if is_same_machine(connection, host, report, ledger.live, now=now, actor=actor):
             counted.append(_AcceptedPoll(host, report, ledger))
@@ -95,25 +101,27 @@ def record_reports(
     believed = [(each.host, each.report) for each in counted]
     doubles = doubles_of(connection, believed)
     counted = [replace(each, double_of=doubles.get(each.host.id)) for each in counted]
-    _keep(connection, counted)
-    pools = sharing(connection, {host.shared_pool for host, _ in looks if host.shared_pool})
+    _store_reports(connection, counted)
+    pools = sharing_of_pools(
+        connection, {host.shared_pool for host, _ in looks if host.shared_pool}
+    )
     marks = set[UUID]()
     for look in counted:
-        speaks = speaks_for(pools, look.host)
+        speaks = reports_pool_strays(pools, look.host)
         marks |= unknown_marks(look.report, look.ledger.live, speaks=speaks)
     known = known_assignments(connection, marks)
     missing: list[Row[Any]] = []
     for look in counted:
-        missing += _compare(connection, look, known, pools, now=now, actor=actor)
+        missing += _compare_with_ledger(connection, look, known, pools, now=now, actor=actor)
     elsewhere = seen_elsewhere(connection, missing)
     missing = [row for row in missing if row.vm_id not in elsewhere]
     clear_missing(connection, missing, now=now, actor=actor)
     keep_doubles(connection, believed, doubles, now=now, actor=actor)
-    note_pools(connection, believed, now=now, actor=actor)
+    record_silent_pools(connection, believed, now=now, actor=actor)
     return others
 
 
-def _counts(
+def _is_counted(
     connection: Connection, host: Host, report: HostReport, fence: Row[Any] | None, now: datetime
 ) -> bool:
     if host.admin == HostAdmin.RETIRED:
@@ -122,13 +130,13 @@ def _counts(
     if last is not None and report.polled_at < last:
         return False
     if is_being_fenced(fence, now):
-        _say(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
+        _set_last_error(connection, host, _BEING_FENCED)  # nothing may begin there until it is over
         return False
     # What was released since its fencing would be taken for a leftover of no VM.
     return fence is None or fence.fenced_at is None or report.started_at > fence.fenced_at
 
 
-def _keep(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
+def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
     """Write that the hosts answered, and what."""
     update_rows(
         connection,
@@ -137,7 +145,7 @@ def _keep(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
             {
                 "id": look.host.id,
                 "last_polled_at": look.report.polled_at,
-                "last_error": _trouble(look),
+                "last_error": _last_error_of(look),
                 "missed_polls": 0,
                 "can_filter": look.report.can_filter,
             }
@@ -147,17 +155,17 @@ def _keep(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
     keep_reports(connection, {look.host.id: look.report for look in looks})
 
 
-def _trouble(look: _AcceptedPoll) -> str | None:
+def _last_error_of(look: _AcceptedPoll) -> str | None:
     if look.double_of is not None:
-        return in_words(look.host.name, look.double_of.host)
-    return trouble(look.host, look.report)
+        return double_message(look.host.name, look.double_of.host)
+    return pool_trouble(look.host, look.report)
 
 
-def _compare(
+def _compare_with_ledger(
     connection: Connection,
     look: _AcceptedPoll,
     known: Mapping[UUID, LedgerAssignment],
-    pools: Mapping[str, Sharing],
+    pools: Mapping[str, PoolSharing],
     *,
     now: datetime,
     actor: str,
@@ -173,10 +181,10 @@ def _compare(
         known,
         host_id=host.id,
         shared_pool=host.shared_pool,
-        speaks=speaks_for(pools, host),
+        speaks=reports_pool_strays(pools, host),
     )
     if look.double_of is None or host.health != HostHealth.ENROLLING:
-        _take_back(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
+        _return_to_service(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
     to_clear = _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
     foreign = _foreign_amounts(unaccounted.strangers)
     left = ledger.leftovers
@@ -186,9 +194,9 @@ def _compare(
     else:  # nothing is known of volumes: what was, stays
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
-    detected = _part_of(host, report, pools)
+    detected = _share_of_detected(host, report, pools)
     if look.double_of is not None:
-        foreign = _all_of(host, detected)
+        foreign = _whole_capacity(host, detected)
         unaccounted = replace(unaccounted, strangers=())  # the other host reports them
     _write_inventories(connection, host, detected, foreign)
     note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
@@ -196,15 +204,15 @@ def _compare(
     return to_clear
 
 
-def _say(connection: Connection, host: Host, error: str) -> None:
+def _set_last_error(connection: Connection, host: Host, error: str) -> None:
     connection.execute(update(hosts).where(hosts.c.id == host.id).values(last_error=error))
 
 
-def _take_back(
+def _return_to_service(
     connection: Connection,
     host: Host,
     fence: Row[Any] | None,
-    unaccounted: Unaccounted,
+    unaccounted: UnaccountedItems,
     *,
     now: datetime,
     actor: str,
@@ -232,20 +240,22 @@ def _take_back(
         change_health(connection, host, HostHealthEvent.ANSWERED, None, now=now, actor=actor)
         return
     left = len(unaccounted.domains) + len(unaccounted.volumes)
-    _say(connection, host, f"it answers, but must first lose {left} domains and volumes")
+    _set_last_error(connection, host, f"it answers, but must first lose {left} domains and volumes")
     if host.returning_since is None:
         connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))
         step = HOST_HEALTH.step(host.health, HostHealthEvent.RETURNED)
         step.note(connection, now, actor, host.id, data={"name": host.name, "leftovers": left})
 
 
-def speaks_for(pools: Mapping[str, Sharing], host: Host) -> bool:
+def reports_pool_strays(pools: Mapping[str, PoolSharing], host: Host) -> bool:
     """Return whether a host reports stray files of its pool, its own or a shared one."""
     found = pools.get(host.shared_pool) if host.shared_pool is not None else None
     return found is None or found.speaker == host.id
 
 
-def _part_of(host: Host, report: HostReport, pools: Mapping[str, Sharing]) -> Mapping[str, int]:
+def _share_of_detected(
+    host: Host, report: HostReport, pools: Mapping[str, PoolSharing]
+) -> Mapping[str, int]:
     """Return what a host was seen to have; of a shared pool's disk an even part."""
     found = pools.get(host.shared_pool) if host.shared_pool is not None else None
     if found is None or "disk_gib" not in report.detected:
@@ -253,7 +263,7 @@ def _part_of(host: Host, report: HostReport, pools: Mapping[str, Sharing]) -> Ma
     return {**report.detected, "disk_gib": report.detected["disk_gib"] // found.hosts}
 
 
-def _all_of(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
+def _whole_capacity(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
     """Return what leaves a host nothing to offer: its machine is another host's."""
     found = {}
     for each in host.inventories:
@@ -299,7 +309,7 @@ def is_rebuilt(host: Host, row: Row[Any]) -> bool:
     return REBUILD_LABEL in host.labels and row.desired == VmDesired.RUNNING.value
 
 
-def _paused(row: Row[Any], now: datetime, actor: str) -> dict[str, Any]:
+def _paused_event(row: Row[Any], now: datetime, actor: str) -> dict[str, Any]:
     return event_row(
         now,
         actor,
@@ -356,7 +366,7 @@ def _observe_vms(
             since = now if is_paused else None
             connection.execute(update(vms).where(vms.c.id == row.vm_id).values(paused_since=since))
             if is_paused:
-                history.append(_paused(row, now, actor))
+                history.append(_paused_event(row, now, actor))
         if not step.moved:
             continue
         observed = step.after.value
@@ -371,5 +381,5 @@ def _observe_vms(
     record(connection, history)
     for desired, keys in to_switch.items():
         if keys:
-            switch_again(connection, keys, desired, now=now)
+            restore_desired_power(connection, keys, desired, now=now)
     return to_clear

@@ -9,13 +9,13 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, select
 
 from registry.db.bulk import PARAMETERS, among, chunks
-from registry.db.names import check_one_valued, look_up
+from registry.db.names import check_one_valued, lookup_name
 from registry.db.rows import record_of
 from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
 from registry.hosts.confinement import warnings_of_confinement
+from registry.ledger.failure_policy import OnFailure, failure_policy_of
 from registry.ledger.fences import fences_of
-from registry.ledger.on_failure import OnFailure, wanted_of
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import Fence, Host, Inventory
 
@@ -67,7 +67,7 @@ def host_id_of(connection: Connection, name: str) -> UUID:
     retired = hosts.c.admin == HostAdmin.RETIRED.value
     query = (
         select(hosts.c.id)
-        .where(hosts.c.name == look_up("host", name))
+        .where(hosts.c.name == lookup_name("host", name))
         .order_by(retired, hosts.c.id.desc())
     )
     key = connection.scalars(query.limit(1)).one_or_none()
@@ -97,18 +97,18 @@ def _to_host(
         row,
         inventories=found,
         warnings=(
-            *_warnings(found),
+            *_override_warnings(found),
             *warnings_of_confinement(row.security_model, row.shares_kept),
-            *_unprotected(row),
-            *_keeps_its_vms(row),
-            *_two_valued(row),
+            *_protection_warnings(row),
+            *_failure_warnings(row),
+            *_label_warnings(row),
         ),
         fence=fence,
         same_machine_as=first,
     )
 
 
-def _warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
+def _override_warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
     for each in found:
         if each.override is not None and each.detected is not None:
             if each.override > each.detected:
@@ -123,7 +123,7 @@ def _warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
             )
 
 
-def _unprotected(row: Row[Any]) -> Iterator[str]:
+def _protection_warnings(row: Row[Any]) -> Iterator[str]:
     if row.can_filter is False:
         yield (
             "its libvirt has no network filters (nwfilter): no VM is built there, but on networks"
@@ -131,7 +131,7 @@ def _unprotected(row: Row[Any]) -> Iterator[str]:
         )
 
 
-def _two_valued(row: Row[Any]) -> Iterator[str]:
+def _label_warnings(row: Row[Any]) -> Iterator[str]:
     """Name labels of a time when a key could have two values."""
     try:
         check_one_valued("labels", row.labels)
@@ -139,8 +139,8 @@ def _two_valued(row: Row[Any]) -> Iterator[str]:
         yield str(error)
 
 
-def _keeps_its_vms(row: Row[Any]) -> Iterator[str]:
-    if wanted_of(row.labels) is OnFailure.REPLACE and row.shared_pool is None:
+def _failure_warnings(row: Row[Any]) -> Iterator[str]:
+    if failure_policy_of(row.labels) is OnFailure.REPLACE and row.shared_pool is None:
         yield (
             "its label on_failure=replace moves nothing: its pool is not shared (label"
             " shared_pool=NAME), so its VMs wait for it; on_failure=rebuild builds them anew from"

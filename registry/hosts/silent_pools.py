@@ -25,7 +25,7 @@ _SILENT_AFTER: Final = timedelta(seconds=10)
 _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 
 
-def note_pools(
+def record_silent_pools(
     connection: Connection, looks: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> None:
     """Write of hosts, which are locked, whose pools fell silent or answer again.
@@ -65,7 +65,7 @@ def silent_since(host: Host, report: HostReport) -> datetime | None:
     return silent_since if report.polled_at - silent_since >= _SILENT_AFTER else None
 
 
-def trouble(host: Host, report: HostReport) -> str | None:
+def pool_trouble(host: Host, report: HostReport) -> str | None:
     """Say what is the matter with a host's pool."""
     since = silent_since(host, report)
     if since is None:

@@ -64,7 +64,7 @@ def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
     return _from_json(found) if found is not None else None
 
 
-def reached_by(address: str | None, mac: str | None) -> Select[tuple[UUID]]:
+def hosts_with_addresses(address: str | None, mac: str | None) -> Select[tuple[UUID]]:
     """Select the ids of hosts whose last report has an IP address and a MAC address.
 
     Raises
@@ -78,26 +78,26 @@ def reached_by(address: str | None, mac: str | None) -> Select[tuple[UUID]]:
             text = str(ipaddress.ip_address(address))
         except ValueError:
             raise InvalidError("address", address, "an IPv4 or IPv6 address") from None
-        query = query.where(_holds("addresses", text))
+        query = query.where(_has_json_value("addresses", text))
     if mac is not None:
         text = mac.lower().replace("-", ":")
         if not _MAC.fullmatch(text):
             raise InvalidError("mac", mac, "a MAC address such as 52:54:00:12:34:56")
-        query = query.where(_holds("interfaces", text))
+        query = query.where(_has_json_value("interfaces", text))
     return query
 
 
-def _holds(name: str, value: str) -> ColumnElement[bool]:
+def _has_json_value(name: str, value: str) -> ColumnElement[bool]:
     """Compare with a part's JSON as text, which both databases have in one form."""
     return cast(host_reports.c.report[name], Text).like(f'%"{value}"%')
 
 
 def _to_json(record: HostReport | DomainReport) -> dict[str, Any]:
     names = _REPORT_FIELDS if isinstance(record, HostReport) else _DOMAIN_FIELDS
-    return {name: _plain(getattr(record, name)) for name in names}
+    return {name: _json_value(getattr(record, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON has it."""
     match value:
         case UUID():
@@ -105,7 +105,7 @@ def _plain(value: Any) -> Any:
         case datetime():
             return value.isoformat()
         case tuple():
-            return [_plain(each) for each in value]
+            return [_json_value(each) for each in value]
         case DomainReport():
             return _to_json(value)
     return dict(value) if isinstance(value, Mapping) else value

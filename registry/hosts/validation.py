@@ -47,7 +47,7 @@ def checked_amounts(
     return checked
 
 
-def checked_way_in(
+def checked_connection(
     uri: str, credential: str | None, ssh_host_keys: Sequence[str]
 ) -> dict[str, Any]:
     """Return the columns that say what opens a host at a URI that was let in."""
@@ -93,7 +93,7 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
         health=HostHealth.ENROLLING.value,
         max_builds=check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
         fence_target=checked_target(new.fence_target),
-        **checked_way_in(new.uri, new.credential, new.ssh_host_keys),
+        **checked_connection(new.uri, new.credential, new.ssh_host_keys),
         **checked_host_labels(new.labels),
     )
 

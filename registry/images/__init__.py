@@ -1,7 +1,7 @@
 """What disks rest on: images, their files, and their copies on hosts."""
 
 from registry.images.files import check_image_files, remove_files_of_removed, remove_strays
-from registry.images.incoming import Incoming, Stored
+from registry.images.incoming_file import IncomingFile, StoredFile
 from registry.images.signatures import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, read_keys
 from registry.images.store import ImageStore
 from registry.images.urls import check_image_url
@@ -14,9 +14,9 @@ __all__ = [
     "Image",
     "ImageCopy",
     "ImageStore",
-    "Incoming",
+    "IncomingFile",
     "NewImage",
-    "Stored",
+    "StoredFile",
     "check_image_files",
     "check_image_url",
     "read_keys",

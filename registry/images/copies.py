@@ -13,7 +13,7 @@ from registry.audit.changes import COPY
 from registry.db.access import HOST_COLUMNS
 from registry.db.row_leases import COPIES
 from registry.db.schema import hosts, image_copies
-from registry.images.on_hosts import COUNTED
+from registry.images.host_copies import COUNTED
 from registry.lifecycle import CopyEvent, CopyState
 from registry.records.hosts import Host, HostReport
 

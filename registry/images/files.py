@@ -35,16 +35,16 @@ def check_image_files(
     """Yield what is wrong; with ``hashes`` every file is read to its end."""
     for path, why, _ in _strays(images, store):
         yield FileFinding(message=f"{path}: {why}", stray=path)
-    for image in _all(images):
+    for image in _all_images(images):
         if image.state is ImageState.READY:
-            wrong = _wrong(image, store.path(image.id, image.format), hashes=hashes)
+            wrong = _content_fault(image, store.path(image.id, image.format), hashes=hashes)
             if wrong is not None:
                 yield FileFinding(message=f"image {image.reference}: {wrong}")
 
 
 def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
     """Delete the files that belong to no image, and return them. Images may be added meanwhile."""
-    return [_removed(path, why) for path, why, _ in _strays(images, store)]
+    return [_remove_file(path, why) for path, why, _ in _strays(images, store)]
 
 
 def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFinding]:
@@ -52,10 +52,10 @@ def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFindi
 
     Files that it knows nothing of stay: it may be another's, or older than they are.
     """
-    return [_removed(path, why) for path, why, known in _strays(images, store) if known]
+    return [_remove_file(path, why) for path, why, known in _strays(images, store) if known]
 
 
-def _removed(path: Path, why: str) -> FileFinding:
+def _remove_file(path: Path, why: str) -> FileFinding:
     path.unlink(missing_ok=True)
     return FileFinding(message=f"{path}: {why}", stray=path)
 
@@ -68,16 +68,16 @@ def _strays(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool
     """
     for path in store.files():
         with store.held(path) as mine:
-            if mine and (found := _why_stray(images, path)) is not None:
+            if mine and (found := _stray_reason(images, path)) is not None:
                 yield path, *found
 
 
-def _why_stray(images: Images, path: Path) -> tuple[str, bool] | None:
+def _stray_reason(images: Images, path: Path) -> tuple[str, bool] | None:
     key = image_of(path)
     assert key is not None  # noqa: S101 - the store lists files of images alone
     if path.suffix == PART:
         return "it was received in part, and its upload has ended", True
-    image = _find(images, key)
+    image = _find_image(images, key)
     if image is None:
         return "no image has this file", False
     if image.state in (ImageState.REMOVED, ImageState.FAILED):
@@ -85,7 +85,7 @@ def _why_stray(images: Images, path: Path) -> tuple[str, bool] | None:
     return None if path.suffix == f".{image.format}" else (f"{image.reference} has another", False)
 
 
-def _wrong(image: Image, path: Path, *, hashes: bool) -> str | None:
+def _content_fault(image: Image, path: Path, *, hashes: bool) -> str | None:
     try:
         size = path.stat().st_size
         if size != image.size_bytes:
@@ -101,14 +101,14 @@ def _wrong(image: Image, path: Path, *, hashes: bool) -> str | None:
     return None if found == image.sha256 else f"the SHA-256 of {path} is {found}, not its own"
 
 
-def _find(images: Images, key: UUID) -> Image | None:
+def _find_image(images: Images, key: UUID) -> Image | None:
     try:
         return images.by_id(key)
     except NotFoundError:
         return None
 
 
-def _all(images: Images) -> Iterator[Image]:
+def _all_images(images: Images) -> Iterator[Image]:
     cursor = None
     while True:
         page = images.list(limit=MAX_LIMIT, cursor=cursor)

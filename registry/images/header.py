@@ -66,7 +66,7 @@ _AT_TAIL: Final = ((b"conectix", _VHD), (b"koly", "a DMG image"))
 _DESCRIPTOR: Final = re.compile(rb"(?:[ \t]*\r?\n|#[^\n]*\n)*[ \t]*version=[0-9]")
 
 
-def taken_for(head: bytes, tail: bytes) -> Iterator[str]:
+def probe_formats(head: bytes, tail: bytes) -> Iterator[str]:
     """Yield what a file could be taken for that begins and ends like this; none: a raw disk."""
     for place, magic, what in _AT_HEAD:
         if head[place : place + len(magic)] == magic:
@@ -115,46 +115,46 @@ def virtual_size_of(file: BinaryIO, said: ImageFormat) -> int:
     ImageRefusedError
         If the file is not of the format that was said, or not whole in itself.
     """
-    return _judged(file, said)[1]
+    return _check_file(file, said)[1]
 
 
-def judged_head(file: BinaryIO, said: ImageFormat) -> bytes:
+def checked_head(file: BinaryIO, said: ImageFormat) -> bytes:
     """Return how an image's file begins: the very bytes that were judged. Raises the same."""
-    return _judged(file, said)[0]
+    return _check_file(file, said)[0]
 
 
 def check_length(size_bytes: int, said: ImageFormat) -> None:
     """Judge a file by its length alone. Raises `ImageRefusedError`."""
     if said == "raw":
-        _raw(size_bytes)
+        _check_raw(size_bytes)
 
 
 def check_start(head: bytes, said: ImageFormat) -> None:
     """Judge a file by its first `HEAD_BYTES`. Raises `ImageRefusedError`."""
     _check_format(head, b"", said)
     if said == "qcow2":
-        _qcow2(head)
+        _check_qcow2(head)
 
 
-def _judged(file: BinaryIO, said: ImageFormat) -> tuple[bytes, int]:
+def _check_file(file: BinaryIO, said: ImageFormat) -> tuple[bytes, int]:
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(max(0, size_bytes - TAIL_BYTES))
     tail = file.read(TAIL_BYTES)
     file.seek(0)
     head = file.read(HEAD_BYTES)
     _check_format(head, tail, said)
-    return head, _qcow2(head) if said == "qcow2" else _raw(size_bytes)
+    return head, _check_qcow2(head) if said == "qcow2" else _check_raw(size_bytes)
 
 
 def _check_format(head: bytes, tail: bytes, said: ImageFormat) -> None:
     if said == "qcow2" and not head.startswith(_QCOW2_MAGIC):
         raise ImageRefusedError("it is said to be qcow2, but it does not begin like one")
-    for what in taken_for(head, tail):
+    for what in probe_formats(head, tail):
         if (said, what) != ("qcow2", QCOW2):
             raise ImageRefusedError(f"it is said to be {said}, but it is {what}")
 
 
-def _raw(size_bytes: int) -> int:
+def _check_raw(size_bytes: int) -> int:
     if size_bytes == 0 or size_bytes % SECTOR_BYTES:
         raise ImageRefusedError(
             f"a raw disk is whole sectors of {SECTOR_BYTES} bytes; this file has {size_bytes}"
@@ -162,7 +162,7 @@ def _raw(size_bytes: int) -> int:
     return size_bytes
 
 
-def _qcow2(head: bytes) -> int:
+def _check_qcow2(head: bytes) -> int:
     try:
         version, backing_at, backing_length, cluster_bits, size, encryption = struct.unpack_from(
             ">IQIIQI", head, 4

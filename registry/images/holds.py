@@ -52,7 +52,7 @@ _BEGUN: Final = and_(
 _SILENT: Final = or_(hosts.c.missed_polls > 0, hosts.c.pool_silent_since.is_not(None))
 
 
-def may_try(connection: Connection, image: Image, host_id: UUID, now: datetime) -> bool:
+def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: datetime) -> bool:
     """Return whether an image may be brought to one more host now."""
     if image.held_at is not None:
         return False
@@ -76,7 +76,7 @@ def may_try(connection: Connection, image: Image, host_id: UUID, now: datetime) 
             image_copies.c.host_id != host_id,
             # One that never comes back, or is removed, must not be in the way for ever.
             hosts.c.admin != HostAdmin.RETIRED.value,
-            or_(image_copies.c.lease_until > now, and_(_BEGUN, _SILENT, _weighs(now))),
+            or_(image_copies.c.lease_until > now, and_(_BEGUN, _SILENT, _is_recent_loss(now))),
         )
     )
     return connection.execute(under_way).scalar_one() < HOSTS_AT_STAKE
@@ -92,7 +92,7 @@ def note_hosts_lost(
     """
     hosts_with: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for host_id, answered_at in lost.items():
-        for image_id in _at_stake(connection, host_id, answered_at):
+        for image_id in _images_at_stake(connection, host_id, answered_at):
             hosts_with[image_id].append(host_id)
     for image_id in sorted(hosts_with):
         for some in chunks(hosts_with[image_id]):
@@ -101,10 +101,10 @@ def note_hosts_lost(
                 .where(image_copies.c.host_id.in_(some), image_copies.c.image_id == image_id)
                 .values(host_lost_at=now)
             )
-        _judge(connection, image_id, now=now, actor=actor)
+        _hold_if_to_blame(connection, image_id, now=now, actor=actor)
 
 
-def release(connection: Connection, image: Image, *, now: datetime, actor: str) -> None:
+def release_image(connection: Connection, image: Image, *, now: datetime, actor: str) -> None:
     """Let an image, which is locked, be brought to hosts again; what was counted is forgotten."""
     connection.execute(
         update(images).where(images.c.id == image.id).values(held_at=None, held_reason=None)
@@ -124,7 +124,7 @@ def is_not_held(image_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return ~held.correlate_except(images).exists()
 
 
-def held_for(connection: Connection) -> dict[UUID, str]:
+def requests_of_held_images(connection: Connection) -> dict[UUID, str]:
     """Return the unfinished requests whose image is held, each with its image."""
     query = (
         select(request_images.c.request_id, images.c.name, images.c.revision)
@@ -138,12 +138,14 @@ def held_for(connection: Connection) -> dict[UUID, str]:
     return {row.request_id: f"{row.name}:{row.revision}" for row in connection.execute(query)}
 
 
-def _weighs(now: datetime) -> ColumnElement[bool]:
+def _is_recent_loss(now: datetime) -> ColumnElement[bool]:
     lost_at = image_copies.c.host_lost_at
     return or_(lost_at.is_(None), lost_at >= now - _BATCH_WINDOW)
 
 
-def _at_stake(connection: Connection, host_id: UUID, answered_at: datetime | None) -> set[UUID]:
+def _images_at_stake(
+    connection: Connection, host_id: UUID, answered_at: datetime | None
+) -> set[UUID]:
     """Return the images that were on their way to a host, or came since it last answered.
 
     Or the first VM of which was being built there.
@@ -172,16 +174,16 @@ def _at_stake(connection: Connection, host_id: UUID, answered_at: datetime | Non
     return {*connection.scalars(copies), *first}
 
 
-def _judge(connection: Connection, image_id: UUID, *, now: datetime, actor: str) -> None:
+def _hold_if_to_blame(connection: Connection, image_id: UUID, *, now: datetime, actor: str) -> None:
     row = connection.execute(
         select(images).where(images.c.id == image_id).with_for_update(key_share=True)
     ).one()
     if row.held_at is not None:
         return
-    lost = _lost_with_it(connection, image_id, now)
-    if len(lost) < HOSTS_AT_STAKE or _bear_it(connection, image_id) >= _BEARING * len(lost):
+    lost = _hosts_lost_with(connection, image_id, now)
+    if len(lost) < HOSTS_AT_STAKE or _count_survivors(connection, image_id) >= _BEARING * len(lost):
         return
-    if _lost_without_it(connection, lost, now) > len(lost):
+    if _count_lost_without(connection, lost, now) > len(lost):
         return
     names = ", ".join(list(lost.values())[:_NAMED])
     more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
@@ -196,7 +198,7 @@ def _judge(connection: Connection, image_id: UUID, *, now: datetime, actor: str)
     note(connection, now, actor, "image_held", "image", image_id, reason=reason, data=data)
 
 
-def _lost_with_it(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:
+def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:
     """Return the hosts that stopped answering with it, and their names."""
     query = (
         select(hosts.c.id, hosts.c.name)
@@ -209,7 +211,7 @@ def _lost_with_it(connection: Connection, image_id: UUID, now: datetime) -> dict
     return {row.id: row.name for row in connection.execute(query)}
 
 
-def _bear_it(connection: Connection, image_id: UUID) -> int:
+def _count_survivors(connection: Connection, image_id: UUID) -> int:
     """Count the hosts that have it and answered since."""
     query = (
         select(func.count())
@@ -227,7 +229,7 @@ def _bear_it(connection: Connection, image_id: UUID) -> int:
     return connection.execute(query).scalar_one()
 
 
-def _lost_without_it(connection: Connection, lost: Collection[UUID], now: datetime) -> int:
+def _count_lost_without(connection: Connection, lost: Collection[UUID], now: datetime) -> int:
     """Count the other hosts that answered a while ago and do not now: also those still up."""
     lately = now - _AT_ONCE
     query = select(func.count()).where(

@@ -11,16 +11,16 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, tuple_, up
 from registry.audit.changes import COPY, IMAGE
 from registry.audit.events import note, record
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.locks import take_turns
 from registry.db.names import MAX_AMOUNT, check_int, check_name, new_name
-from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.rows import record_of
 from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
-from registry.images.holds import release
+from registry.images.holds import release_image
 from registry.lifecycle import FINISHED, CopyEvent, CopyState, HostAdmin, ImageEvent, ImageState
 from registry.records.catalogue import VmType
 from registry.records.images import Image, ImageCopy, NewImage
@@ -37,7 +37,7 @@ class Images:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(
         self,
         new: NewImage,
@@ -62,9 +62,9 @@ class Images:
         check_int("size_bytes", size_bytes, 1, 2**62)
         check_int("virtual_size_bytes", virtual_size_bytes, 1, 2**62)
         with self._database.write() as connection:
-            newest = _begin(connection, new)
+            newest = _lock_newest_revision(connection, new)
             if newest is not None and _is_same(newest, new, sha256):
-                return made(connection, _signed(connection, newest, signed_by))
+                return keep_result(connection, _note_signer(connection, newest, signed_by))
             image = _insert(
                 connection,
                 new,
@@ -79,9 +79,9 @@ class Images:
                 source=source,
                 signed_by=signed_by,
             )
-            return made(connection, image)
+            return keep_result(connection, image)
 
-    @retried
+    @retry_on_clash
     def fetch(
         self, new: NewImage, *, url: str, sha256: str, actor: str, signature: str | None = None
     ) -> Image:
@@ -91,9 +91,9 @@ class Images:
         that one is returned and nothing is made.
         """
         with self._database.write() as connection:
-            newest = _begin(connection, new)
+            newest = _lock_newest_revision(connection, new)
             if newest is not None and _is_same(newest, new, sha256):
-                return made(connection, newest)
+                return keep_result(connection, newest)
             image = _insert(
                 connection,
                 new,
@@ -105,7 +105,7 @@ class Images:
                 source=url,
                 signature=signature,
             )
-            return made(connection, image)
+            return keep_result(connection, image)
 
     def by_id(self, image_id: UUID) -> Image:
         """Return an image, removed or not."""
@@ -158,7 +158,7 @@ class Images:
             )
             return tuple(_to_copy(row, image) for row in connection.execute(query))
 
-    @retried
+    @retry_on_clash
     def remove(self, reference: str, *, actor: str) -> Image:
         """Take an image off offer, and its copies off the hosts. Twice is no error.
 
@@ -189,7 +189,7 @@ class Images:
             record(connection, history)
             return _get(connection, image.id)
 
-    @retried
+    @retry_on_clash
     def release(self, reference: str, *, actor: str) -> Image:
         """Let an image that is held be brought to hosts again. One that is not held stays so."""
         with self._database.write() as connection:
@@ -200,7 +200,7 @@ class Images:
             image = _get(connection, key)
             if image.held_at is None:
                 return image
-            release(connection, image, now=db_now(connection), actor=actor)
+            release_image(connection, image, now=db_now(connection), actor=actor)
             return _get(connection, key)
 
 
@@ -251,7 +251,7 @@ def image_for(connection: Connection, reference: str, vm_type: VmType) -> Image:
     if image.virtual_size_bytes > disk_gib * GIB:
         raise InvalidError(
             "image",
-            f"{image.reference}, whose disk has {_gib(image.virtual_size_bytes)} GiB",
+            f"{image.reference}, whose disk has {_format_gib(image.virtual_size_bytes)} GiB",
             f"an image of at most {disk_gib} GiB, the disk of VM type {vm_type.name}",
         )
     memory_mib = vm_type.resources.get("memory_mib", 0)
@@ -274,12 +274,12 @@ def disk_gib_of(size_bytes: int) -> int:
     return -(-size_bytes // GIB)
 
 
-def _gib(size_bytes: int) -> str:
+def _format_gib(size_bytes: int) -> str:
     """Say a size in GiB, never less than it is."""
     return f"{-(-size_bytes * 100 // GIB) / 100:g}"
 
 
-def _begin(connection: Connection, new: NewImage) -> Image | None:
+def _lock_newest_revision(connection: Connection, new: NewImage) -> Image | None:
     """Check what was said, wait for others who add, return the newest revision of that name."""
     check_name("name", new.name)
     check_int("min_memory_mib", new.min_memory_mib, 0, MAX_AMOUNT)
@@ -305,7 +305,7 @@ def _is_same(image: Image, new: NewImage, sha256: str) -> bool:
     ) == (sha256, new.format, new.seed_kind, new.min_memory_mib)
 
 
-def _signed(connection: Connection, image: Image, signed_by: str | None) -> Image:
+def _note_signer(connection: Connection, image: Image, signed_by: str | None) -> Image:
     """Note who signed an image that was here unsigned."""
     if signed_by is None or image.signed_by is not None:
         return image

@@ -39,7 +39,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def program() -> str | None:
+def qemu_img_path() -> str | None:
     """Return where qemu-img is on this machine."""
     return shutil.which("qemu-img")
 
@@ -52,7 +52,7 @@ def check_opens(file: BinaryIO) -> bool:
     ImageRefusedError
         If it cannot be opened, is damaged, or takes more than a sound image does.
     """
-    path = program()
+    path = qemu_img_path()
     if path is None:
         return False
     # By its descriptor: these very bytes, even if the name is given to another file.
@@ -89,10 +89,10 @@ def check_opens(file: BinaryIO) -> bool:
             f"QEMU wants more than {_MEMORY_BYTES >> 20} MiB of memory or {_PROCESSOR_S} s of"
             " processor to open it, which no sound image takes"
         )
-    raise ImageRefusedError(f"QEMU cannot open it: {_said(stderr)}")
+    raise ImageRefusedError(f"QEMU cannot open it: {_error_text(stderr)}")
 
 
-def _said(stderr: bytes) -> str:
+def _error_text(stderr: bytes) -> str:
     """Return what QEMU said, which may quote the image, as one line of plain characters."""
     text = stderr.decode(errors="replace").rpartition("}': ")[2]
     plain = "".join(each if each.isprintable() else " " for each in text)

@@ -78,7 +78,7 @@ def _minisign_key(name: str, content: bytes) -> ImageKey:
         del lines[0]
     if len(lines) != 1:
         raise ValueError("it is no public key of minisign")
-    raw = _decoded(lines[0].strip())
+    raw = _decode_base64(lines[0].strip())
     if len(raw) != 2 + _KEY_ID_BYTES + 32 or raw[:2] != b"Ed":
         raise ValueError("it is no public key of minisign")
     return ImageKey(
@@ -127,7 +127,7 @@ def _check_minisign(keys: Sequence[ImageKey], signature: bytes, blake2b: bytes) 
     lines = signature.splitlines()
     if len(lines) != 4 or not lines[2].startswith(_TRUSTED):
         raise ValueError("it does not have the four lines of a signature of minisign")
-    raw, whole = _decoded(lines[1]), _decoded(lines[3])
+    raw, whole = _decode_base64(lines[1]), _decode_base64(lines[3])
     if len(raw) != 2 + _KEY_ID_BYTES + 64 or len(whole) != 64:
         raise ValueError("it is cut off")
     if raw[:2] == b"Ed":
@@ -147,7 +147,7 @@ def _check_minisign(keys: Sequence[ImageKey], signature: bytes, blake2b: bytes) 
 
 
 def _check_cosign(keys: Sequence[ImageKey], signature: bytes, sha256: bytes) -> ImageKey:
-    proof = _decoded(signature.strip())
+    proof = _decode_base64(signature.strip())
     candidates = [key for key in keys if key.kind == "cosign"]
     if not candidates:
         raise ValueError("it is not of minisign, and no key of cosign is trusted here")
@@ -182,7 +182,7 @@ def _is_ecdsa(key: ImageKey, proof: bytes, sha256: bytes) -> bool:
     return True
 
 
-def _decoded(line: bytes) -> bytes:
+def _decode_base64(line: bytes) -> bytes:
     """Decode base64 that has one spelling alone. Raises `ValueError`."""
     try:
         raw = binascii.a2b_base64(line, strict_mode=True)

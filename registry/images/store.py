@@ -18,8 +18,8 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from registry.errors import ImageRefusedError, ImageStoreError
-from registry.images.header import judged_head, virtual_size_of
-from registry.images.incoming import Incoming, Stored, expect_digest, what_failed
+from registry.images.header import checked_head, virtual_size_of
+from registry.images.incoming_file import IncomingFile, StoredFile, check_digest, error_message
 from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey
 from registry.records.images import ImageFormat
@@ -51,8 +51,8 @@ class ImageStore:
     @contextmanager
     def receive(
         self, image_id: UUID, image_format: ImageFormat, signature: bytes | None = None
-    ) -> Iterator[Incoming]:
-        """Hand out a file to write to; unless `Incoming.keep` is called nothing stays of it.
+    ) -> Iterator[IncomingFile]:
+        """Hand out a file to write to; unless `IncomingFile.keep` is called nothing stays of it.
 
         Others take it for one that is being added until the block ends: the register
         center is informed inside.
@@ -64,7 +64,7 @@ class ImageStore:
         ImageRefusedError
             If a signature is missing, or no key is there to verify it.
         """
-        self._expect_signature(signature)
+        self._check_signature_given(signature)
         path = self.path(image_id, image_format)
         part = path.with_name(f"{path.name}.{uuid4().hex}{PART}")
         try:
@@ -73,10 +73,10 @@ class ImageStore:
             file = part.open("x+b")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise ImageStoreError(self.folder, what_failed(error)) from error
+            raise ImageStoreError(self.folder, error_message(error)) from error
         try:
             with file:
-                yield Incoming(
+                yield IncomingFile(
                     file,
                     part,
                     path,
@@ -89,7 +89,7 @@ class ImageStore:
         finally:
             part.unlink(missing_ok=True)
 
-    def examine(self, image_id: UUID, image_format: ImageFormat, sha256: str) -> Stored | None:
+    def examine(self, image_id: UUID, image_format: ImageFormat, sha256: str) -> StoredFile | None:
         """Return a file that was not accessible when it was written; None if it does not exist.
 
         Raises
@@ -103,8 +103,8 @@ class ImageStore:
             with self.path(image_id, image_format).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
                 size_bytes = file.tell()
-                expect_digest(found, sha256, size_bytes)
-                return Stored(
+                check_digest(found, sha256, size_bytes)
+                return StoredFile(
                     sha256=found,
                     size_bytes=size_bytes,
                     virtual_size_bytes=virtual_size_of(file, image_format),
@@ -114,7 +114,7 @@ class ImageStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ImageStoreError(self.folder, what_failed(error)) from error
+            raise ImageStoreError(self.folder, error_message(error)) from error
 
     def head(self, image_id: UUID, image_format: ImageFormat) -> bytes:
         """Return how an image's file begins, judged once more: a host looks at that first.
@@ -129,11 +129,11 @@ class ImageStore:
         path = self.path(image_id, image_format)
         try:
             with path.open("rb") as file:
-                return judged_head(file, image_format)
+                return checked_head(file, image_format)
         except OSError as error:
-            raise ImageStoreError(path, what_failed(error)) from error
+            raise ImageStoreError(path, error_message(error)) from error
 
-    def _expect_signature(self, signature: bytes | None) -> None:
+    def _check_signature_given(self, signature: bytes | None) -> None:
         if self.keys and signature is None:
             trusted = ", ".join(map(str, self.keys))
             raise ImageRefusedError(
@@ -150,7 +150,7 @@ class ImageStore:
         try:
             self.path(image_id, image_format).replace(self.path(of, image_format))
         except OSError as error:
-            raise ImageStoreError(self.folder, what_failed(error)) from error
+            raise ImageStoreError(self.folder, error_message(error)) from error
 
     def discard(self, image_id: UUID, image_format: ImageFormat) -> None:
         """Delete an image's file; it may be gone. Open readers can still read it to its end."""
@@ -164,7 +164,7 @@ class ImageStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ImageStoreError(self.folder, what_failed(error)) from error
+            raise ImageStoreError(self.folder, error_message(error)) from error
         return [path for path in found if image_of(path) is not None]
 
     @contextmanager

@@ -13,8 +13,8 @@ from registry.audit.events import record
 from registry.db.locks import lock_vms
 from registry.db.schema import assignments, tenants, unreleased, vms
 from registry.ledger.power import drop_power
-from registry.ledger.progress import recompute
-from registry.ledger.release import AssignmentRelease, held_by, write_endings
+from registry.ledger.progress import recompute_states
+from registry.ledger.release import AssignmentRelease, lock_assignments, write_endings
 from registry.ledger.shared_disks import forget_kept
 from registry.lifecycle import AssignmentEvent, RequestEvent, VmDesired, VmDesiredEvent
 from registry.networks.addresses import free_addresses
@@ -38,7 +38,7 @@ def delete_vms(
     """
     left = and_(which, vms.c.desired != VmDesired.DELETED.value)
     lock_vms(connection, left)
-    held = held_by(connection, left)
+    held = lock_assignments(connection, left)
     place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, unreleased)
     nowhere = connection.execute(
         select(
@@ -66,7 +66,7 @@ def delete_vms(
     record(connection, history)
     drop_power(connection, list(changes), now=now, actor=actor)
     forget_kept(connection, list(changes))
-    recompute(
+    recompute_states(
         connection,
         {row.request_id for row in rows},
         now=now,

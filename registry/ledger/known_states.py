@@ -24,7 +24,7 @@ def is_unknown(health: str | None, observed: str) -> bool:
     return health in OUT_OF_REACH and observed in SEEN
 
 
-def in_state(connection: Connection, state: VmState) -> ColumnElement[bool]:
+def is_in_state(connection: Connection, state: VmState) -> ColumnElement[bool]:
     """Return what VMs in this state have in common, in a query that joins them with their hosts.
 
     Hosts that are silent are named one by one: they are few, and mostly there are none. As a part

@@ -51,7 +51,7 @@ def waiting_vms() -> ColumnElement[bool]:
     return and_(ABSENT, _RUNNING, ~_PLACE.exists())
 
 
-def kept_of_requests(
+def kept_disks_of_requests(
     connection: Connection, waits: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, KeptDisk]]:
     """Return the disks that are kept for VMs for which a condition holds, by request and VM."""
@@ -72,27 +72,27 @@ def kept_of_requests(
 
 def oldest_waiting(connection: Connection, wanted: Mapping[UUID, int]) -> list[UUID]:
     """Return of each request at most so many VMs that wait, its oldest."""
-    return [row.id for row in _oldest(connection, wanted, and_(_WITHOUT_PLACE, _RUNNING))]
+    return [row.id for row in _oldest_vms(connection, wanted, and_(_WITHOUT_PLACE, _RUNNING))]
 
 
 def count_waiting(connection: Connection, at_most: Mapping[UUID, int]) -> Mapping[UUID, int]:
     """Return how many VMs of each request wait; counting stops at the given limit."""
-    rows = _oldest(connection, at_most, and_(_WITHOUT_PLACE, _RUNNING))
+    rows = _oldest_vms(connection, at_most, and_(_WITHOUT_PLACE, _RUNNING))
     return Counter(row.request_id for row in rows)
 
 
-def which_wait(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
+def waiting_requests(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
     """Return which of these requests have a VM that a round may place."""
     return set(count_waiting(connection, dict.fromkeys(request_ids, 1)))
 
 
-def which_lack_places(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
+def requests_lacking_places(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
     """Return which of these requests want a VM, to run or to be off, that has no place."""
-    rows = _oldest(connection, dict.fromkeys(request_ids, 1), _WITHOUT_PLACE)
+    rows = _oldest_vms(connection, dict.fromkeys(request_ids, 1), _WITHOUT_PLACE)
     return {row.request_id for row in rows}
 
 
-def _oldest(
+def _oldest_vms(
     connection: Connection, numbers: Mapping[UUID, int], condition: ColumnElement[bool]
 ) -> Iterator[Row[UUID, UUID]]:
     """Yield the oldest VMs for which a condition holds, of each request at most so many."""

@@ -21,7 +21,7 @@ from registry.db.locks import lock_vms
 from registry.db.names import check_int
 from registry.db.schema import assignments, is_place, power_actions, tenants, vms
 from registry.errors import ConflictError
-from registry.ledger.progress import recompute
+from registry.ledger.progress import recompute_states
 from registry.lifecycle import (
     AssignmentState,
     PowerEvent,
@@ -71,7 +71,7 @@ def power_rows(which: ColumnElement[bool]) -> Any:
     )
 
 
-def request_one(
+def request_power_change(
     connection: Connection,
     vm_id: UUID,
     event: VmDesiredEvent,
@@ -92,10 +92,10 @@ def request_one(
             else "it does not run yet"
         )
         raise ConflictError(f"VM {row.name} cannot be rebooted: {why}")
-    _request(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
+    _apply_requests(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
 
 
-def request_all(
+def request_power_changes(
     connection: Connection,
     request_id: UUID,
     event: VmDesiredEvent,
@@ -115,7 +115,7 @@ def request_all(
             why = "those that were built are stopped: start it" if stopped else "none runs yet"
             raise ConflictError(f"no VM of this request can be rebooted: {why}")
         rows = running
-    _request(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
+    _apply_requests(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
 
 
 def _can_reboot(row: Row[Any]) -> bool:
@@ -126,7 +126,7 @@ def _can_reboot(row: Row[Any]) -> bool:
     )
 
 
-def _request(
+def _apply_requests(
     connection: Connection,
     rows: Collection[Row[Any]],
     event: VmDesiredEvent,
@@ -143,19 +143,19 @@ def _request(
         if step.moved:
             changed.setdefault(step.after, []).append(row.id)
             history.append(step.row(now, actor, row.id, tenant=row.tenant))
-        if _is_for_a_worker(row, event):
+        if _needs_worker(row, event):
             action = _POWER_EVENT_OF[event]
             history.append(
-                _write(connection, row, action, timeout_s=timeout_s, now=now, actor=actor)
+                _write_action(connection, row, action, timeout_s=timeout_s, now=now, actor=actor)
             )
     for desired, keys in changed.items():
         for some in chunks(keys):
             connection.execute(update(vms).where(vms.c.id.in_(some)).values(desired=desired.value))
     record(connection, history)
-    recompute(connection, {row.request_id for row in rows}, now=now, actor=actor)
+    recompute_states(connection, {row.request_id for row in rows}, now=now, actor=actor)
 
 
-def _is_for_a_worker(row: Row[Any], event: VmDesiredEvent) -> bool:
+def _needs_worker(row: Row[Any], event: VmDesiredEvent) -> bool:
     """A VM without a domain is only wanted otherwise; a build that is under way is awaited."""
     if row.assignment_state in _BUILT:
         return True
@@ -164,7 +164,7 @@ def _is_for_a_worker(row: Row[Any], event: VmDesiredEvent) -> bool:
     return False
 
 
-def _write(
+def _write_action(
     connection: Connection,
     row: Row[Any],
     event: PowerEvent,
@@ -198,7 +198,7 @@ def _write(
     return step.row(now, actor, row.id, tenant=row.tenant)
 
 
-def switch_again(
+def restore_desired_power(
     connection: Connection, keys: Collection[UUID], desired: VmDesired, *, now: datetime
 ) -> None:
     """Have VMs be as their tenant wants them, after they were seen to be otherwise."""
@@ -208,7 +208,9 @@ def switch_again(
     event = PowerEvent.START if desired == VmDesired.RUNNING else PowerEvent.STOP
     rows = connection.execute(power_rows(which)).all()
     history = [
-        _write(connection, row, event, timeout_s=SHUTDOWN_TIMEOUT_S, now=now, actor="monitor")
+        _write_action(
+            connection, row, event, timeout_s=SHUTDOWN_TIMEOUT_S, now=now, actor="monitor"
+        )
         for row in rows
     ]
     record(connection, history)

@@ -27,7 +27,7 @@ from registry.audit.events import record
 from registry.db.bulk import among, chunks, update_rows
 from registry.db.schema import assignments, hosts, is_place, request_access, requests, tenants, vms
 from registry.ledger.known_states import IS_UNKNOWN, RUNS
-from registry.ledger.placeable import which_lack_places, which_wait
+from registry.ledger.placeable import requests_lacking_places, waiting_requests
 from registry.lifecycle import FINISHED, RequestEvent, RequestState, VmDesired, VmObserved
 
 _WANTED = vms.c.desired != VmDesired.DELETED.value
@@ -40,20 +40,20 @@ _PLACED = or_(assignments.c.id.is_not(None), _ARRIVES)
 _HELD = or_(_PLACED, _LEAVES)
 
 
-def _count(condition: Any) -> Any:
+def _count_if(condition: Any) -> Any:
     return func.sum(case((condition, 1), else_=0))
 
 
-def tally(which: ColumnElement[bool] | None = None) -> Select[Any]:
+def vm_tally_query(which: ColumnElement[bool] | None = None) -> Select[Any]:
     """Return a query: what became of the VMs of requests, a row each; ``which`` VMs (all)."""
     query = (
         select(
             vms.c.request_id,
-            _count(_WANTED).label("wanted"),
-            _count(and_(_WANTED, _PLACED)).label("placed"),
-            _count(_HELD).label("held"),
+            _count_if(_WANTED).label("wanted"),
+            _count_if(and_(_WANTED, _PLACED)).label("placed"),
+            _count_if(_HELD).label("held"),
             func.max(vms.c.generation).label("ever"),
-            _count(
+            _count_if(
                 and_(
                     vms.c.desired == VmDesired.RUNNING.value,
                     vms.c.observed == VmObserved.ABSENT.value,
@@ -75,9 +75,9 @@ def reported_counts(which: ColumnElement[bool]) -> Select[Any]:
     return (
         select(
             vms.c.request_id,
-            _count(_PLACED).label("held"),
-            _count(RUNS).label("running"),
-            _count(IS_UNKNOWN).label("unknown"),
+            _count_if(_PLACED).label("held"),
+            _count_if(RUNS).label("running"),
+            _count_if(IS_UNKNOWN).label("unknown"),
         )
         .select_from(vms)
         .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
@@ -88,7 +88,7 @@ def reported_counts(which: ColumnElement[bool]) -> Select[Any]:
 
 
 def request_event(row: Row[Any]) -> RequestEvent | None:
-    """Return what a row of `tally` means for its request; None: it is still going."""
+    """Return what a row of `vm_tally_query` means for its request; None: it is still going."""
     if row.wanted == 0:
         if row.held:
             return None
@@ -98,7 +98,7 @@ def request_event(row: Row[Any]) -> RequestEvent | None:
     return RequestEvent.PART_PLACED if row.placed else RequestEvent.NONE_PLACED
 
 
-def recompute(
+def recompute_states(
     connection: Connection,
     request_ids: Iterable[UUID],
     *,
@@ -116,7 +116,7 @@ def recompute(
     """
     found: list[_RequestTally] = []
     for some in chunks(sorted(set(request_ids))):
-        states = _locked(connection, some)
+        states = _lock_requests(connection, some)
         found += [
             _RequestTally(
                 request=states[row.request_id],
@@ -125,24 +125,23 @@ def recompute(
                 placed=row.placed,
                 waits=row.waiting > 0,
             )
-            for row in connection.execute(tally(among(connection, vms.c.request_id, some)))
+            for row in connection.execute(vm_tally_query(among(connection, vms.c.request_id, some)))
         ]
-    _write(connection, found, now=now, actor=actor, reason=reason)
+    _write_states(connection, found, now=now, actor=actor, reason=reason)
 
 
-def recompute_placed(
+def recompute_after_placing(
     connection: Connection, placed: Mapping[UUID, int], *, now: datetime, actor: str, reason: str
 ) -> None:
-    """Do what `recompute` does for requests of which so many more VMs have got a place just now.
+    """Bring requests up to date after this many VMs of each got a place; see `recompute_states`.
 
-    Without a look at all their VMs: some are placed, so all that is left to find out is
-    whether others are not.
+    Some VMs are placed, so it only looks for others that are not, and counts no VMs.
     """
     found: list[_RequestTally] = []
     for some in chunks(sorted(placed)):
-        states = _locked(connection, some)
-        lacking = which_lack_places(connection, some)
-        waiting = which_wait(connection, some)
+        states = _lock_requests(connection, some)
+        lacking = requests_lacking_places(connection, some)
+        waiting = waiting_requests(connection, some)
         for key, request in states.items():
             partly = key in lacking
             before = placed[key] if request.state == RequestState.PENDING.value else None
@@ -155,7 +154,7 @@ def recompute_placed(
                     waits=key in waiting,
                 )
             )
-    _write(connection, found, now=now, actor=actor, reason=reason)
+    _write_states(connection, found, now=now, actor=actor, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +168,7 @@ class _RequestTally:
     waits: bool
 
 
-def _locked(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[Any]]:
+def _lock_requests(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[Any]]:
     """Lock requests in the order of their keys, and return what they are."""
     query: Select[Any] = (
         select(
@@ -188,7 +187,7 @@ def _locked(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[An
     return {row.id: row for row in connection.execute(query)}
 
 
-def _write(
+def _write_states(
     connection: Connection,
     found: Iterable[_RequestTally],
     *,

@@ -1,8 +1,8 @@
 """How assignments end: whatever the cause, the locks, the rows and the events are these.
 
-A caller that ends some locks their VMs first and then the assignments (`lock_held`); the release of
-capacity locks inventories, by the ledger's triggers, and what follows for requests locks these.
-That is the order of `registry.db.locks`, so all of one transaction end in one call.
+A caller that ends some locks their VMs first and then the assignments (`lock_vms_and_assignments`);
+the release of capacity locks inventories, by the ledger's triggers, and what follows for requests
+locks these. That is the order of `registry.db.locks`, so all of one transaction end in one call.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from registry.db.schema import (
     unreleased,
     vms,
 )
-from registry.ledger.host_backoff import avoid
+from registry.ledger.host_backoff import avoid_host
 from registry.ledger.power import drop_power
-from registry.ledger.progress import recompute
+from registry.ledger.progress import recompute_states
 from registry.ledger.shared_disks import keep_disks_of
 from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
@@ -123,27 +123,31 @@ class AssignmentRelease:
         return self.event == AssignmentEvent.ARRIVED
 
 
-def lock_held(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+def lock_vms_and_assignments(
+    connection: Connection, which: ColumnElement[bool]
+) -> Sequence[Row[Any]]:
     """Lock the unreleased assignments for which a condition holds, VMs first, and return them."""
     there = select(assignments.c.vm_id).where(unreleased, which)
     keys = lock_vms(connection, vms.c.id.in_(there))
     if keys is None:
-        return held_by(connection, which)
+        return lock_assignments(connection, which)
     # Of these VMs alone: an assignment of another VM may have reached this state since the read.
     return [
         row
         for some in chunks(sorted(keys))
-        for row in held_by(connection, and_(which, among(connection, assignments.c.vm_id, some)))
+        for row in lock_assignments(
+            connection, and_(which, among(connection, assignments.c.vm_id, some))
+        )
     ]
 
 
-def held_by(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+def lock_assignments(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
     """Lock the unreleased assignments of VMs, which are locked, for which a condition holds."""
     query = HELD.where(which).with_for_update(of=assignments, key_share=True)
     return connection.execute(query).all()
 
 
-def end(
+def end_assignments(
     connection: Connection,
     endings: Sequence[AssignmentRelease],
     *,
@@ -164,7 +168,9 @@ def end(
     )
     gone = [each.row for each in endings if each.unplaces]
     drop_power(connection, [row.vm_id for row in gone], now=now, actor=actor)
-    recompute(connection, {row.request_id for row in gone}, now=now, actor=actor, reason=reason)
+    recompute_states(
+        connection, {row.request_id for row in gone}, now=now, actor=actor, reason=reason
+    )
 
 
 def write_endings(
@@ -223,14 +229,14 @@ def withdraw_reserved(
     rows = [
         row
         for some in chunks(sorted(why))
-        for row in lock_held(
+        for row in lock_vms_and_assignments(
             connection, and_(among(connection, assignments.c.host_id, some), _RESERVED)
         )
     ]
     reasons = sorted({why[row.host_id] for row in rows})
     more = [f"and {len(reasons) - _NAMED} more"] if len(reasons) > _NAMED else []
     event = AssignmentEvent.WITHDRAWN
-    end(
+    end_assignments(
         connection,
         [
             AssignmentRelease(row, event, f"{why[row.host_id]} and no worker had claimed it")
@@ -242,7 +248,7 @@ def withdraw_reserved(
     )
 
 
-def give_up_builds(
+def end_builds(
     connection: Connection, host_id: UUID, image_id: UUID, *, reason: str, now: datetime, actor: str
 ) -> None:
     """End the builds on a host, which is locked, that wait for an image.
@@ -257,7 +263,7 @@ def give_up_builds(
         .where(request_images.c.image_id == image_id)
     )
     creating = assignments.c.state == AssignmentState.CREATING.value
-    rows = lock_held(
+    rows = lock_vms_and_assignments(
         connection,
         and_(
             assignments.c.host_id == host_id,
@@ -267,10 +273,10 @@ def give_up_builds(
         ),
     )
     for request_id in sorted({row.request_id for row in rows}):
-        avoid(connection, request_id, host_id, now)
+        avoid_host(connection, request_id, host_id, now)
     failed, withdrawn = AssignmentEvent.FAILED, AssignmentEvent.WITHDRAWN
     reserved = AssignmentState.RESERVED.value
-    end(
+    end_assignments(
         connection,
         [
             AssignmentRelease(row, withdrawn if row.state == reserved else failed, reason)
@@ -290,7 +296,7 @@ def clear_missing(
     lost = "host {} lost it; what was on its disk is lost"
     event = AssignmentEvent.MISSING
     endings = [AssignmentRelease(row, event, lost.format(row.host_name)) for row in rows]
-    end(connection, endings, now=now, actor=actor, is_error=True)
+    end_assignments(connection, endings, now=now, actor=actor, is_error=True)
 
 
 def release_all(
@@ -301,7 +307,7 @@ def release_all(
     Who still works on one of them holds a claim that is gone: it can neither
     write that its domain started nor let it run. VMs on a shared pool keep their disks.
     """
-    rows = lock_held(connection, assignments.c.host_id == host_id)
+    rows = lock_vms_and_assignments(connection, assignments.c.host_id == host_id)
     pool = keep_disks_of(connection, host_id, now=now)
     reason = (
         f"host {host_name} is off: what its VMs had on their disks is lost"
@@ -310,5 +316,5 @@ def release_all(
         f" the shared pool {pool}"
     )
     endings = [AssignmentRelease(row, AssignmentEvent.FENCED, reason) for row in rows]
-    end(connection, endings, now=now, actor=actor, reason=reason)
+    end_assignments(connection, endings, now=now, actor=actor, reason=reason)
     return len(rows)

@@ -50,7 +50,7 @@ def disk_name_of(row: Row[Any]) -> UUID:
     return found
 
 
-def in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
+def disks_in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
     """Return which of these assignments made disks that later attempts use, or that are kept.
 
     An assignment's use of its own disk is not listed.
@@ -120,14 +120,14 @@ def forget_kept(connection: Connection, vm_ids: Collection[UUID]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing:
+class PoolSharing:
     """The hosts that see one pool."""
 
     hosts: int  #: that are not retired: each offers an even part of its disk
     speaker: UUID | None  #: reports volumes of no VM: the first host that is up, if any
 
 
-def sharing(connection: Connection, pools: Collection[str]) -> dict[str, Sharing]:
+def sharing_of_pools(connection: Connection, pools: Collection[str]) -> dict[str, PoolSharing]:
     """Return of each of these shared pools which hosts see it."""
     if not pools:
         return {}
@@ -140,7 +140,7 @@ def sharing(connection: Connection, pools: Collection[str]) -> dict[str, Sharing
     for row in connection.execute(query):
         seeing.setdefault(row.shared_pool, []).append(row)
     return {
-        pool: Sharing(
+        pool: PoolSharing(
             hosts=len(rows),
             speaker=next((row.id for row in rows if row.health == HostHealth.UP.value), None),
         )

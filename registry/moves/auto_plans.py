@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.locks import take_turns
 from registry.db.schema import plans, rolls, slot_loop
 from registry.lifecycle import RollState, SlotLoopState
@@ -31,7 +31,7 @@ class AutoPlans:
         with self._database.read() as connection:
             return db_now(connection), _last(connection)
 
-    @retried
+    @retry_on_clash
     def ask_if_due(
         self, lease: Lease, kind: PlanKind, arguments: Mapping[str, Any], *, every_s: float
     ) -> Plan | None:

@@ -30,7 +30,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import ConflictError, MoveRefusedError, NotFoundError
-from registry.images.on_hosts import want_copies, without_room
+from registry.images.host_copies import pairs_without_room, request_copies
 from registry.lifecycle import (
     AssignmentState,
     HostAdmin,
@@ -255,7 +255,7 @@ def _of_room(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Agai
         what = f"{row.amount} {row.resource} and host {row.name} has {free} free"
         yield MoveObstacle.NO_ROOM, f"it needs {what}"
     amounts = {vm.vm_type_id: amounts_of(connection, vm.assignment_id)}
-    if vm.image_id is not None and without_room(connection, [(vm, there)], amounts):
+    if vm.image_id is not None and pairs_without_room(connection, [(vm, there)], amounts):
         yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host besides"
 
 
@@ -286,7 +286,7 @@ def _hold(
 ) -> UUID:
     arriving, move_id = uuid7(), uuid7()
     here = connection.scalars(select(hosts.c.name).where(hosts.c.id == vm.host_id)).one()
-    want_copies(connection, [(vm, there)], now=now, actor=actor)
+    request_copies(connection, [(vm, there)], now=now, actor=actor)
     generation = vm.generation + 1
     connection.execute(
         insert(assignments).values(

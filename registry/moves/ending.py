@@ -16,8 +16,8 @@ from registry.audit.events import record
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.row_leases import MOVES
 from registry.db.schema import assignments, hosts, moves, tenants, vms
-from registry.ledger.host_backoff import avoid
-from registry.ledger.release import AssignmentRelease, end, held_by
+from registry.ledger.host_backoff import avoid_host
+from registry.ledger.release import AssignmentRelease, end_assignments, lock_assignments
 from registry.lifecycle import AssignmentEvent, AssignmentState, MoveEvent, MoveState
 from registry.requests.rules import lock_groups_of
 
@@ -62,16 +62,16 @@ def lock_move(
 
 def arrived(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
     """Make the arriving assignment the place of the VM, and have the old one cleared."""
-    ends = {row.id: row for row in held_by(connection, _either(move))}
+    ends = {row.id: row for row in lock_assignments(connection, _either(move))}
     if move.from_id in ends:  # else its host has been fenced and its assignments are released
         left = AssignmentRelease(
             ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}"
         )
-        end(connection, [left], now=now, actor=actor)
+        end_assignments(connection, [left], now=now, actor=actor)
     came = AssignmentRelease(
         ends[move.to_id], AssignmentEvent.ARRIVED, f"from host {move.from_host}"
     )
-    end(connection, [came], now=now, actor=actor, activated_at=now)
+    end_assignments(connection, [came], now=now, actor=actor, activated_at=now)
 
 
 def not_arrived(
@@ -82,13 +82,13 @@ def not_arrived(
     A move that was never claimed has left nothing anywhere. A VM whose old place is gone, too,
     waits for another.
     """
-    rows = held_by(connection, assignments.c.id == move.to_id)
+    rows = lock_assignments(connection, assignments.c.id == move.to_id)
     if not any(row.state == AssignmentState.ARRIVING.value for row in rows):
         return  # its host was fenced
     untouched = move.state == MoveState.PENDING.value
     event = AssignmentEvent.WITHDRAWN if untouched else AssignmentEvent.NOT_ARRIVED
     endings = [AssignmentRelease(row, event, reason) for row in rows]
-    end(connection, endings, now=now, actor=actor, reason=reason)
+    end_assignments(connection, endings, now=now, actor=actor, reason=reason)
 
 
 def close(
@@ -106,7 +106,7 @@ def close(
     values |= {"state": step.after.value, "ended_at": now, "last_error": reason, **MOVES.none}
     MOVES.write(connection, move.id, **values)
     if event == MoveEvent.FAILED:
-        avoid(connection, move.request_id, move.to_host_id, now)
+        avoid_host(connection, move.request_id, move.to_host_id, now)
     detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
     if "downtime_ms" in values:
         detail["downtime_ms"] = values["downtime_ms"]

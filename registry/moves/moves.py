@@ -9,8 +9,8 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, or_, select, update
 
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
-from registry.db.once import made
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
 from registry.db.row_leases import MOVES, is_claimed
 from registry.db.rows import record_of
@@ -35,7 +35,7 @@ class Moves:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def create(
         self,
         vm_id: UUID,
@@ -78,7 +78,7 @@ class Moves:
                     .values(move_id=move_id)
                 )
             row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
-            return made(connection, _to_move(row))
+            return keep_result(connection, _to_move(row))
 
     def as_one_more(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
         """Return the cluster with a VM that is to move as the one that wants a place.
@@ -95,7 +95,7 @@ class Moves:
         with self._database.read() as connection:
             return as_one_more(connection, vm_id, only_cold=only_cold)
 
-    @retried
+    @retry_on_clash
     def cancel(self, move_id: UUID, *, actor: str) -> Move:
         """End a move with the VM where it was. A worker that is at it does so with its next step.
 
@@ -129,7 +129,7 @@ class Moves:
             else:
                 MOVES.write(connection, move_id, cancelled_by=actor, sent_at=None)
             row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
-            return made(connection, _to_move(row))
+            return keep_result(connection, _to_move(row))
 
     def get(self, move_id: UUID, *, tenant: str | None = None) -> Move:
         """Return a move; `NotFoundError` also where it is another tenant's."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, update
 
 from registry.audit.changes import HOST_ADMIN
 from registry.db.bulk import among, chunks
-from registry.db.packing import unpack
+from registry.db.packed_json import unpack
 from registry.db.schema import events, hosts, moves, plan_moves, plans
 from registry.lifecycle import HostAdmin, MoveState
 from registry.records.moves import Plan, PlanKind

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 from registry.audit.changes import PLAN
 from registry.db.bulk import among, chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
-from registry.db.once import made
-from registry.db.packing import pack, unpack
+from registry.db.packed_json import pack, unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import row_of
 from registry.db.schema import hosts, moves, plan_moves, plans, slot_loop, vms
@@ -48,7 +48,7 @@ class Plans:
 
     # ---- operators ---------------------------------------------------------------
 
-    @retried
+    @retry_on_clash
     def create(
         self, kind: PlanKind, arguments: Mapping[str, Any], *, approve: bool, actor: str
     ) -> Plan:
@@ -66,9 +66,9 @@ class Plans:
         """
         with self._database.write() as connection:
             key = create_plan(connection, kind, arguments, approve=approve, actor=actor)
-            return made(connection, get_plan(connection, key))
+            return keep_result(connection, get_plan(connection, key))
 
-    @retried
+    @retry_on_clash
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
         """Have a plan carried out that was proposed.
 
@@ -88,14 +88,14 @@ class Plans:
             _step(
                 connection, row, PlanEvent.APPROVED, now=now, actor=actor, **_approved(actor, now)
             )
-            return made(connection, get_plan(connection, id))
+            return keep_result(connection, get_plan(connection, id))
 
-    @retried
+    @retry_on_clash
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
         """End a plan. Moves that began go on; no others begin."""
         with self._database.write() as connection:
             cancel(connection, id, actor=actor, reason=reason)
-            return made(connection, get_plan(connection, id))
+            return keep_result(connection, get_plan(connection, id))
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
         """Return a plan, or raise `NotFoundError`."""
@@ -168,7 +168,7 @@ class Plans:
             found = read_plans(connection, GOES_ON)
         return tuple(sorted(found, key=lambda plan: plan.id))
 
-    @retried
+    @retry_on_clash
     def propose(
         self,
         id: UUID,  # noqa: A002
@@ -242,7 +242,7 @@ class Plans:
                 )
             return get_plan(connection, id)
 
-    @retried
+    @retry_on_clash
     def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
         """Write that a plan could not be decided."""
         with self._database.write() as connection:
@@ -250,7 +250,7 @@ class Plans:
             values = {"last_error": error, "ended_at": now}
             _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values)
 
-    @retried
+    @retry_on_clash
     def refuse(self, id: UUID, position: int, reason: str) -> None:  # noqa: A002
         """Record that a move of a plan was refused at its creation."""
         with self._database.write() as connection:
@@ -262,7 +262,7 @@ class Plans:
             if values := gained(connection, id, ended=False):
                 connection.execute(update(plans).where(plans.c.id == id).values(**values))
 
-    @retried
+    @retry_on_clash
     def keep_vms_of_activated(self, plan: Plan, *, actor: str) -> str | None:
         """Move no more VMs from hosts that take VMs again; return why the plan has no host left.
 
@@ -278,7 +278,7 @@ class Plans:
             named = set(plan.arguments.get("hosts", ()))
             return "; ".join(reasons.values()) if named and back.keys() >= named else None
 
-    @retried
+    @retry_on_clash
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Write that every move of a plan is over."""
         with self._database.write() as connection:

@@ -18,10 +18,10 @@ from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, sele
 from registry.audit.changes import ROLL
 from registry.db.bulk import among, chunks, insert_rows
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts
-from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, decode_cursor, page_of
 from registry.db.rows import record_of
 from registry.db.schema import hosts, plans, roll_hosts, rolls
@@ -87,7 +87,7 @@ class Rolls:
             if name in chosen
         )
 
-    @retried
+    @retry_on_clash
     def begin(self, new: NewRoll, *, actor: str) -> RollLease:
         """Begin a roll. Nothing happens to its hosts before its driver's first step.
 
@@ -133,9 +133,9 @@ class Rolls:
                     for position, (turn, key) in enumerate(_numbered(new.turns))
                 ],
             )
-            return made(connection, RollLease(roll=_get(connection, id), token=token))
+            return keep_result(connection, RollLease(roll=_get(connection, id), token=token))
 
-    @retried
+    @retry_on_clash
     def resume(
         self,
         id: UUID,  # noqa: A002 - the contract's name
@@ -188,9 +188,9 @@ class Rolls:
             token = uuid4()
             values = {"command": command, "last_error": None, **_driven(driver, token, now)}
             _step(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
-            return made(connection, RollLease(roll=_get(connection, id), token=token))
+            return keep_result(connection, RollLease(roll=_get(connection, id), token=token))
 
-    @retried
+    @retry_on_clash
     def drive(self, id: UUID, token: UUID, report: StepReport, *, actor: str) -> RollStep:  # noqa: A002
         """Take one step: write what the driver did, and do what follows from it.
 
@@ -216,7 +216,7 @@ class Rolls:
             turn = tuple(to_roll_host(each) for each in present_turn(connection, id))
             return RollStep(roll=roll, hosts=turn)
 
-    @retried
+    @retry_on_clash
     def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
         """End a roll, and its plans. Its hosts stay as they are; commands under way end first.
 
@@ -231,7 +231,7 @@ class Rolls:
             connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
             if row.state == RollState.STOPPED.value or row.driver_lease_until <= now:
                 _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
-            return made(connection, _get(connection, id))
+            return keep_result(connection, _get(connection, id))
 
     def whose_turn_comes(self, plan_id: UUID) -> Sequence[str]:
         """Return the hosts that the roll that created a plan empties later, by name."""

@@ -15,7 +15,7 @@ from registry.db.locks import take_turns
 from registry.db.schema import moves, plan_moves, plans, requests
 from registry.errors import ConflictError, UnknownNameError
 from registry.ledger.placeable import count_waiting
-from registry.ledger.waiting import SLOTS_WAITED
+from registry.ledger.waiting_status import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS
 from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import PlanKind

@@ -17,11 +17,11 @@ from sqlalchemy.exc import IntegrityError
 from registry.audit.events import event_row, note, record
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, take_turns
-from registry.db.names import look_up, new_name
-from registry.db.once import made
+from registry.db.names import lookup_name, new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import (
     hosts,
@@ -61,7 +61,7 @@ class Networks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(
         self,
         name: str,
@@ -135,9 +135,9 @@ class Networks:
                 "filtered": filtered,
             }
             note(connection, now, actor, "network_added", "network", key, data=data)
-            return made(connection, _get(connection, name))
+            return keep_result(connection, _get(connection, name))
 
-    @retried
+    @retry_on_clash
     def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:
         """Free the addresses of VMs that do not need them; return a sentence on each."""
         with self._database.write() as connection:
@@ -163,7 +163,7 @@ class Networks:
         with self._database.read() as connection:
             return _get(connection, name, there_for(connection, tenant))
 
-    @retried
+    @retry_on_clash
     def change(
         self,
         name: str,
@@ -210,7 +210,7 @@ class Networks:
             unknown = warning_of(connection, key) if isolated else None
             return replace(after, warnings=(*after.warnings, *([unknown] if unknown else [])))
 
-    @retried
+    @retry_on_clash
     def remove(self, name: str, *, actor: str) -> Network:
         """Remove a network that no live request or VM uses."""
         with self._database.write() as connection:
@@ -240,7 +240,7 @@ class Networks:
 
 def network_id(connection: Connection, name: str) -> UUID:
     """Return a network's id, or raise `NotFoundError`."""
-    query = select(networks.c.id).where(networks.c.name == look_up("network", name))
+    query = select(networks.c.id).where(networks.c.name == lookup_name("network", name))
     found: UUID | None = connection.scalar(query)
     if found is None:
         raise NotFoundError("network", name)
@@ -320,7 +320,7 @@ def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource |
         row.name: row.id
         for row in connection.execute(
             select(hosts.c.name, hosts.c.id).where(
-                hosts.c.name.in_(sorted(look_up("host", name) for name in wanted)),
+                hosts.c.name.in_(sorted(lookup_name("host", name) for name in wanted)),
                 hosts.c.admin != HostAdmin.RETIRED.value,
             )
         )
@@ -390,7 +390,7 @@ def _set(
 
 
 def _get(connection: Connection, name: str, there: ColumnElement[bool] | None = None) -> Network:
-    query = select(networks).where(networks.c.name == look_up("network", name))
+    query = select(networks).where(networks.c.name == lookup_name("network", name))
     if there is not None:
         query = query.where(there)
     row = connection.execute(query).one_or_none()

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, insert, or_, select
 
-from registry.db.names import look_up
+from registry.db.names import lookup_name
 from registry.db.schema import network_offers, networks, tenants
 from registry.errors import InvalidError, UnknownNameError
 from registry.tenancy.tree import path_of
@@ -77,7 +77,7 @@ def read_offers(
 
 
 def _tenant_ids(connection: Connection, field: str, names: Sequence[str]) -> list[UUID]:
-    wanted = sorted({look_up("tenant", name) for name in names})
+    wanted = sorted({lookup_name("tenant", name) for name in names})
     query = (
         select(tenants.c.id, tenants.c.name)
         .where(tenants.c.name.in_(wanted), tenants.c.removed_at.is_(None))

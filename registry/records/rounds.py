@@ -310,7 +310,7 @@ class RoundCommit:
     cut: bool
     inputs: bytes
     inputs_digest: str
-    outcome: bytes  #: its document, packed as `registry.db.packing` does
+    outcome: bytes  #: its document, packed as `registry.db.packed_json` does
     shares: Sequence[Mapping[str, Any]]
     bound: float | None
     #: mean |share - fair target| of the tenants per mean target

@@ -30,8 +30,8 @@ from registry.db.audit_context import AuditIntent, write_intents
 from registry.db.bulk import insert_rows
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
+from registry.db.idempotency_keys import claim_keys, keep_records, release_keys
 from registry.db.names import is_name
-from registry.db.once import claim_keys, give_back, keep_records
 from registry.db.schema import request_access, request_images, requests, tenants, vm_types, vms
 from registry.errors import DuplicateError, RegistryError
 from registry.images.images import image_for
@@ -115,7 +115,7 @@ def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) 
     made, intents = make(connection, list(wanted.values()), now)
     of_places = dict(zip(wanted, made, strict=True))
     kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
-    give_back(connection, [key for key in claimed if key not in kept])
+    release_keys(connection, [key for key in claimed if key not in kept])
     return CallBatch([of_places.get(at) for at in range(len(askings))], intents)
 
 

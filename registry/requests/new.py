@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from registry.audit.events import event_row
 from registry.db.audit_context import AuditedCall
 from registry.db.ids import uuid7
-from registry.db.names import check_int, check_labels, expires_at, look_up, new_name
+from registry.db.names import check_int, check_labels, expires_at, lookup_name, new_name
 from registry.db.rows import row_of
 from registry.db.schema import hosts, requests
 from registry.errors import InvalidError, NotFoundError
@@ -277,7 +277,7 @@ def check_hosts(connection: Connection, names: Sequence[str] | None) -> tuple[st
     """Return the hosts that a request names, in order; `NotFoundError` if one is not there."""
     if names is None:
         return None
-    wanted = sorted({look_up("host", name) for name in names})
+    wanted = sorted({lookup_name("host", name) for name in names})
     if not 1 <= len(wanted) <= MAX_HOSTS:
         raise InvalidError("hosts", len(wanted), f"1 to {MAX_HOSTS} names, or none for all hosts")
     known = set(

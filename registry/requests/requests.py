@@ -13,9 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from registry.db.audit_context import AuditIntent, note_committed
 from registry.db.bulk import among
 from registry.db.clock import db_now, earlier
-from registry.db.engine import ClashError, Database, HeldUpError, retried
-from registry.db.names import look_up
-from registry.db.once import claim_key, made
+from registry.db.engine import ClashError, Database, HeldUpError, retry_on_clash
+from registry.db.idempotency_keys import claim_key, keep_result
+from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
 from registry.db.rows import record_of
 from registry.db.schema import images, request_images, requests, tenants, vm_types, vms
@@ -28,9 +28,9 @@ from registry.errors import (
 )
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import waiting_vms
-from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_all
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_power_changes
 from registry.ledger.progress import reported_counts
-from registry.ledger.waiting import from_json
+from registry.ledger.waiting_status import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
 from registry.records.journal import IdempotencyKey
@@ -89,7 +89,7 @@ class Requests:
             )
         )
 
-    @retried
+    @retry_on_clash
     def accept(self, command: CreateRequestCommand) -> Request:
         """Insert a request and its VMs in one transaction, with its key.
 
@@ -121,7 +121,7 @@ class Requests:
         except (RegistryError, IntegrityError):
             return [None] * len(askings)
 
-    @retried
+    @retry_on_clash
     def _together(
         self, askings: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
@@ -145,8 +145,8 @@ class Requests:
         """Return the live request of that name, else the newest that had it."""
         query = (
             _SELECT.where(
-                tenants.c.name == look_up("tenant", tenant),
-                requests.c.name == look_up("request", name),
+                tenants.c.name == lookup_name("tenant", tenant),
+                requests.c.name == lookup_name("request", name),
             )
             .order_by(
                 requests.c.state.in_([state.value for state in FINISHED]), requests.c.id.desc()
@@ -217,7 +217,7 @@ class Requests:
         with self._database.read() as connection:
             return connection.scalars(query).one()
 
-    @retried
+    @retry_on_clash
     def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
         """Delete every VM of a request; twice is no error.
 
@@ -228,7 +228,7 @@ class Requests:
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
             return _get(connection, id)
 
-    @retried
+    @retry_on_clash
     def change(
         self,
         id: UUID,  # noqa: A002
@@ -283,7 +283,7 @@ class Requests:
                 raise InvalidError("remove", len(remove), "nothing without a smaller count")
             return _get(connection, id)
 
-    @retried
+    @retry_on_clash
     def expire(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = AT_ONCE
     ) -> tuple[UUID, ...]:
@@ -300,7 +300,7 @@ class Requests:
             now = db_now(connection)
             return expire(connection, found, by=earlier(now, by), now=now, actor=actor)
 
-    @retried
+    @retry_on_clash
     def end_spot(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
         """End spot VMs whose notice has run out; return which ended."""
         with self._database.read() as connection:
@@ -314,7 +314,7 @@ class Requests:
             forget_rooms(connection, now)
             return settle(connection, found, now=now, actor=actor)
 
-    @retried
+    @retry_on_clash
     def switch(
         self,
         id: UUID,  # noqa: A002
@@ -332,8 +332,8 @@ class Requests:
             if request.state in FINISHED:
                 raise ConflictError(f"request {request.name} is {request.state}")
             now = db_now(connection)
-            request_all(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return made(connection, _get(connection, id))
+            request_power_changes(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            return keep_result(connection, _get(connection, id))
 
 
 def _accept(

@@ -10,13 +10,13 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from registry.audit.events import note
-from registry.db.bulk import each
+from registry.db.bulk import one_or_many
 from registry.db.locks import lock_vms
 from registry.db.names import check_int
 from registry.db.schema import assignments, is_place, request_networks, requests, vms
 from registry.errors import ConflictError, InvalidError
 from registry.ledger.deletion import delete_vms
-from registry.ledger.progress import recompute
+from registry.ledger.progress import recompute_states
 from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import give_macs
 from registry.records.requests import Request
@@ -86,7 +86,7 @@ def resize(
     if leaving:
         delete_vms(connection, vms.c.id.in_(leaving), now=now, actor=actor)
     else:
-        recompute(connection, [request.id], now=now, actor=actor, reason="resized")
+        recompute_states(connection, [request.id], now=now, actor=actor, reason="resized")
 
 
 def _add_vms(
@@ -104,7 +104,7 @@ def _add_vms(
         select(request_networks.c.network_id).where(request_networks.c.request_id == request.id)
     )
     rows = vm_rows(request, owner, numbers, now=now)
-    connection.execute(insert(vms), each(rows))
+    connection.execute(insert(vms), one_or_many(rows))
     give_macs(connection, [row["id"] for row in rows], network_id)
 
 

@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, updat
 
 from registry.db.bulk import among
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.locks import lock_vms
-from registry.db.once import made
 from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
@@ -48,8 +48,8 @@ from registry.db.schema import (
 )
 from registry.errors import InvalidError, NotFoundError
 from registry.ledger.deletion import delete_vms
-from registry.ledger.known_states import in_state, is_unknown
-from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_one
+from registry.ledger.known_states import is_in_state, is_unknown
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_power_change
 from registry.lifecycle import (
     AssignmentState,
     CopyState,
@@ -210,7 +210,7 @@ class Vms:
             if mac is not None:
                 query = query.where(_with_mac(connection, mac))
             if state is not None:
-                query = query.where(in_state(connection, state))
+                query = query.where(is_in_state(connection, state))
             found = [_to_vm(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda vm: (vm.id.hex,))
 
@@ -225,7 +225,7 @@ class Vms:
         with self._database.read() as connection:
             return connection.execute(query.where(vms.c.id == id)).scalar_one_or_none()
 
-    @retried
+    @retry_on_clash
     def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
         """Delete one VM; its request asks for one less. Twice is no error."""
         with self._database.write() as connection:
@@ -239,7 +239,7 @@ class Vms:
                 )
             return _get(connection, id)
 
-    @retried
+    @retry_on_clash
     def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
         """Change labels of a VM; None takes one away."""
         with self._database.write() as connection:
@@ -249,7 +249,7 @@ class Vms:
             connection.execute(update(vms).where(vms.c.id == id).values(labels=after))
             return _get(connection, id)
 
-    @retried
+    @retry_on_clash
     def switch(
         self,
         id: UUID,  # noqa: A002
@@ -266,8 +266,8 @@ class Vms:
         with self._database.write() as connection:
             _get(connection, id)
             now = db_now(connection)
-            request_one(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return made(connection, _get(connection, id))
+            request_power_change(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
+            return keep_result(connection, _get(connection, id))
 
 
 def _get(connection: Connection, key: UUID) -> Vm:

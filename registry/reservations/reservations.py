@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, and_, delete, func, not_, or_, select, u
 from registry.audit.changes import RESERVATION
 from registry.db.bulk import among
 from registry.db.clock import db_now, earlier
-from registry.db.engine import Database, retried
-from registry.db.names import look_up
-from registry.db.once import made
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
+from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import reservation_holds, reservations, tenants, vm_types
@@ -43,7 +43,7 @@ class Reservations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def create(
         self,
         *,
@@ -76,7 +76,7 @@ class Reservations:
                 requires=requires,
                 actor=actor,
             )
-            return made(connection, _get(connection, key))
+            return keep_result(connection, _get(connection, key))
 
     def get(self, id: UUID) -> Reservation:  # noqa: A002 - the contract's name
         """Return one, or raise `NotFoundError`."""
@@ -109,14 +109,14 @@ class Reservations:
             over = reservations.c.state.not_in(OPEN_RESERVATIONS)
             query = query.where(not_(over) if is_open else over)
         if name is not None:
-            query = query.where(reservations.c.name == look_up("reservation", name))
+            query = query.where(reservations.c.name == lookup_name("reservation", name))
         if cursor is not None:
             query = query.where(reservations.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
             found = _reservations_of(connection, connection.execute(query).all())
         return page_of(found, limit, lambda each: (each.id.hex,))
 
-    @retried
+    @retry_on_clash
     def cancel(self, id: UUID, *, actor: str) -> Reservation:  # noqa: A002
         """Give one back: its room is free from the next round on. VMs that drew on it stay."""
         with self._database.write() as connection:
@@ -152,7 +152,7 @@ class Reservations:
         with self._database.read() as connection:
             return _reservations_of(connection, connection.execute(query).all())
 
-    @retried
+    @retry_on_clash
     def decide(
         self,
         id: UUID,  # noqa: A002
@@ -186,7 +186,7 @@ class Reservations:
             _step(connection, row, event, now=now, actor=actor, reason=decision.message, **values)
             return _get(connection, id)
 
-    @retried
+    @retry_on_clash
     def settle(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = 100
     ) -> Sequence[UUID]:

@@ -35,10 +35,10 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import SlotLoopPausedError
-from registry.images.holds import IMAGE_HELD, held_for
-from registry.ledger.placeable import kept_of_requests, waiting_vms
+from registry.images.holds import IMAGE_HELD, requests_of_held_images
+from registry.ledger.placeable import kept_disks_of_requests, waiting_vms
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
-from registry.ledger.waiting import SLOTS_WAITED
+from registry.ledger.waiting_status import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limits, within
 from registry.records.requests import Rules, WaitingStatus
@@ -409,12 +409,12 @@ def _views(
         for view in found
     ]
     has_images = any(row.image_id is not None for row in rows)
-    held = held_for(connection) if to_place and has_images else {}
+    held = requests_of_held_images(connection) if to_place and has_images else {}
     found = [
         _without_its_image(view, held[view.id], everywhere) if view.id in held else view
         for view in found
     ]
-    kept = kept_of_requests(connection, which) if to_place else {}
+    kept = kept_disks_of_requests(connection, which) if to_place else {}
     return tuple(part for view in found for part in _by_pool(view, kept.get(view.id, {})))
 
 

@@ -19,9 +19,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
-from registry.audit.events import event_row, recording
+from registry.audit.events import event_row, prepare_record
 from registry.catalogue.resources import demands
-from registry.db.bulk import Later, among, behind, chunks, inserting, updating
+from registry.db.bulk import Later, among, chunks, prepare_insert, prepare_update, run_behind
 from registry.db.clock import db_now
 from registry.db.faults import checkpoint
 from registry.db.ids import uuid7
@@ -42,9 +42,9 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import InvalidError, SlotLoopPausedError
-from registry.images.on_hosts import want_copies
-from registry.ledger.placeable import kept_of_requests, oldest_waiting, waiting_vms
-from registry.ledger.progress import recompute_placed
+from registry.images.host_copies import request_copies
+from registry.ledger.placeable import kept_disks_of_requests, oldest_waiting, waiting_vms
+from registry.ledger.progress import recompute_after_placing
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
@@ -88,7 +88,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     standing, dropped, names = _standing(connection, commit)
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
-    kept = kept_of_requests(connection, waiting_vms())
+    kept = kept_disks_of_requests(connection, waiting_vms())
     chosen, short = _choose_vms(connection, standing, kept)
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
     chosen, refused = _keeping_rules(connection, chosen, binding, limited, now)
@@ -99,7 +99,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         dropped += broken
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     if any(vm.image_id is not None for vm, _ in chosen):
-        want_copies(connection, chosen, now=now, actor=ACTOR)
+        request_copies(connection, chosen, now=now, actor=ACTOR)
     # 4. Insert the record.
     moved = _moved(connection, commit)
     again = sum(part.count for part in dropped) + _doubtful(commit, moved)
@@ -112,15 +112,15 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         note_used(connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0))
         note_reserved(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
-    with behind(connection) as later:
+    with run_behind(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
         inputs = {"inputs": commit.inputs, "packed_outcome": commit.outcome}
-        later(inserting(connection, round_inputs, [{"round": number} | inputs]))
+        later(prepare_insert(connection, round_inputs, [{"round": number} | inputs]))
     checkpoint("round.in_commit")
     # 7. Bring requests up to date: what is placed of them, and why the rest waits.
     gained = Counter(vm.request_id for vm, _ in chosen)
-    recompute_placed(connection, gained, now=now, actor=ACTOR, reason=f"round {number}")
+    recompute_after_placing(connection, gained, now=now, actor=ACTOR, reason=f"round {number}")
     if commit.waiting or dropped:
         write_waiting(connection, commit, dropped, number, now, refused=refused)
     connection.execute(update(slot_loop).values(without_round=0))
@@ -392,15 +392,15 @@ def _insert_assignments(
             disk = disks.get(vm.id)
             row["disk_of"] = disk and disk.disk_of
             row["disk_generation"] = disk and disk.generation
-    later(inserting(connection, assignments, rows))
+    later(prepare_insert(connection, assignments, rows))
     holds = [
         {"assignment_id": row["id"], "resource": resource, "host_id": host_id, "amount": amount}
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
         for resource, amount in amounts[vm.vm_type_id].items()
     ]
-    later(inserting(connection, assignment_resources, holds))
+    later(prepare_insert(connection, assignment_resources, holds))
     risen = [{"id": vm.id, "generation": vm.generation + 1} for vm, _ in chosen]
-    later(updating(connection, vms, risen))
+    later(prepare_update(connection, vms, risen))
     history = [
         event_row(
             now,
@@ -414,5 +414,5 @@ def _insert_assignments(
         )
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
     ]
-    later(recording(connection, history))
+    later(prepare_record(connection, history))
     return tuple(row["id"] for row in rows)

@@ -18,10 +18,10 @@ from sqlalchemy import Connection, select
 from registry.catalogue.resources import demands
 from registry.db.bulk import among, chunks, update_rows
 from registry.db.schema import requests
-from registry.images.on_hosts import without_room
-from registry.ledger.host_backoff import avoid
-from registry.ledger.placeable import count_waiting, which_wait
-from registry.ledger.waiting import SLOTS_WAITED, from_json, to_json
+from registry.images.host_copies import pairs_without_room
+from registry.ledger.host_backoff import avoid_host
+from registry.ledger.placeable import count_waiting, waiting_requests
+from registry.ledger.waiting_status import SLOTS_WAITED, from_json, to_json
 from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, give_addresses
 from registry.records.requests import WaitingStatus
@@ -52,12 +52,12 @@ def with_room_for_images(
     Their requests avoid such a host for a while, or the next round would choose it again.
     """
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
-    full = without_room(connection, chosen, amounts)
+    full = pairs_without_room(connection, chosen, amounts)
     parts = Counter(
         (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
     )
     for request_id, host_id in sorted(parts):
-        avoid(connection, request_id, host_id, now)
+        avoid_host(connection, request_id, host_id, now)
     return (
         [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
         as_parts(parts),
@@ -127,7 +127,7 @@ def write_waiting(
     changes: list[dict[str, Any]] = []
     finished = [state.value for state in FINISHED]
     for some in chunks(concerned):
-        waits = which_wait(connection, some)
+        waits = waiting_requests(connection, some)
         query = (
             select(
                 requests.c.id,

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, case, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
-from registry.db.locks import let_go_when_idle
+from registry.db.engine import Database, retry_on_clash
+from registry.db.locks import roll_back_when_idle
 from registry.db.schema import leases
 from registry.errors import LeaseLostError, StaleEpochError
 from registry.records.rounds import Lease
@@ -33,7 +33,7 @@ class Leases:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def acquire(self, name: str, holder: str, length_s: float) -> Lease | None:
         """Return the lease; None while another's is live.
 
@@ -41,7 +41,7 @@ class Leases:
         no two holders, and no two reigns of one, ever share an epoch.
         """
         with self._database.write() as connection:
-            let_go_when_idle(connection, IDLE_S)
+            roll_back_when_idle(connection, IDLE_S)
             first = insert_if_absent(
                 connection, leases, name=name, holder=holder, epoch=1, expires_at=db_now(connection)
             )
@@ -69,7 +69,7 @@ class Leases:
             )
         return Lease(name=name, holder=holder, epoch=epoch, expires_at=until, held_since=since)
 
-    @retried
+    @retry_on_clash
     def renew(self, lease: Lease, length_s: float) -> Lease:
         """Extend a lease that is still live, or raise `LeaseLostError`."""
         with self._database.write() as connection:
@@ -94,7 +94,7 @@ class Leases:
                 raise LeaseLostError(lease.name, lease.holder, lease.epoch)
         return replace(lease, expires_at=until)
 
-    @retried
+    @retry_on_clash
     def release(self, lease: Lease) -> None:
         """Give a lease back, so that another need not wait; nothing if it is lost already."""
         with self._database.write() as connection:
@@ -113,7 +113,7 @@ class Leases:
 
 
 def _lock(connection: Connection, name: str) -> None:
-    let_go_when_idle(connection, IDLE_S)
+    roll_back_when_idle(connection, IDLE_S)
     connection.execute(select(leases.c.name).where(leases.c.name == name).with_for_update())
 
 
@@ -138,4 +138,4 @@ def check_epoch(
     if left_s <= 0:
         raise StaleEpochError(holder, epoch, f"it expired at {row.expires_at.isoformat()}")
     if until_commit:
-        let_go_when_idle(connection, max(left_s, IDLE_S))
+        roll_back_when_idle(connection, max(left_s, IDLE_S))

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
-from registry.db.engine import Database, ledger_guarded, retried
-from registry.db.packing import unpack
+from registry.db.engine import Database, retry_on_clash, translate_ledger_refusals
+from registry.db.packed_json import unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import round_inputs, rounds
 from registry.errors import NotFoundError
@@ -51,7 +51,7 @@ class Rounds:
         with self._reading, self._database.read() as connection:
             return read_cluster(connection, lease, self._known)
 
-    @retried
+    @retry_on_clash
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
         """Write a decision and its record in one transaction.
 
@@ -67,7 +67,7 @@ class Rounds:
         CapacityExceededError
             If the ledger refuses; nothing is written.
         """
-        with ledger_guarded(), self._database.write() as connection:
+        with translate_ledger_refusals(), self._database.write() as connection:
             return commit_round(connection, commit)
 
     def get(self, number: int) -> RoundRecord:

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import hosts, round_inputs, rounds, shadow_rounds
 from registry.records.rounds import Lease
@@ -100,7 +100,7 @@ class Shadows:
             )
         return DueRound(number=numbers[-1], skipped=0 if last is None else passed_over or 0)
 
-    @retried
+    @retry_on_clash
     def add(self, shadow: NewShadowRound, lease: Lease) -> None:
         """Keep one; that of a round which has one already changes nothing.
 

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, select, update
 
 from registry.audit.changes import SLOT_LOOP
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
-from registry.db.once import made
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.rows import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError
@@ -51,7 +51,7 @@ class SlotLoopSwitch:
         """
         return self._apply(SlotLoopEvent.RESUME, reason, actor)
 
-    @retried
+    @retry_on_clash
     def decided(self, slot_at: datetime, length_s: float) -> None:
         """Note that a slot was decided in which nothing was to be done: who waits waited in it too.
 
@@ -66,7 +66,7 @@ class SlotLoopSwitch:
                 )
             )
 
-    @retried
+    @retry_on_clash
     def _apply(self, event: SlotLoopEvent, reason: str | None, actor: str) -> SlotLoopStatus:
         if reason is not None and not 0 < len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
@@ -80,7 +80,7 @@ class SlotLoopSwitch:
                 )
             )
             step.note(connection, now, actor, "slot_loop", reason=reason)
-            return made(connection, slot_loop_status(connection))
+            return keep_result(connection, slot_loop_status(connection))
 
 
 def slot_loop_status(connection: Connection) -> SlotLoopStatus:

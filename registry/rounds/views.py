@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.records.ahead import AheadView
 from registry.records.requests import Counts, Rules
 from registry.records.rounds import Accounts, CapacityView, ClusterView
@@ -105,7 +105,7 @@ class Views:
             )
         )
 
-    @retried
+    @retry_on_clash
     def _rehearse(self, change: Callable[[Connection], object]) -> tuple[ClusterView, ClusterView]:
         with self._database.rehearse() as connection:
             lock_tree(connection)

@@ -18,7 +18,7 @@ from registry.audit.events import record
 from registry.db.access import HOST_COLUMNS, to_access
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.row_leases import ASSIGNMENTS, is_claimed
 from registry.db.rows import record_of
@@ -33,9 +33,9 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import ClaimLostError
-from registry.images.on_hosts import image_on_host, lacks_image
-from registry.ledger.host_backoff import BUILD_AVOID_S, avoid
-from registry.ledger.release import OTHER_ASSIGNMENTS, AssignmentRelease, end
+from registry.images.host_copies import image_on_host, lacks_image
+from registry.ledger.host_backoff import BUILD_AVOID_S, avoid_host
+from registry.ledger.release import OTHER_ASSIGNMENTS, AssignmentRelease, end_assignments
 from registry.ledger.shared_disks import disk_name_of, forget_kept, is_needed
 from registry.lifecycle import (
     OUT_OF_REACH,
@@ -112,7 +112,7 @@ class Assignments:
 
     # ---- building -----------------------------------------------------------
 
-    @retried
+    @retry_on_clash
     def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
         """Claim an assignment to build its VM, or to finish what another left.
 
@@ -147,14 +147,14 @@ class Assignments:
             claim = Claim(assignment_id=row.id, token=token)
             return to_build(connection, row, claim, step.after)
 
-    @retried
+    @retry_on_clash
     def extend(self, claim: Claim, lease_s: float) -> None:
         """Extend a claim, also one that expired and was not taken over."""
         with self._database.write() as connection:
             _ours(connection, claim)
             ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
 
-    @retried
+    @retry_on_clash
     def activate(self, claim: Claim) -> None:
         """Write that the domain is started, paused: only then may it be resumed.
 
@@ -172,7 +172,7 @@ class Assignments:
             ASSIGNMENTS.write(connection, row.id, state=step.after.value, activated_at=now)
             record(connection, [step_of_assignment(step, row, now, row.lease_owner)])
 
-    @retried
+    @retry_on_clash
     def mark_running(self, claim: Claim) -> None:
         """Write that the VM runs, and give the claim back."""
         with self._database.write() as connection:
@@ -194,7 +194,7 @@ class Assignments:
             )
             ASSIGNMENTS.give_back(connection, row.id, last_error=None)
 
-    @retried
+    @retry_on_clash
     def fail(
         self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
     ) -> None:
@@ -224,7 +224,7 @@ class Assignments:
                 connection, [failed], now=now, actor=row.lease_owner, build_avoid_s=build_avoid_s
             )
 
-    @retried
+    @retry_on_clash
     def end_overdue(
         self,
         build_timeout_s: float,
@@ -256,7 +256,7 @@ class Assignments:
 
     # ---- removing -----------------------------------------------------------
 
-    @retried
+    @retry_on_clash
     def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
         """Claim an assignment to remove its VM, or to prove a failed build absent."""
         with self._database.write() as connection:
@@ -279,16 +279,16 @@ class Assignments:
                 neighbours=() if disk_of is None else neighbours_of(connection, row),
             )
 
-    @retried
+    @retry_on_clash
     def release(self, claim: Claim) -> None:
         """Write that the domain is proven absent: the capacity is free again."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
             now = db_now(connection)
             endings = [AssignmentRelease(row, AssignmentEvent.PROVEN_ABSENT)]
-            end(connection, endings, now=now, actor=row.lease_owner)
+            end_assignments(connection, endings, now=now, actor=row.lease_owner)
 
-    @retried
+    @retry_on_clash
     def yield_claim(self, claim: Claim, error: str | None) -> None:
         """Give a claim back unfinished; it is sent again later."""
         with self._database.write() as connection:
@@ -302,7 +302,7 @@ class Assignments:
 
     # ---- the sweep ----------------------------------------------------------
 
-    @retried
+    @retry_on_clash
     def due(
         self,
         limit: int = 200,
@@ -316,19 +316,19 @@ class Assignments:
             now = db_now(connection)
             return due(connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting)
 
-    @retried
+    @retry_on_clash
     def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
         """Claim a leftover to remove it; None if it is gone or claimed."""
         with self._database.write() as connection:
             return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
 
-    @retried
+    @retry_on_clash
     def extend_leftover(self, id: UUID, owner: str, lease_s: float) -> None:  # noqa: A002
         """Extend a claim on a leftover; raise `ClaimLostError` if another has it, or it is gone."""
         with self._database.write() as connection:
             extend_leftover(connection, id, owner, lease_s)
 
-    @retried
+    @retry_on_clash
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
         """Forget a leftover that is removed."""
         with self._database.write() as connection:
@@ -405,10 +405,10 @@ def _quarantine(
 ) -> None:
     """Write that builds failed for good, on hosts that are locked: these get no VMs for a while."""
     attempts = assignments.c.attempts + 1
-    end(connection, endings, now=now, actor=actor, is_error=True, attempts=attempts)
+    end_assignments(connection, endings, now=now, actor=actor, is_error=True, attempts=attempts)
     failed_builds = {each.row.host_id: each.row.failed_builds for each in endings}
     for each in endings:
-        avoid(connection, each.row.request_id, each.row.host_id, now, build_avoid_s)
+        avoid_host(connection, each.row.request_id, each.row.host_id, now, build_avoid_s)
         failed_builds[each.row.host_id] += 1
     for host_id, number in failed_builds.items():
         hold_back_s = min(HOLD_BACK_S * 2 ** min(number - 1, 10), MAX_HOLD_BACK_S)

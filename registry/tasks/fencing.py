@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
 
 from registry.audit.events import note
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import FENCES
 from registry.db.schema import (
@@ -28,9 +28,9 @@ from registry.db.schema import (
     unreleased,
 )
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
-from registry.hosts.unaccounted import running_elsewhere
+from registry.hosts.unaccounted_items import running_elsewhere
+from registry.ledger.failure_policy import OnFailure, failure_policy_of, is_replaced
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
-from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
 from registry.ledger.release import release_all
 from registry.lifecycle import AssignmentState, FenceEvent, FenceState, HostAdmin, HostHealth
 from registry.records.hosts import FenceOrder
@@ -61,7 +61,7 @@ class Fencing:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def request_for_failed(
         self, lease: Lease, *, by_default: OnFailure = OnFailure.WAIT
     ) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Fencing:
             check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
             now = db_now(connection)
             failed = [
-                (row, wanted_of(row.labels, by_default=by_default))
+                (row, failure_policy_of(row.labels, by_default=by_default))
                 for row in _failed(connection, now)
             ]
             found = [row for row, wanted in failed if is_replaced(wanted, row.shared_pool)]
@@ -100,7 +100,7 @@ class Fencing:
                 _request(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
             return tuple(row.name for row in still_failed)
 
-    @retried
+    @retry_on_clash
     def request(self, name: str, *, actor: str) -> None:
         """Request the fencing of one host, whatever its labels say, unless it is pending or done.
 
@@ -117,7 +117,7 @@ class Fencing:
             if row is None or row.state == FenceState.FAILED.value:
                 _request(connection, host, now=db_now(connection), actor=actor)
 
-    @retried
+    @retry_on_clash
     def confirm(self, name: str, *, actor: str) -> int:
         """Take an operator's word that a host is off; return how many VMs it held.
 
@@ -146,7 +146,7 @@ class Fencing:
 
     # ---- workers ------------------------------------------------------------
 
-    @retried
+    @retry_on_clash
     def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
         """Claim a host to fence it; None if no fence is requested, or it is claimed.
 
@@ -175,20 +175,20 @@ class Fencing:
                 host_name=host.name,
                 now=now,
                 actor=owner,
-                **FENCES.taken(owner, lease_s, token, now=now),
+                **FENCES.claim_values(owner, lease_s, token, now=now),
             )
             return FenceOrder(
                 host_id=host.id, host=host.name, target=host.fence_target or "", token=token
             )
 
-    @retried
+    @retry_on_clash
     def keep(self, order: FenceOrder, lease_s: float) -> None:
         """Extend a claim right before the command; `ClaimLostError` if another has it."""
         with self._database.write() as connection:
             _ours(connection, order)
             FENCES.extend(connection, order.host_id, lease_s)
 
-    @retried
+    @retry_on_clash
     def succeed(self, order: FenceOrder) -> int:
         """Write that the host is off, and free what it held; return how many VMs that were."""
         with self._database.write() as connection:
@@ -198,7 +198,7 @@ class Fencing:
             _fenced(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
             return release_all(connection, host.id, host.name, now=now, actor=owner)
 
-    @retried
+    @retry_on_clash
     def fail(self, order: FenceOrder, error: str) -> None:
         """Write that nothing is proven: whatever the host held stays held."""
         with self._database.write() as connection:

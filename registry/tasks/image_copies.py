@@ -19,16 +19,16 @@ from registry.audit.changes import COPY
 from registry.audit.events import note
 from registry.db.access import to_access
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import COPIES, is_claimed
 from registry.db.schema import image_copies, images
 from registry.errors import ClaimLostError
 from registry.images.copies import COPY_ROWS, change_copy
-from registry.images.holds import may_try
+from registry.images.holds import may_copy_image
+from registry.images.host_copies import count_disk
 from registry.images.images import to_image
-from registry.images.on_hosts import count_disk
-from registry.ledger.release import give_up_builds
+from registry.ledger.release import end_builds
 from registry.lifecycle import OUT_OF_REACH, CopyEvent, CopyState
 from registry.records.images import Image
 from registry.records.work import CopyClaim, CopyRemoval, Upload
@@ -43,7 +43,7 @@ class ImageCopyTasks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def claim_upload(self, copy_id: UUID, owner: str, lease_s: float) -> Upload | None:
         """Claim a copy to upload it; None: it is not ours to do, or not now.
 
@@ -67,7 +67,7 @@ class ImageCopyTasks:
             if _uploads(connection, row.host_id, now):
                 return None
             image = _image_of(connection, row)
-            if not may_try(connection, image, row.host_id, now):
+            if not may_copy_image(connection, image, row.host_id, now):
                 return None
             attempt = row.attempts + 1
             step = COPY.step(before, event)
@@ -82,21 +82,21 @@ class ImageCopyTasks:
                 left_volume=row.volume,
             )
 
-    @retried
+    @retry_on_clash
     def begin(self, claim: CopyClaim, volume: str) -> None:
         """Write where the upload goes, before anything is there."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
             COPIES.write(connection, row.id, volume=volume)
 
-    @retried
+    @retry_on_clash
     def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
         """Write how far the upload is, and keep the claim for longer."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
             COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
 
-    @retried
+    @retry_on_clash
     def uploaded(self, claim: CopyClaim) -> None:
         """Write that the copy is whole: VMs may rest on it."""
         with self._database.write() as connection:
@@ -115,7 +115,7 @@ class ImageCopyTasks:
                 host_lost_at=None,
             )
 
-    @retried
+    @retry_on_clash
     def interrupted(self, claim: CopyClaim, error: str | None) -> None:
         """Give the upload back to be tried again. With an ``error``: up to five times in a row."""
         with self._database.write() as connection:
@@ -136,7 +136,7 @@ class ImageCopyTasks:
                 sent_at=now,
             )
 
-    @retried
+    @retry_on_clash
     def refused(self, claim: CopyClaim, error: str) -> None:
         """Write that the host did not take the image.
 
@@ -148,7 +148,7 @@ class ImageCopyTasks:
             row = _ours(connection, claim)
             _give_up(connection, row, error, db_now(connection))
 
-    @retried
+    @retry_on_clash
     def claim_removal(self, copy_id: UUID, owner: str, lease_s: float) -> CopyRemoval | None:
         """Claim the copy of an image that was removed; None: it is not ours to do."""
         with self._database.write() as connection:
@@ -164,7 +164,7 @@ class ImageCopyTasks:
                 volume=row.volume,
             )
 
-    @retried
+    @retry_on_clash
     def removed(self, claim: CopyClaim) -> None:
         """Write that the host has the copy no more; its disk is free again."""
         with self._database.write() as connection:
@@ -183,7 +183,7 @@ class ImageCopyTasks:
                 data={"image": image.reference, "host": row.host_name},
             )
 
-    @retried
+    @retry_on_clash
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
         """Give a removal back unfinished; it is sent again later."""
         with self._database.write() as connection:
@@ -237,7 +237,7 @@ def _give_up(connection: Connection, row: Row[Any], error: str, now: datetime) -
         uploaded_bytes=0,
     )
     count_disk(connection, row.host_id, -row.disk_gib)
-    give_up_builds(
+    end_builds(
         connection,
         row.host_id,
         row.image_id,

@@ -9,12 +9,12 @@ from sqlalchemy import Connection, Row, select
 
 from registry.audit.changes import IMAGE
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.row_leases import IMPORTS, is_claimed
 from registry.db.schema import images
 from registry.errors import ClaimLostError
 from registry.images.images import to_image
-from registry.images.incoming import Stored
+from registry.images.incoming_file import StoredFile
 from registry.lifecycle import ImageEvent, ImageState
 from registry.records.work import Import, ImportClaim
 
@@ -25,7 +25,7 @@ class ImageImports:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
         """Claim an import; None if it is over or claimed."""
         with self._database.write() as connection:
@@ -43,15 +43,15 @@ class ImageImports:
                 signature=row.signature,
             )
 
-    @retried
+    @retry_on_clash
     def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
         """Write how far the import is, and keep the claim for longer."""
         with self._database.write() as connection:
             _ours(connection, claim)
             IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
 
-    @retried
-    def imported(self, claim: ImportClaim, stored: Stored) -> None:
+    @retry_on_clash
+    def imported(self, claim: ImportClaim, stored: StoredFile) -> None:
         """Write that the image's content is in the store: it is on offer."""
         with self._database.write() as connection:
             row = _ours(connection, claim)
@@ -66,13 +66,13 @@ class ImageImports:
                 virtual_size_bytes=stored.virtual_size_bytes,
             )
 
-    @retried
+    @retry_on_clash
     def failed(self, claim: ImportClaim, error: str) -> None:
         """Write that the image cannot be had, and why."""
         with self._database.write() as connection:
             _end(connection, _ours(connection, claim), ImageEvent.FAILED, error)
 
-    @retried
+    @retry_on_clash
     def yielded(self, claim: ImportClaim) -> None:
         """Give an import back unfinished; it is sent again later."""
         with self._database.write() as connection:

@@ -18,7 +18,7 @@ from registry.audit.changes import MOVE, VM_OBSERVED
 from registry.audit.events import record
 from registry.db.access import to_access
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.row_leases import MOVES, is_claimed
 from registry.db.schema import assignments, hosts, moves, power_actions, vms
 from registry.errors import ClaimLostError
@@ -58,7 +58,7 @@ class MoveSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def claim(
         self, move_id: UUID, owner: str, lease_s: float, limits: MoveLimits
     ) -> MoveStep | None:
@@ -96,14 +96,14 @@ class MoveSteps:
             record(connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)])
             return _to_step(connection, move, vm, token, kind=kind, begun=begun)
 
-    @retried
+    @retry_on_clash
     def send_next(self, limits: MoveLimits) -> tuple[Due, ...]:
         """Return the moves that have room now, and mark them as sent: another has ended."""
         with self._database.write() as connection:
             found = send_next(connection, limits, now=db_now(connection))
             return tuple(Due(task=MOVE_VM, id=key) for key in found)
 
-    @retried
+    @retry_on_clash
     def keep(
         self, claim: MoveClaim, lease_s: float, progress: MoveProgress | None = None
     ) -> str | None:
@@ -128,7 +128,7 @@ class MoveSteps:
             MOVES.extend(connection, claim.move_id, lease_s, **values)
             return _stop(_vm(connection, move), move)
 
-    @retried
+    @retry_on_clash
     def note_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
         """Write how long the guest stood still, if another worker found that it had arrived.
 
@@ -145,7 +145,7 @@ class MoveSteps:
                 .values(downtime_ms=downtime_ms)
             )
 
-    @retried
+    @retry_on_clash
     def arrive(self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None) -> bool:
         """Write that the VM is where it was to go: the one place that says so.
 
@@ -193,7 +193,7 @@ class MoveSteps:
             )
             return True
 
-    @retried
+    @retry_on_clash
     def fail(self, claim: MoveClaim, error: str) -> None:
         """Write that the VM is where it was, or nowhere; what there is of it elsewhere goes.
 
@@ -205,7 +205,7 @@ class MoveSteps:
             event = MoveEvent.FAILED if stop is None else MoveEvent.CANCELLED
             _end_here(connection, move, stop or error, event, now=db_now(connection))
 
-    @retried
+    @retry_on_clash
     def put_off(self, claim: MoveClaim, error: str | None) -> None:
         """Give the claim back: it is not known yet where the VM is."""
         with self._database.write() as connection:
@@ -297,9 +297,9 @@ def _may_begin(
     under_way = moves.c.state == MoveState.MOVING.value
     for host_id in (move.from_host_id, move.to_host_id):
         here = or_(moves.c.from_host_id == host_id, moves.c.to_host_id == host_id)
-        if MOVES.in_hand(connection, and_(under_way, here), now) >= limits.per_host:
+        if MOVES.count_claimed(connection, and_(under_way, here), now) >= limits.per_host:
             return False
-    return MOVES.in_hand(connection, under_way, now) < limits.everywhere
+    return MOVES.count_claimed(connection, under_way, now) < limits.everywhere
 
 
 def _to_step(

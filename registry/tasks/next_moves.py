@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Select, and_, literal_column, or_, select, update
 
 from registry.db.schema import assignments, hosts, moves, power_actions, slot_loop, vms
-from registry.images.on_hosts import lacks_image
+from registry.images.host_copies import lacks_image
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,

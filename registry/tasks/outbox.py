@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from registry.audit.events import note
-from registry.consoles.states import forget_silent
+from registry.consoles.session_rows import forget_silent
 from registry.db.access import HOST_COLUMNS, to_access
 from registry.db.row_leases import (
     ASSIGNMENTS,
@@ -58,10 +58,10 @@ from registry.db.schema import (
 )
 from registry.errors import ClaimLostError
 from registry.images.holds import is_not_held
-from registry.images.on_hosts import lacks_image
+from registry.images.host_copies import lacks_image
 from registry.ledger.fences import OPEN
 from registry.ledger.placeable import ABSENT
-from registry.ledger.shared_disks import in_use
+from registry.ledger.shared_disks import disks_in_use
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
@@ -152,10 +152,10 @@ class _Kind:
         keys = self.claims.send(connection, query, limit, now=look.now)
         return [Due(task=self.task, id=key) for key in keys]
 
-    def in_hand(self, connection: Connection, now: datetime) -> int:
+    def count_claimed(self, connection: Connection, now: datetime) -> int:
         """Return how many of its rows are claimed."""
         ours = self.claims.table.c.state.in_(self.states) if self.states else true()
-        return self.claims.in_hand(connection, ours, now)
+        return self.claims.count_claimed(connection, ours, now)
 
 
 def _fences(look: _OutboxRead) -> Select[Any]:
@@ -341,7 +341,7 @@ def _room(connection: Connection, kinds: Sequence[_Kind], waiting: int, now: dat
     At most as many wait as workers have in hand, so that nothing waits there for much longer
     than work lasts: it would be sent again while it runs. It is filled when it is half empty.
     """
-    most = max(_ALWAYS, sum(kind.in_hand(connection, now) for kind in kinds))
+    most = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))
     return 0 if waiting > most // 2 else most - waiting
 
 
@@ -377,7 +377,7 @@ def claim_leftover(
         row,
         host=to_access(row),
         requested=row.requested_by is not None,
-        disk_stays=stays or bool(in_use(connection, its)),
+        disk_stays=stays or bool(disks_in_use(connection, its)),
         seed_stays=stays,
         neighbours=neighbours_of(connection, row),
     )

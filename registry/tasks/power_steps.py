@@ -18,7 +18,7 @@ from registry.audit.changes import VM_OBSERVED
 from registry.audit.events import record
 from registry.db.access import HOST_COLUMNS, to_access
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.locks import lock_vms
 from registry.db.row_leases import POWER, is_claimed
 from registry.db.schema import assignments, hosts, is_moving, is_place, power_actions, tenants, vms
@@ -87,7 +87,7 @@ class PowerSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
         """Claim the next step; None if no action is due, or it is claimed."""
         with self._database.write() as connection:
@@ -108,7 +108,7 @@ class PowerSteps:
                 card=card_of(connection, vm_id),
             )
 
-    @retried
+    @retry_on_clash
     def keep(self, claim: PowerClaim, state: PowerState, lease_s: float) -> None:
         """Extend a claim before the step that ``state`` asks for.
 
@@ -123,7 +123,7 @@ class PowerSteps:
                 raise ClaimLostError(f"the power of VM {claim.vm_id}", f"it is {row.state}")
             POWER.extend(connection, claim.vm_id, lease_s)
 
-    @retried
+    @retry_on_clash
     def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
         """Write what was done or seen; the claim stays, until nothing is left to do."""
         with self._database.write() as connection:
@@ -131,7 +131,7 @@ class PowerSteps:
             now = db_now(connection)
             return _advance(connection, row, event, now=now, reason=None)
 
-    @retried
+    @retry_on_clash
     def look_again(self, claim: PowerClaim) -> None:
         """Give the claim back: the guest is given more time."""
         with self._database.write() as connection:
@@ -144,7 +144,7 @@ class PowerSteps:
                 due_at = min(now + timedelta(seconds=pause_s), max(row.force_at, now))
             POWER.give_back(connection, claim.vm_id, due_at=due_at, sent_at=None, attempts=0)
 
-    @retried
+    @retry_on_clash
     def put_off(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
         """Give the claim back after trouble; a start that is refused too often is given up."""
         with self._database.write() as connection:

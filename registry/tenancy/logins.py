@@ -18,9 +18,9 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from registry.audit.events import note
 from registry.db.audit_context import call_of
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
-from registry.db.once import made
 from registry.db.schema import login_codes, tokens
 from registry.errors import ConflictError, NotFoundError
 from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
@@ -55,7 +55,7 @@ class Logins:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def make_link(
         self,
         token_id: UUID,
@@ -111,10 +111,10 @@ class Logins:
             note(connection, now, actor, "login_link_made", "token", token_id, data=data)
             link = LoginLink(id=key, read_only=only, expires_at=ends)
             if derivation is not None:
-                made(connection, SaltedLink(link=link, salt=derivation.salt))
+                keep_result(connection, SaltedLink(link=link, salt=derivation.salt))
             return link, code
 
-    @retried
+    @retry_on_clash
     def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:
         """Return a token for a code, once; None if it is none, was used, or is over."""
         digest = digest_of(code)
@@ -148,7 +148,7 @@ class Logins:
                 detail={"by": parent.name},
             )
 
-    @retried
+    @retry_on_clash
     def admit(self, admission: Admission, *, life_s: int) -> tuple[Token, str]:
         """Return a token for a user for whom an identity provider vouches.
 
@@ -172,7 +172,7 @@ class Logins:
                 detail=admission.event_data,
             )
 
-    @retried
+    @retry_on_clash
     def log_out(self, token_id: UUID, *, actor: str) -> Token:
         """End a token that a login gave, and those that it gave itself.
 

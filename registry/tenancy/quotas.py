@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from registry.audit.events import note
 from registry.catalogue.resources import VMS, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
 from registry.db.locks import lock_tenants
 from registry.db.names import MAX_AMOUNT, check_int
 from registry.db.schema import quotas, tenants
@@ -50,7 +50,7 @@ class Quotas:
             limited = limited_among(connection, names)
         return tuple(sorted(name for key, name in names.items() if key not in limited))
 
-    @retried
+    @retry_on_clash
     def set(
         self,
         tenant: str,

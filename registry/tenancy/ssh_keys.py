@@ -10,10 +10,10 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import note
 from registry.db.clock import db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.names import new_name
-from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import ssh_keys, tenants
@@ -33,7 +33,7 @@ class SshKeys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(self, name: str, public_key: str, *, tenant: str, actor: str) -> SshKey:
         """Add a key; VMs built from now on let it in."""
         new_name("name", name)
@@ -60,7 +60,7 @@ class SshKeys:
             except IntegrityError as error:
                 raise DuplicateError("SSH key", "name", name) from error
             _note(connection, "ssh_key_added", (added := _get(connection, key)), actor)
-            return made(connection, added)
+            return keep_result(connection, added)
 
     def list(
         self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
@@ -80,7 +80,7 @@ class SshKeys:
         with self._database.read() as connection:
             return _get(connection, id)
 
-    @retried
+    @retry_on_clash
     def remove(self, id: UUID, *, actor: str) -> SshKey:  # noqa: A002
         """Remove a key; VMs that were built with it keep it."""
         with self._database.write() as connection:

@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import event_row, note, record
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
-from registry.db.names import WORDS, WORDS_OF_CALLERS, check_weight, look_up, new_name
-from registry.db.once import made
+from registry.db.names import WORDS, WORDS_OF_CALLERS, check_weight, lookup_name, new_name
 from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
@@ -48,7 +48,7 @@ class Tenants:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
+    @retry_on_clash
     def add(
         self,
         name: str,
@@ -82,7 +82,7 @@ class Tenants:
                 default_quota=default_quota,
                 actor=actor,
             )
-            return made(connection, added)
+            return keep_result(connection, added)
 
     def list(
         self, *, search: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
@@ -107,7 +107,7 @@ class Tenants:
         with self._database.read() as connection:
             ids_named(connection, "tenant", tenants, name)
 
-    @retried
+    @retry_on_clash
     def update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
     ) -> Tenant:
@@ -123,7 +123,7 @@ class Tenants:
         with self._database.write() as connection:
             return update_tenant(connection, name, weight=weight, move=move, actor=actor)
 
-    @retried
+    @retry_on_clash
     def remove(self, name: str, *, actor: str) -> Tenant:
         """Remove an unused tenant or group.
 
@@ -227,7 +227,7 @@ def _lock(connection: Connection, name: str) -> None:
     """Lock a tenant's row, so that no other call changes it or creates requests for it."""
     connection.execute(
         select(tenants.c.id)
-        .where(tenants.c.name == look_up("tenant", name))
+        .where(tenants.c.name == lookup_name("tenant", name))
         .with_for_update(key_share=True)
     )
 
@@ -297,7 +297,7 @@ def _detach(connection: Connection, key: UUID, now: datetime) -> None:
 
 def _get(connection: Connection, name: str) -> Tenant:
     row = connection.execute(
-        _SELECT.where(tenants.c.name == look_up("tenant", name), _LIVE)
+        _SELECT.where(tenants.c.name == lookup_name("tenant", name), _LIVE)
     ).one_or_none()
     if row is None:
         raise NotFoundError("tenant", name)

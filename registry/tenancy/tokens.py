@@ -16,10 +16,10 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import note
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retried
+from registry.db.engine import Database, retry_on_clash
+from registry.db.idempotency_keys import keep_result
 from registry.db.ids import uuid7
 from registry.db.names import expires_at, new_name
-from registry.db.once import made
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import tenants, tokens
@@ -66,7 +66,7 @@ class Tokens:
         self._database = database
         self._use_noted: dict[UUID, float] = {}  #: by this process, on its monotonic clock
 
-    @retried
+    @retry_on_clash
     def create(
         self,
         role: Role,
@@ -117,7 +117,7 @@ class Tokens:
                 connection, now, actor, "token_created", "token", token.id, tenant=tenant, data=data
             )
             if derivation is not None:
-                made(connection, SaltedToken(token=token, salt=derivation.salt))
+                keep_result(connection, SaltedToken(token=token, salt=derivation.salt))
             return token, secret
 
     def living_operators(self) -> tuple[Token, ...]:
@@ -163,7 +163,7 @@ class Tokens:
         with suppress(RegistryUnavailableError):  # a failed note keeps no caller out
             self._write_use(id)
 
-    @retried
+    @retry_on_clash
     def _write_use(self, id: UUID) -> None:  # noqa: A002
         with self._database.write() as connection:
             at = db_now(connection)
@@ -190,7 +190,7 @@ class Tokens:
             found = [_to_token(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda token: (token.id.hex,))
 
-    @retried
+    @retry_on_clash
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
         """End a token, and those that logins by its links gave; twice is no error."""
         with self._database.write() as connection:

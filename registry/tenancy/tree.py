@@ -14,7 +14,7 @@ from sqlalchemy import Connection, ScalarSelect, bindparam, select
 
 from registry.db.bulk import among, chunks
 from registry.db.locks import take_turns
-from registry.db.names import look_up
+from registry.db.names import lookup_name
 from registry.db.schema import tenants
 from registry.errors import ConflictError, InvalidError, NotFoundError
 
@@ -137,7 +137,7 @@ def check_place(connection: Connection, key: UUID | None, parent_id: UUID | None
 def _find(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
     """Return the id, and whether it is a group."""
     query = _LOCKED if locked else _NAMED
-    found = connection.execute(query, {"named": look_up("tenant", name)}).one_or_none()
+    found = connection.execute(query, {"named": lookup_name("tenant", name)}).one_or_none()
     if found is None:
         raise NotFoundError("tenant", name)
     return found.id, found.is_group

@@ -105,7 +105,7 @@ def test_postgresqls_programs_get_the_one_password_that_they_need(
     program.chmod(0o755)
     url = database_at("postgresql+psycopg://fuga:its-own@db/fuga")
 
-    backup._run("pg_dump", url)
+    backup._run_postgresql_program("pg_dump", url)
 
     assert "'PGPASSWORD': 'its-own'" in seen.read_text()
     assert SECRET not in seen.read_text()

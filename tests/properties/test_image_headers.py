@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oslo_utils.imageutils import format_inspector
 
 from registry import ImageRefusedError
-from registry.images.header import taken_for, virtual_size_of
+from registry.images.header import probe_formats, virtual_size_of
 from registry.records.images import ImageFormat
 from workers import vfat
 
@@ -74,7 +74,7 @@ def test_a_raw_disk_is_one_to_libvirt_and_to_oslo(content: bytes) -> None:
     taken = accepted(content, "raw")
 
     if taken is None:
-        assert any(taken_for(content, content[-512:]))
+        assert any(probe_formats(content, content[-512:]))
     else:
         assert taken == len(content)
         assert not of_libvirt(content)
@@ -133,4 +133,4 @@ def test_no_user_data_makes_a_seed_lead_libvirt_anywhere(data: bytes, at: int) -
     seed = vfat.volume("cidata", {"user-data": content, "OOOM": data, "QFI": b"QED"})
 
     # An ISO's name has nothing to follow.
-    assert all(what.startswith("an ISO") for what in taken_for(seed[: 1 << 16], b""))
+    assert all(what.startswith("an ISO") for what in probe_formats(seed[: 1 << 16], b""))

@@ -97,13 +97,13 @@ def failure_findings(
 ) -> Iterator[CheckResult]:
     """Find hosts whose VMs are to be placed elsewhere, and wait: their disks are there alone."""
     # Slow; `--help` needs none of it.
-    from registry.hosts import OnFailure, shared_pool_of, wanted_of  # noqa: PLC0415
+    from registry.hosts import OnFailure, failure_policy_of, shared_pool_of  # noqa: PLC0415
 
     waits = [
         host["name"]
         for host in hosts
         if host["admin"] != "retired"
-        and wanted_of(host["labels"], by_default=by_default) is OnFailure.REPLACE
+        and failure_policy_of(host["labels"], by_default=by_default) is OnFailure.REPLACE
         and shared_pool_of(host["labels"]) is None
     ]
     if not waits:

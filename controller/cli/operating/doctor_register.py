@@ -238,9 +238,9 @@ def _images(
 ) -> Iterator[CheckResult]:
     from registry import SettingsError  # noqa: PLC0415
     from registry.images import check_image_files, remove_strays  # noqa: PLC0415
-    from registry.images.qemu_img import program  # noqa: PLC0415
+    from registry.images.qemu_img import qemu_img_path  # noqa: PLC0415
 
-    if program() is None:
+    if qemu_img_path() is None:
         message = (
             "qemu-img (qemu-utils) is not installed here: an API here leaves checks to workers"
         )

@@ -134,7 +134,7 @@ def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup
         registry.close()
     except RegistryError as error:
         echo(f"the database does not record that it was backed up: {error}", err=True)
-    if left := backups.parts_left(file.parent):
+    if left := backups.unfinished_backups(file.parent):
         names = ", ".join(str(each) for each in left)
         echo(
             f"backups that were killed have left {names}: delete what no other machine writes",

@@ -1,7 +1,7 @@
 """Creating POSTs that may be sent twice: the header Idempotency-Key.
 
 A client that saw no answer repeats the call with the same key. What the first call made is kept
-with the key for 24 hours, in the transaction that made it (`registry.db.once`), and is
+with the key for 24 hours, in the transaction that made it (`registry.db.idempotency_keys`), and is
 answered again. Refusals are not kept: nothing was made, so the call may be tried again.
 """
 
@@ -23,7 +23,7 @@ from controller.rest.idempotency.audit import note_route
 from controller.rest.middleware.auth import CREDENTIALS, Caller, caller_of
 from controller.rest.problems import patterns
 from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError
-from registry.audit import AuditedCall, IdempotencyKey, Once, kept_record
+from registry.audit import AuditedCall, IdempotencyKey, IdempotentCall, kept_record
 from registry.tenancy import Derivation
 
 REPLAYED_HEADER: Final = "Idempotency-Replayed"
@@ -78,7 +78,9 @@ class Creation:
         """
         show = adapter.dump_json if shown is None else shown
         key = self.key_of(body, status, of_caller=of_caller)
-        registry = self.registry.for_call(self.call, once=None if key is None else Once(key))
+        registry = self.registry.for_call(
+            self.call, once=None if key is None else IdempotentCall(key)
+        )
         if key is None:
             return _json(show(create(registry)), status)
         keys = self.registry.idempotency

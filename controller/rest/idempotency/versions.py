@@ -24,7 +24,7 @@ from starlette.requests import Request as HttpRequest
 from controller.host_aliases import HostNames
 from controller.rest.dependencies import services_of
 from controller.rest.problems.errors import HeaderError, VersionMismatchError
-from registry import OnlyIf, Registry
+from registry import Precondition, Registry
 from registry.db import settable_fields
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ def note_condition(request: HttpRequest, given: str) -> None:
             raise VersionMismatchError(versioned.kind, found[2], given, current)
 
     if key is not None:
-        request.scope.setdefault("state", {})["only_if"] = OnlyIf(versioned.kind, key, check)
+        request.scope.setdefault("state", {})["only_if"] = Precondition(versioned.kind, key, check)
 
 
 def version_of(record: Any, *, secret: bytes) -> str:

@@ -24,7 +24,7 @@ from controller.rest.schemas.offers import ImageCopies, ImageInput, ImagesQuery,
 from controller.rest.schemas.values import ImageReference, PageOf
 from registry import Registry
 from registry.db import Page, uuid7
-from registry.images import Image, Incoming, NewImage, Stored, check_image_url
+from registry.images import Image, IncomingFile, NewImage, StoredFile, check_image_url
 
 router = APIRouter(
     prefix="/images", tags=["images"], dependencies=[Security(bearer)], route_class=BoundedRoute
@@ -121,7 +121,7 @@ async def upload_image(
     image_id = uuid7()
     store = services.image_store()
 
-    def answer(stored: Stored) -> Response:
+    def answer(stored: StoredFile) -> Response:
         def create(registry: Registry) -> Image:
             return registry.images.add(
                 new,
@@ -174,7 +174,7 @@ def remove_image(reference: ImageReference, caller: Operator, services: Services
     return removed
 
 
-async def _receive(request: HttpRequest, incoming: Incoming, sha256: str | None) -> Stored:
+async def _receive(request: HttpRequest, incoming: IncomingFile, sha256: str | None) -> StoredFile:
     try:
         async for piece in _pieces(request):
             await run_in_threadpool(incoming.write, piece)

@@ -206,7 +206,7 @@ def _type(site: Site, vm_id: Any) -> None:
         opened = sessions.open(vm_id, actor=actor, force=True)
         work = holds.claim(opened.id, WORKER, 60)
         assert work is not None
-        holds.attached(work.claim)
+        holds.mark_attached(work.claim)
     holds.ended(work.claim, failed(1))
 
 

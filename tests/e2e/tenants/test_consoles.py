@@ -143,7 +143,7 @@ class Attaching(Worker):
         assert task == ATTACH_CONSOLE
         work = self._registry.console_holds.claim(row_id, "w1", 60)
         assert work is not None
-        self._registry.console_holds.attached(work.claim)
+        self._registry.console_holds.mark_attached(work.claim)
         self.claim = work.claim
         return True
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from controller.cli.operating.processes import db
 from controller.queries.fleet_metrics import FleetCollector
 from registry import Registry
-from registry.admin.backup import BackupError, backup, parts_left, restore
+from registry.admin.backup import BackupError, backup, restore, unfinished_backups
 from registry.db.schema import metadata
 from tests.raw_sql import raw_sql
 from tests.register import (
@@ -214,7 +214,7 @@ def test_what_backups_of_other_names_left_is_named(tmp_path: Path) -> None:
     for name in (left.name, f".today.{os.getpid()}.part", ".mine.part", "fuga.1.part"):
         (tmp_path / name).touch()
 
-    assert parts_left(tmp_path) == [left]
+    assert unfinished_backups(tmp_path) == [left]
 
 
 @pytest.mark.sampled(3)

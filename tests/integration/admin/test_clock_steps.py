@@ -16,8 +16,8 @@ from controller.cli.operating.status import clock_sentence
 from controller.control_center.clock_watch import ClockWatch
 from controller.control_center.steady_clock import SteadyClock
 from registry import Registry
-from registry.admin import ClockStep, Lengths
-from registry.admin.clock_steps import HELD, TOLERANCE, _times_of
+from registry.admin import ClockStep, LeaseLengths
+from registry.admin.clock_steps import HELD, TOLERANCE, _limited_times
 from registry.db.clock import UtcDateTime
 from registry.db.engine import database_at
 from registry.db.schema import metadata, power_actions
@@ -26,7 +26,7 @@ from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, a_report, add_request, place, running, take_lease
 
 STEP_S: Final = 3600.0
-LENGTHS: Final = Lengths(lease_s=30, fence_timeout_s=60, spot_grace_s=120, room_hold_s=600)
+LENGTHS: Final = LeaseLengths(lease_s=30, fence_timeout_s=60, spot_grace_s=120, room_hold_s=600)
 #: Times that keep nothing from happening, or that somebody chose, by table; ``*``: all of it.
 LEFT_ALONE: Final[dict[str, set[str]]] = {
     # What happened, for people to read.
@@ -91,7 +91,7 @@ def ahead(register: Registry) -> set[str]:
     """Name the times that lie further ahead than they can."""
     found = set()
     with engine_of(register).connect() as connection:
-        for each in _times_of(LENGTHS):
+        for each in _limited_times(LENGTHS):
             for name, within_s in each.within_s.items():
                 at = connection.scalar(select(func.max(each.table.c[name])).where(each.which))
                 limit = register.now() + timedelta(seconds=within_s) + TOLERANCE
@@ -115,7 +115,7 @@ def lived(register: Registry) -> Registry:
 
 def test_each_stored_time_is_brought_back_or_left_alone_for_a_reason() -> None:
     brought_back = {
-        (each.table.name, name) for each in _times_of(LENGTHS) for name in each.within_s
+        (each.table.name, name) for each in _limited_times(LENGTHS) for name in each.within_s
     }
     left = {(table, name) for table, names in LEFT_ALONE.items() for name in names}
 
@@ -127,7 +127,7 @@ def test_what_a_dead_worker_had_is_built_soon_after_the_clock_stepped_back(
     lived: Registry, raw: RawSql
 ) -> None:
     step_back(raw)
-    short = Lengths(lease_s=0, fence_timeout_s=0, spot_grace_s=0, room_hold_s=0)
+    short = LeaseLengths(lease_s=0, fence_timeout_s=0, spot_grace_s=0, room_hold_s=0)
     assert lived.assignments.due(resend_after_s=0) == ()
 
     lived.clock_steps.settle(short)

@@ -21,7 +21,7 @@ from registry.admin.doctor import TRIGGERS_FOUND
 from registry.admin.revisions import alembic_config, first_revision, head_revision
 from registry.db.engine import make_engine
 from registry.db.schema import metadata
-from registry.ledger.triggers import TRIGGERS, statements
+from registry.ledger.triggers import TRIGGERS, trigger_statements
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import a_cluster, add_request, place
 from tests.servers.postgres import PostgresServer
@@ -58,7 +58,7 @@ def test_constraints_and_triggers_are_the_code_s_own_to_the_letter(
         engine = make_engine(created)
         with engine.begin() as connection:
             metadata.create_all(connection)
-            for statement in statements(engine.dialect.name):
+            for statement in trigger_statements(engine.dialect.name):
                 connection.exec_driver_sql(statement.replace("%", "%%"))
         engine.dispose()
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from controller.cli.operating.processes import db
 from controller.control_center.purge import Purger, purge_all
 from registry import InvalidError, Registry, StaleEpochError
-from registry.admin import Periods, Purged
-from registry.admin.retention import _month
+from registry.admin import Periods, PurgeCounts
+from registry.admin.retention import _month_start
 from registry.db.ids import first_at
 from tests.raw_sql import RawSql
 from tests.register import (
@@ -65,16 +65,16 @@ def lived(register: Registry) -> Registry:
 def test_nothing_goes_before_its_time(lived: Registry, raw: RawSql) -> None:
     age(raw, 6)
 
-    assert lived.retention.due(Periods()) == Purged()
-    assert purge_all(lived, Periods()) == Purged()
+    assert lived.retention.due(Periods()) == PurgeCounts()
+    assert purge_all(lived, Periods()) == PurgeCounts()
     assert all(each.stored for each in (lived.rounds.get(1), lived.rounds.get(2)))
 
 
 def test_inputs_go_first_and_their_rounds_stay(lived: Registry, raw: RawSql) -> None:
     age(raw, 8)
 
-    assert lived.retention.due(Periods()) == Purged(inputs=2)
-    assert purge_all(lived, Periods()) == Purged(inputs=2)
+    assert lived.retention.due(Periods()) == PurgeCounts(inputs=2)
+    assert purge_all(lived, Periods()) == PurgeCounts(inputs=2)
 
     assert lived.rounds.get(1).stored is None
     assert lived.rounds.get(1).placed == 1
@@ -113,7 +113,7 @@ def test_a_dry_run_counts_what_a_purge_takes_and_takes_nothing(
 
 def test_events_go_by_whole_months(lived: Registry, raw: RawSql) -> None:
     now = lived.now()
-    bound = _month(now, -2)
+    bound = _month_start(now, -2)
     numbers = [each.id for each in lived.events.list(limit=500)]
     stored = "%Y-%m-%d %H:%M:%S.%f"
     raw.run("UPDATE events SET at = ? WHERE id > ?", bound.strftime(stored), numbers[3])
@@ -123,7 +123,7 @@ def test_events_go_by_whole_months(lived: Registry, raw: RawSql) -> None:
         numbers[3],
     )
 
-    assert purge_all(lived, Periods(events_months=2)) == Purged(events=4)
+    assert purge_all(lived, Periods(events_months=2)) == PurgeCounts(events=4)
 
     kept = [each.id for each in lived.events.list(after=numbers[0], limit=500)]
     assert kept[: len(numbers) - 4] == numbers[4:]
@@ -164,7 +164,7 @@ def test_a_purge_takes_old_moves_and_plans_and_reads_no_others(
 
     assert after.units < before.units + 500
     ended(raw, now - timedelta(days=401))
-    assert purge_all(register, Periods()) == Purged(plans=1, moves=1)
+    assert purge_all(register, Periods()) == PurgeCounts(plans=1, moves=1)
 
 
 def test_more_than_a_batch_goes_batch_by_batch(register: Registry, raw: RawSql) -> None:
@@ -189,9 +189,9 @@ def test_who_does_not_lead_purges_nothing(lived: Registry, raw: RawSql) -> None:
     with pytest.raises(StaleEpochError):
         lived.retention.purge_batch(Periods(), lease=lease)
     purger = Purger(lived, lambda: lease, Periods(), interval_s=1)
-    assert purger.purge(threading.Event()) == Purged()
+    assert purger.purge(threading.Event()) == PurgeCounts()
     idle = Purger(lived, lambda: None, Periods(), interval_s=1)
-    assert idle.purge(threading.Event()) == Purged()
+    assert idle.purge(threading.Event()) == PurgeCounts()
     assert rows(raw, "round_inputs") == 2
 
 
@@ -290,6 +290,6 @@ def test_periods_that_make_no_sense_are_refused(fields: dict[str, int], place: s
 def test_months_are_counted_over_the_turn_of_the_year(
     months: int, expected: tuple[int, int]
 ) -> None:
-    begun = _month(datetime(2026, 3, 31, 23, 59, tzinfo=UTC), months)
+    begun = _month_start(datetime(2026, 3, 31, 23, 59, tzinfo=UTC), months)
 
     assert (begun.year, begun.month, begun.day, begun.hour) == (*expected, 1, 0)

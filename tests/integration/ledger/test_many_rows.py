@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from registry.audit.events import event_row
-from registry.db.bulk import behind, insert_rows, inserting, update_rows
+from registry.db.bulk import insert_rows, prepare_insert, run_behind, update_rows
 from registry.db.engine import Database
 from registry.db.ids import uuid7
 from registry.db.schema import events, tenants
@@ -106,9 +106,9 @@ def test_rows_updated_together_hold_what_they_are_told(connection: Connection) -
 def test_statements_are_done_in_their_order(connection: Connection) -> None:
     start = last_event(connection)
 
-    with behind(connection) as later:
+    with run_behind(connection) as later:
         for n in range(20):
-            later(inserting(connection, events, [an_event(text, n) for text in ("x", "y")]))
+            later(prepare_insert(connection, events, [an_event(text, n) for text in ("x", "y")]))
 
     numbers = [row[events.c.keys().index("subject_id") - 1] for row in told(connection, start)]
     assert numbers == [str(n) for n in range(20) for _ in "xy"]
@@ -121,7 +121,7 @@ def test_after_one_that_fails_none_is_run(connection: Connection) -> None:
         connection.exec_driver_sql("SELECT nothing FROM nowhere")
 
     def hand_over() -> None:
-        with behind(connection) as later:
+        with run_behind(connection) as later:
             later(lambda: run.append(1))
             later(fail)
             later(lambda: run.append(2))

@@ -28,8 +28,8 @@ from registry import (
     RegistryUnavailableError,
     StaleEpochError,
 )
-from registry.audit import IdempotencyKey, Once, kept_record
-from registry.db.engine import ClashError, retried
+from registry.audit import IdempotencyKey, IdempotentCall, kept_record
+from registry.db.engine import ClashError, retry_on_clash
 from registry.hosts import Host, Miss, MissPolicy
 from registry.requests import Request
 from registry.rounds import Placement
@@ -350,7 +350,7 @@ def test_the_same_key_used_twice_at_once_does_its_work_once(
     register: Registry, other: Registry
 ) -> None:
     key = IdempotencyKey(scope="s", key="k", fingerprint="f")
-    one, two = (each.for_call(None, once=Once(key)) for each in (register, other))
+    one, two = (each.for_call(None, once=IdempotentCall(key)) for each in (register, other))
 
     with held_before_its_end(one) as start:
         first = start(lambda: one.tenants.add("c", weight=1.0, actor=ACTOR))
@@ -601,7 +601,7 @@ def test_tailing_while_many_write_sees_every_event_once(register: Registry) -> N
 def test_what_clashed_is_tried_again_and_given_up_at_last() -> None:
     tries: list[int] = []
 
-    @retried
+    @retry_on_clash
     def clash(times: int) -> str:
         tries.append(times)
         if len(tries) <= times:

@@ -16,7 +16,7 @@ from registry import (
     NotFoundError,
     Registry,
 )
-from registry.audit import IdempotencyKey, Once, kept_record
+from registry.audit import IdempotencyKey, IdempotentCall, kept_record
 from registry.db.schema import metadata
 from registry.tenancy import Tenant
 from tests.raw_sql import RawSql
@@ -210,7 +210,7 @@ def test_tokens_are_paged(register: Registry) -> None:
 
 def add_tenant_once(register: Registry, name: str, fingerprint: str = "f", **key: str) -> Tenant:
     names = {"scope": "s", "key": "k"} | key
-    once = Once(IdempotencyKey(**names, fingerprint=fingerprint, status=201))
+    once = IdempotentCall(IdempotencyKey(**names, fingerprint=fingerprint, status=201))
     return register.for_call(None, once=once).tenants.add(name, weight=1.0, actor=ACTOR)
 
 
@@ -238,7 +238,7 @@ def test_a_call_that_came_to_nothing_may_be_tried_again(register: Registry) -> N
 def test_a_store_that_keeps_nothing_does_not_do_its_work(register: Registry) -> None:
     """Its call could not be answered again, and so would do its work twice."""
     add_tenant(register, "a")
-    once = Once(IdempotencyKey(scope="s", key="k", fingerprint="f"))
+    once = IdempotentCall(IdempotencyKey(scope="s", key="k", fingerprint="f"))
 
     with pytest.raises(RuntimeError, match="nothing was kept"):
         register.for_call(None, once=once).quotas.set("a", {"vms": 1}, actor=ACTOR)

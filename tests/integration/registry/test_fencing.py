@@ -21,7 +21,7 @@ from registry import (
     VmDesiredEvent,
 )
 from registry.hosts import Host
-from registry.ledger.on_failure import OnFailure, is_replaced, wanted_of
+from registry.ledger.failure_policy import OnFailure, failure_policy_of, is_replaced
 from registry.rounds import Lease
 from tests.raw_sql import RawSql
 from tests.register import (
@@ -112,7 +112,7 @@ def tasks(register: Registry) -> list[str]:
 def test_a_label_goes_before_the_sites_default(
     labels: list[str], by_default: str, wanted: str
 ) -> None:
-    assert wanted_of(labels, by_default=OnFailure(by_default)) == wanted
+    assert failure_policy_of(labels, by_default=OnFailure(by_default)) == wanted
 
 
 @pytest.mark.parametrize(

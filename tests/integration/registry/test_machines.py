@@ -14,7 +14,7 @@ import pytest
 from registry import AnotherMachineError, ConflictError, InvalidError, MoveRefusedError, Registry
 from registry.db.engine import Database
 from registry.hosts import Difference, Host, HostReport
-from registry.hosts.machines import _known
+from registry.hosts.machines import _candidate_machines
 from registry.lifecycle import HostAdminEvent
 from tests.raw_sql import RawSql
 from tests.register import (
@@ -528,8 +528,8 @@ def test_of_a_uuid_that_many_machines_report_few_rows_are_read(
 
     with Database(register_url).read() as connection:
         report = a_look(register, machine=MACHINE, hostname=names[0])
-        found = _known(connection, [(host, report)])
-        again = _known(connection, [(host, replace(report, hostname=names[1]))])
+        found = _candidate_machines(connection, [(host, report)])
+        again = _candidate_machines(connection, [(host, replace(report, hostname=names[1]))])
 
     assert {each.host for each in found.values()} == {names[0]}
     assert {each.host for each in again.values()} == {names[0], names[1]}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from registry import OnlyIf, Registry
+from registry import Precondition, Registry
 from tests.register import ACTOR, a_cluster, add_request
 from tests.work import work
 
@@ -33,7 +33,9 @@ def test_a_condition_on_a_request_keeps_the_order_of_locks(register: Registry, c
         judged.append(inside.requests.get(request.id))
 
     with work() as done:
-        CHANGES[change](register.for_call(None, OnlyIf("request", request.id, check)), request.id)
+        CHANGES[change](
+            register.for_call(None, Precondition("request", request.id, check)), request.id
+        )
 
     locked = [found[1] for each in done.statements if (found := LOCKED.search(each))]
     first = list(dict.fromkeys(locked))

@@ -16,7 +16,7 @@ from controller.rounds.replay import replay_round
 from controller.rounds.round import run_round
 from registry import RoundPurgedError
 from registry.admin import Periods
-from registry.db.packing import pack, unpack
+from registry.db.packed_json import pack, unpack
 from registry.rounds import CONTROL_LEASE
 from tests.readers import a_tenant, an_operator
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type

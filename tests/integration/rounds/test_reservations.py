@@ -17,7 +17,7 @@ from controller.rest.schemas.operating import RoundDetail
 from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.replay import replay_round
 from registry import MoveRefusedError, Registry
-from registry.admin import Periods, Purged
+from registry.admin import Periods, PurgeCounts
 from registry.db.ids import first_at
 from registry.errors import ConflictError, NotFoundError, ReservationError
 from registry.lifecycle import HostAdminEvent, ReservationState
@@ -287,7 +287,7 @@ def test_those_that_ended_long_ago_are_purged_and_those_that_hold_are_not(
 
     found = purge_all(register, Periods())
 
-    assert found == Purged(reservations=1)
+    assert found == PurgeCounts(reservations=1)
     kept = {each.name for each in register.reservations.list().items}
     assert kept == {drawn_on.name, held.name}
 

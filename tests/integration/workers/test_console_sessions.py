@@ -170,7 +170,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
     key = open_one(world, vm_id)
     dead = holds.claim(key, "dead", LEASE_S)
     assert dead is not None
-    holds.attached(dead.claim)
+    holds.mark_attached(dead.claim)
     world.host.open_console(str(vm_id), force=False)  # its stream is still there
     assert holds.claim(key, "too early", LEASE_S) is None
     raw.run(f"UPDATE console_sessions SET lease_until = {past(raw, 1)}")
@@ -251,7 +251,7 @@ def test_of_what_nobody_reads_the_oldest_is_dropped(world: World, vm_id: UUID) -
     key = open_one(world, vm_id)
     work = holds.claim(key, "w1", LEASE_S)
     assert work is not None
-    holds.attached(work.claim)
+    holds.mark_attached(work.claim)
 
     for number in range(6):
         holds.store_output(work.claim, bytes([48 + number]) * 65_536)

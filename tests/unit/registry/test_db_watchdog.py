@@ -53,22 +53,22 @@ def nobody_asks(server: Server) -> bool:
 
 
 def test_a_short_wait_makes_nobody_ask(server: Server) -> None:
-    server.pulse.waited(server.now - PATIENCE_S + 0.1)
+    server.pulse.check_wait(server.now - PATIENCE_S + 0.1)
 
     assert nobody_asks(server)
 
 
 def test_a_long_wait_goes_on_where_the_server_answers_others(server: Server) -> None:
-    server.pulse.waited(server.now - PATIENCE_S)
+    server.pulse.check_wait(server.now - PATIENCE_S)
     server.tell()
     eventually(lambda: not server.pulse._looking)
 
     server.now += PATIENCE_S - 1
-    server.pulse.waited(0)
+    server.pulse.check_wait(0)
     assert nobody_asks(server)  # it answered just now
 
     server.now += 1
-    server.pulse.waited(0)
+    server.pulse.check_wait(0)
     server.tell()
     assert not server.is_known_to_hang()
 
@@ -77,21 +77,21 @@ def test_who_waits_is_let_go_when_nobody_can_connect_and_all_is_well_when_somebo
     server: Server,
 ) -> None:
     server.hangs = True
-    server.pulse.waited(0)
-    server.pulse.waited(0)  # one asks for all
+    server.pulse.check_wait(0)
+    server.pulse.check_wait(0)  # one asks for all
     server.tell()
     eventually(server.is_known_to_hang)
     with pytest.raises(ServerHangsError):
-        server.pulse.waited(server.now)  # also who has just begun to wait
+        server.pulse.check_wait(server.now)  # also who has just begun to wait
 
     server.hangs = False
     server.tell()
     eventually(lambda: not server.is_known_to_hang())
-    server.pulse.waited(server.now)
+    server.pulse.check_wait(server.now)
 
 
 def test_a_connection_that_came_to_nothing_is_proof_enough(server: Server) -> None:
-    server.pulse.missed()
+    server.pulse.note_timeout()
 
     assert server.is_known_to_hang()
     server.tell()
@@ -101,7 +101,7 @@ def test_a_connection_that_came_to_nothing_is_proof_enough(server: Server) -> No
 def test_a_closed_pulse_asks_nobody(server: Server) -> None:
     server.pulse.close()
 
-    server.pulse.waited(0)
+    server.pulse.check_wait(0)
 
     assert nobody_asks(server)
 
@@ -125,16 +125,16 @@ class Unable:
 @pytest.mark.parametrize("error", [OSError("too many open files"), MemoryError(), TypeError("?")])
 def test_a_look_that_cannot_be_taken_refuses_nobody_and_is_taken_again(error: Exception) -> None:
     unable = Unable(error)
-    unable.pulse.missed()
+    unable.pulse.note_timeout()
     eventually(lambda: unable.looks == 1 and not unable.pulse._looking)
 
     unable.pulse.check()  # nobody knows, so everybody waits for themselves
 
-    unable.pulse.waited(0)
+    unable.pulse.check_wait(0)
     assert unable.looks == 1  # not at each of ten questions a second
     unable.error = None
     unable.now += 1
-    unable.pulse.waited(0)
+    unable.pulse.check_wait(0)
     eventually(lambda: unable.looks == 2 and not unable.pulse._looking)
     unable.pulse.check()
 
@@ -149,12 +149,12 @@ def test_a_look_that_gets_no_thread_refuses_nobody_and_is_taken_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        unable.pulse.missed()
+        unable.pulse.note_timeout()
         unable.pulse.check()
         unable.now += 1
-        unable.pulse.waited(0)
+        unable.pulse.check_wait(0)
         unable.pulse.check()
 
     unable.now += 1
-    unable.pulse.waited(0)
+    unable.pulse.check_wait(0)
     eventually(lambda: unable.looks == 1 and not unable.pulse._looking)

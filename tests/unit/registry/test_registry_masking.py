@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from registry import InvalidError
-from registry.db.masking import masked
+from registry.db.masking import mask_secrets
 from service.broker.url import broker_at
 from service.logs import configure_logging
 from tests.unit.registry.test_registry_logs import _logging_as_before  # noqa: F401
@@ -31,7 +31,7 @@ TOKEN = "fuga_" + "aB3-_" * 8 + "xyz"
     ],
 )
 def test_secrets_are_masked_and_the_rest_stays(text: str, left: str) -> None:
-    assert masked(text) == left
+    assert mask_secrets(text) == left
 
 
 def fail(secret: str, url: str) -> None:

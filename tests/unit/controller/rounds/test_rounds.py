@@ -15,7 +15,7 @@ from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Ideal, PolicyAnswer, PolicyFailure
 from controller.rounds.round import run_round
 from placement.catalog.zone_policies import NamedPolicy
-from registry.db.packing import unpack
+from registry.db.packed_json import unpack
 from registry.rounds import (
     ClusterView,
     CommittedRound,

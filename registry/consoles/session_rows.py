@@ -74,7 +74,7 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
         .order_by(console_sessions.c.id)
     ).all()
     for key in silent:
-        row = locked(
+        row = lock_session(
             connection,
             console_sessions.c.id == key,
             console_sessions.c.heartbeat_at < now - timedelta(seconds=SILENT_S),
@@ -82,7 +82,7 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
         )
         if row is not None:
             reason = f"no client or worker was heard from for {SILENT_S} s"
-            end(connection, row, reason, actor="sweep", now=now)
+            end_session(connection, row, reason, actor="sweep", now=now)
     over = and_(
         console_sessions.c.heartbeat_at < now - _KEPT_FOR,
         console_sessions.c.state == ConsoleState.ENDED.value,
@@ -93,20 +93,22 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
         connection.execute(delete(console_sessions).where(console_sessions.c.id.in_(old)))
 
 
-def locked(connection: Connection, *which: ColumnElement[bool]) -> Any:
+def lock_session(connection: Connection, *which: ColumnElement[bool]) -> Any:
     """Return the session for which that holds, locked; None: there is none."""
     return connection.execute(
         select(console_sessions).where(*which).with_for_update()
     ).one_or_none()
 
 
-def end(connection: Connection, row: Row[Any], reason: str, *, actor: str, now: datetime) -> None:
+def end_session(
+    connection: Connection, row: Row[Any], reason: str, *, actor: str, now: datetime
+) -> None:
     """End a session; what was typed and not passed on is forgotten."""
-    change(connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none)
+    change_state(connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none)
     connection.execute(delete(console_inputs).where(console_inputs.c.session_id == row.id))
 
 
-def change(
+def change_state(
     connection: Connection,
     row: Row[Any],
     event: ConsoleEvent,

@@ -31,7 +31,7 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredFile:
     """What is known of a file once it is in the store."""
 
     sha256: str
@@ -41,7 +41,7 @@ class Stored:
     signed_by: str | None
 
 
-class Incoming:
+class IncomingFile:
     """A file on its way into the store."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Incoming:
         if size_bytes > self._max_bytes:
             raise ImageTooLargeError(self._max_bytes, size_bytes)
         check_length(size_bytes, self._format)
-        self._expect_room(size_bytes)
+        self._check_room(size_bytes)
 
     def write(self, piece: bytes) -> None:
         """Append what came next.
@@ -104,16 +104,16 @@ class Incoming:
         self._digest.update(piece)
         if self._signed_digest is not None:
             self._signed_digest.update(piece)
-        self._judge_start(piece)
+        self._check_start_once(piece)
         try:
-            for start, data in _without_zeros(piece, self.size_bytes):
-                self._expect_room(len(data))
+            for start, data in _nonzero_parts(piece, self.size_bytes):
+                self._check_room(len(data))
                 _write_all(self._file.fileno(), data, start)
         except OSError as error:
-            raise ImageStoreError(self._part.parent, what_failed(error)) from error
+            raise ImageStoreError(self._part.parent, error_message(error)) from error
         self.size_bytes += len(piece)
 
-    def keep(self, sha256: str | None) -> Stored:
+    def keep(self, sha256: str | None) -> StoredFile:
         """Check what came and put it in its place, for good.
 
         Raises
@@ -124,7 +124,7 @@ class Incoming:
         """
         found = self._digest.hexdigest()
         if sha256 is not None:
-            expect_digest(found, sha256, self.size_bytes)
+            check_digest(found, sha256, self.size_bytes)
         signed_by = self._signer()
         try:
             self._file.truncate(self.size_bytes)  # it may end in a hole
@@ -134,8 +134,8 @@ class Incoming:
             self._part.rename(self._path)
             _sync_folder(self._path.parent)
         except OSError as error:
-            raise ImageStoreError(self._path.parent, what_failed(error)) from error
-        return Stored(
+            raise ImageStoreError(self._path.parent, error_message(error)) from error
+        return StoredFile(
             sha256=found,
             size_bytes=self.size_bytes,
             virtual_size_bytes=virtual_size_bytes,
@@ -143,7 +143,7 @@ class Incoming:
             signed_by=signed_by,
         )
 
-    def _judge_start(self, piece: bytes) -> None:
+    def _check_start_once(self, piece: bytes) -> None:
         """Judge the beginning once enough of it came; `keep` judges shorter files."""
         if self._judged:
             return
@@ -152,12 +152,12 @@ class Incoming:
             self._judged = True
             check_start(self._head, self._format)
 
-    def _expect_room(self, needed_bytes: int) -> None:
+    def _check_room(self, needed_bytes: int) -> None:
         """Refuse to take what the disk's other users need: a database may share it."""
         try:
             disk = os.fstatvfs(self._file.fileno())
         except OSError as error:
-            raise ImageStoreError(self._part.parent, what_failed(error)) from error
+            raise ImageStoreError(self._part.parent, error_message(error)) from error
         free_bytes = disk.f_bavail * disk.f_frsize
         if free_bytes - needed_bytes < self._margin_bytes:
             raise ImageStoreFullError(
@@ -178,7 +178,7 @@ class Incoming:
         )
 
 
-def expect_digest(found: str, sha256: str, size_bytes: int) -> None:
+def check_digest(found: str, sha256: str, size_bytes: int) -> None:
     """Refuse a file whose content is not what was announced."""
     if found != sha256:
         raise ImageRefusedError(
@@ -186,14 +186,14 @@ def expect_digest(found: str, sha256: str, size_bytes: int) -> None:
         )
 
 
-def what_failed(error: OSError) -> str:
+def error_message(error: OSError) -> str:
     """Return what went wrong in the store's folder, for its reader."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "its disk is full"
     return error.strerror or str(error)
 
 
-def _without_zeros(piece: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
+def _nonzero_parts(piece: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
     """Yield the parts of a piece that are not zeros, each with its place in the file."""
     view, begun, start = memoryview(piece), 0, 0
     while start < len(piece):

@@ -18,7 +18,9 @@ class OnFailure(StrEnum):
     REBUILD = "rebuild"  #: the same, or anew from their images: what they had written is lost
 
 
-def wanted_of(labels: Iterable[str], *, by_default: OnFailure = OnFailure.WAIT) -> OnFailure:
+def failure_policy_of(
+    labels: Iterable[str], *, by_default: OnFailure = OnFailure.WAIT
+) -> OnFailure:
     """Return what a host's labels say, or else the site's setting."""
     said = {
         label.removeprefix(FAILURE_LABEL) for label in labels if label.startswith(FAILURE_LABEL)
@@ -35,11 +37,11 @@ def is_replaced(wanted: OnFailure, shared_pool: str | None) -> bool:
     return wanted is OnFailure.REBUILD or (wanted is OnFailure.REPLACE and shared_pool is not None)
 
 
-def outlook(
+def failure_outlook(
     labels: Iterable[str], shared_pool: str | None, *, by_default: OnFailure = OnFailure.WAIT
 ) -> str:
     """Say what becomes of a VM on a host with these labels that fails."""
-    wanted = wanted_of(labels, by_default=by_default)
+    wanted = failure_policy_of(labels, by_default=by_default)
     if wanted is OnFailure.WAIT:
         return "it waits for its host"
     if shared_pool is not None:

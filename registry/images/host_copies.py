@@ -29,7 +29,7 @@ _DISK: Final = "disk_gib"
 COUNTED: Final = tuple(state.value for state in CopyState if state != CopyState.FAILED)
 
 
-def without_room(
+def pairs_without_room(
     connection: Connection,
     chosen: Sequence[tuple[Any, UUID]],
     amounts: Mapping[UUID, Mapping[str, int]],
@@ -39,7 +39,7 @@ def without_room(
     A copy takes disk in addition to the VMs based on it. Policies do not count it,
     since most hosts have it already; so it is checked here, with the hosts locked.
     """
-    missing = _not_counted(connection, _pairs(chosen))
+    missing = _uncounted_copies(connection, _image_host_pairs(chosen))
     if not missing:
         return set()
     planned: defaultdict[UUID, int] = defaultdict(int)
@@ -62,12 +62,12 @@ def without_room(
     return {(image_id, host_id) for image_id, host_id in missing if host_id in full}
 
 
-def want_copies(
+def request_copies(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]], *, now: datetime, actor: str
 ) -> None:
     """Have the images of these (VM, host) pairs brought to their hosts, unless they are there."""
     history: list[dict[str, Any]] = []
-    missing = _not_counted(connection, _pairs(chosen))
+    missing = _uncounted_copies(connection, _image_host_pairs(chosen))
     names = _names_of(connection, {host_id for _, host_id in missing})
     for (image_id, host_id), gib in sorted(missing.items(), key=lambda each: each[0][::-1]):
         made = insert_if_absent(
@@ -158,11 +158,11 @@ def count_disk(connection: Connection, host_id: UUID, gib: int) -> None:
     )
 
 
-def _pairs(chosen: Iterable[tuple[Any, UUID]]) -> set[tuple[UUID, UUID]]:
+def _image_host_pairs(chosen: Iterable[tuple[Any, UUID]]) -> set[tuple[UUID, UUID]]:
     return {(vm.image_id, host_id) for vm, host_id in chosen if vm.image_id is not None}
 
 
-def _not_counted(
+def _uncounted_copies(
     connection: Connection, pairs: Collection[tuple[UUID, UUID]]
 ) -> dict[tuple[UUID, UUID], int]:
     """Return those pairs whose copy takes no disk yet, and what it will take."""

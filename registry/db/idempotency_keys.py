@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, select
 from sqlalchemy.exc import DBAPIError
 
 from registry.db.audit_context import call_of
-from registry.db.bulk import absent, insert_returning, update_rows
+from registry.db.bulk import insert_absent_for, insert_returning, update_rows
 from registry.db.clock import UtcNow, db_now
 from registry.db.schema import idempotency_keys as keys
 from registry.errors import (
@@ -46,7 +46,7 @@ _HELD_UP: Final = "55P03"
 
 
 @dataclass(slots=True)
-class Once:
+class IdempotentCall:
     """Lets a call do its work once: what its next transaction makes is kept with its key."""
 
     key: IdempotencyKey
@@ -73,9 +73,9 @@ class Once:
             raise RuntimeError(f"{self.key.key}: nothing was kept; the store has to use `made`")
 
 
-def made(connection: Connection, record: T) -> T:
+def keep_result(connection: Connection, record: T) -> T:
     """Return what a transaction made; kept with the key of its call, if that has one."""
-    once: Once | None = connection.get_execution_options().get(_ONCE)
+    once: IdempotentCall | None = connection.get_execution_options().get(_ONCE)
     if once is not None:
         once.keep(connection, record)
     return record
@@ -111,7 +111,9 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
     fresh = {"scope": key.scope, "key": key.key, "fingerprint": f"{_MARK}{key.fingerprint}"}
     try:
         while True:
-            begun: datetime | None = connection.scalar(_claim(connection.dialect.name), fresh)
+            begun: datetime | None = connection.scalar(
+                _claim_statement(connection.dialect.name), fresh
+            )
             if begun is not None:
                 return begun
             row = connection.execute(_AGAIN.with_for_update(), fresh).one_or_none()
@@ -152,7 +154,7 @@ def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> 
     now: datetime = row.now
     taken = {"started_at": now, "first_used_at": now, "fingerprint": f"{_MARK}{key.fingerprint}"}
     taken |= {"request_id": None, "status": None, "body": None}
-    connection.execute(update(keys).where(*_is(key)).values(**taken))
+    connection.execute(update(keys).where(*_is_row_of(key)).values(**taken))
     return now
 
 
@@ -178,7 +180,7 @@ def claim_keys(
     return [found[row.scope, row.key] for row in fresh]
 
 
-def give_back(connection: Connection, unused: Collection[IdempotencyKey]) -> None:
+def release_keys(connection: Connection, unused: Collection[IdempotencyKey]) -> None:
     """Let go of keys that this transaction claimed and makes nothing with."""
     if unused:
         which = tuple_(keys.c.scope, keys.c.key).in_([(key.scope, key.key) for key in unused])
@@ -204,7 +206,7 @@ def is_key(key: str) -> bool:
     return 1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()
 
 
-def _is(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
+def _is_row_of(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
     return keys.c.scope == key.scope, keys.c.key == key.key
 
 
@@ -215,8 +217,8 @@ _AGAIN: Final = select(keys, UtcNow().label("now")).where(
 
 
 @cache
-def _claim(dialect: str) -> Any:
-    claim = absent(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
+def _claim_statement(dialect: str) -> Any:
+    claim = insert_absent_for(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
     return claim.returning(keys.c.started_at)
 
 

@@ -17,7 +17,7 @@ from registry.db.bulk import chunks
 from registry.db.ids import uuid7
 from registry.db.schema import assignments, hosts, leftovers, strangers, unreleased, vms
 from registry.hosts.stored_reports import latest_report
-from registry.ledger.shared_disks import in_use
+from registry.ledger.shared_disks import disks_in_use
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 from registry.reconciliation import STRANGE, Difference, LedgerAssignment, whose, whose_volume
 from registry.records.hosts import DomainReport, Host, HostReport
@@ -28,7 +28,7 @@ _VOLUME: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unaccounted:
+class UnaccountedItems:
     """What one poll found that no assignment of the host stands for."""
 
     of_domains: Mapping[UUID, Difference]  #: by UUID
@@ -63,7 +63,7 @@ def find_unaccounted(
     host_id: UUID,
     shared_pool: str | None = None,
     speaks: bool = True,
-) -> Unaccounted:
+) -> UnaccountedItems:
     """Separate unknown domains from leftovers; ``live`` are the host's unreleased assignments.
 
     ``known`` is what `known_assignments` says of the marks of others.
@@ -96,7 +96,7 @@ def find_unaccounted(
             )
         )
     }
-    return Unaccounted(
+    return UnaccountedItems(
         of_domains=of_domains,
         of_volumes=of_volumes,
         strangers=tuple(
@@ -118,7 +118,7 @@ def known_assignments(
 ) -> dict[UUID, LedgerAssignment]:
     """Return what is known of assignments; no entry: nothing."""
     found: dict[UUID, LedgerAssignment] = {}
-    used = in_use(connection, keys)
+    used = disks_in_use(connection, keys)
     younger = assignments.alias("younger")
     placed_anew = exists().where(
         younger.c.vm_id == assignments.c.vm_id,
@@ -203,7 +203,7 @@ def running_elsewhere(connection: Connection, host_id: UUID) -> str:
 def note_strangers(
     connection: Connection,
     host: Host,
-    unaccounted: Unaccounted,
+    unaccounted: UnaccountedItems,
     known: Collection[UUID],
     *,
     now: datetime,
@@ -260,7 +260,7 @@ def note_leftovers(
     connection: Connection,
     host: Host,
     report: HostReport,
-    unaccounted: Unaccounted,
+    unaccounted: UnaccountedItems,
     before: Iterable[Row[Any]],
     *,
     now: datetime,
