@@ -48,9 +48,9 @@ from registry.moves.auto_plans import AutoPlans
 from registry.moves.moves import Moves
 from registry.moves.plans import Plans
 from registry.moves.rolls import Rolls
-from registry.moves.room import RoomPlans
+from registry.moves.room_plans import RoomPlans
 from registry.networks.networks import Networks
-from registry.records.operating import Liveness
+from registry.records.liveness import Liveness
 from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
 from registry.requests.vms import Vms
@@ -174,10 +174,10 @@ class Registry:
         if only_if is not None:
             check = only_if.check
 
-            def judged(connection: Connection) -> None:
+            def check_precondition(connection: Connection) -> None:
                 check(Registry(database.inside(connection)))
 
-            condition = Condition(only_if.kind, only_if.key, judged)
+            condition = Condition(only_if.kind, only_if.key, check_precondition)
         return Registry(database.on_behalf_of(call, condition, once))
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class Registry:
 
     def now(self) -> datetime:
         """Return the database's time: the clock that judges leases."""
-        with self._database.look() as connection:
+        with self._database.read_statement() as connection:
             return db_now(connection)
 
     def check_schema(self) -> None:

@@ -1,6 +1,6 @@
 """What may differ between the ledger and a host, and what is done about each: one table, no SQL.
 
-`whose` and `fate_of` name the difference; `DECIDED` has the answer. The
+`mark_difference` and `vm_difference` name the difference; `DECIDED` has the answer. The
 monitor's look acts on them as it is written down, and `fuga doctor --hosts` shows them.
 """
 
@@ -218,7 +218,7 @@ class LedgerVm:
     being_started: bool = False
 
 
-def whose(
+def mark_difference(
     assignment_id: UUID | None,
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
@@ -246,7 +246,7 @@ def whose(
     return Difference.OLDER_GENERATION if found.placed_anew else Difference.LEFTOVER
 
 
-def whose_volume(
+def volume_difference(
     assignment_id: UUID,
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
@@ -269,11 +269,11 @@ def whose_volume(
             return None
         if there:
             host_id = found.host_id
-    difference = whose(assignment_id, live, known, look_began_at, host_id=host_id)
+    difference = mark_difference(assignment_id, live, known, look_began_at, host_id=host_id)
     return Difference.DISK_ELSEWHERE if difference == Difference.WRONG_HOST else difference
 
 
-def fate_of(
+def vm_difference(
     vm: LedgerVm, domain: ObservedDomain | None, look_began_at: datetime
 ) -> Difference | None:
     """Name how an active VM's domain differs from what its tenant wants; None: it does not."""

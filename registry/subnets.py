@@ -43,7 +43,7 @@ def check_subnet(subnet: Subnet) -> Subnet:
     network = _network(subnet.cidr)
     gateway = subnet.gateway
     if gateway is not None:
-        gateway = str(_inside("subnet.gateway", gateway, network))
+        gateway = str(_host_address("subnet.gateway", gateway, network))
     for field, found, most in (
         ("subnet.dns", subnet.dns, MAX_DNS),
         ("subnet.excluded", subnet.excluded, MAX_EXCLUDED),
@@ -54,31 +54,31 @@ def check_subnet(subnet: Subnet) -> Subnet:
         cidr=str(network),
         gateway=gateway,
         dns=tuple(str(_name_server(each, network)) for each in subnet.dns),
-        excluded=tuple(_shown(*_range(each, network)) for each in subnet.excluded),
+        excluded=tuple(_range_text(*_range(each, network)) for each in subnet.excluded),
     )
-    if next(usable(checked), None) is None:
+    if next(usable_addresses(checked), None) is None:
         raise InvalidError("subnet.excluded", "every address", "room for one VM at least")
     return checked
 
 
-def usable(subnet: Subnet) -> Iterator[int]:
+def usable_addresses(subnet: Subnet) -> Iterator[int]:
     """Yield the addresses that may be given to VMs, as numbers, ascending."""
     network = ipaddress.IPv4Network(subnet.cidr)
     taken = [_range(each, network) for each in subnet.excluded]
-    taken += [(each, each) for each in _servers(subnet)]
+    taken += [(each, each) for each in _server_addresses(subnet)]
     for number in range(int(network.network_address) + 1, int(network.broadcast_address)):
         if not any(first <= number <= last for first, last in taken):
             yield number
 
 
-def reachable(subnet: Subnet) -> tuple[str, ...] | None:
+def reachable_ranges(subnet: Subnet) -> tuple[str, ...] | None:
     """Return what of a subnet no VM has: its gateway, name servers and excluded addresses.
 
     None: they are too scattered for a host to look at for every packet.
     """
     network = ipaddress.IPv4Network(subnet.cidr)
     found = [_range(each, network) for each in subnet.excluded]
-    found += [(each, each) for each in _servers(subnet)]
+    found += [(each, each) for each in _server_addresses(subnet)]
     blocks = [
         block
         for first, last in found
@@ -98,7 +98,7 @@ def name_servers(subnet: Subnet) -> frozenset[int]:
     return frozenset(int(each) for each in found if each in network)
 
 
-def bounds(cidr: str) -> tuple[int, int]:
+def address_bounds(cidr: str) -> tuple[int, int]:
     """Return the first and the last address of a checked subnet, as numbers."""
     network = ipaddress.IPv4Network(cidr)
     return int(network.network_address), int(network.broadcast_address)
@@ -113,7 +113,7 @@ def special_range(cidr: str) -> str | None:
     return None
 
 
-def shown(number: int) -> str:
+def address_text(number: int) -> str:
     """Return an address as people write it."""
     return str(ipaddress.IPv4Address(number))
 
@@ -137,7 +137,7 @@ def _network(cidr: str) -> ipaddress.IPv4Network:
     return network
 
 
-def _servers(subnet: Subnet) -> Sequence[int]:
+def _server_addresses(subnet: Subnet) -> Sequence[int]:
     """Return the addresses of the gateway and the name servers, as numbers."""
     found = (each for each in (subnet.gateway, *subnet.dns) if each is not None)
     return [int(ipaddress.IPv4Address(each)) for each in found]
@@ -161,7 +161,7 @@ def _address(field: str, text: str) -> ipaddress.IPv4Address:
         raise InvalidError(field, text, "IPv4 addresses") from error
 
 
-def _inside(field: str, text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+def _host_address(field: str, text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
     address = _address(field, text)
     if not network.network_address < address < network.broadcast_address:
         raise InvalidError(field, text, f"addresses of hosts in {network}")
@@ -171,15 +171,15 @@ def _inside(field: str, text: str, network: ipaddress.IPv4Network) -> ipaddress.
 def _range(text: str, network: ipaddress.IPv4Network) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     field = "subnet.excluded"
-    low = int(_inside(field, first.strip(), network))
-    high = int(_inside(field, last.strip(), network)) if dash else low
+    low = int(_host_address(field, first.strip(), network))
+    high = int(_host_address(field, last.strip(), network)) if dash else low
     if high < low:
         raise InvalidError(field, text, "the lower address first")
     return low, high
 
 
-def _shown(first: int, last: int) -> str:
-    return shown(first) if first == last else f"{shown(first)}-{shown(last)}"
+def _range_text(first: int, last: int) -> str:
+    return address_text(first) if first == last else f"{address_text(first)}-{address_text(last)}"
 
 
 def parse_subnet(

@@ -66,17 +66,17 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
                 finally:
                     with contextlib.suppress(HypervisorError):
                         host.release_console(deadline_s=context.lookup_deadline_s)
-            holds.ended(work.claim, "the guest is off, or its console was taken on the host")
+            holds.mark_ended(work.claim, "the guest is off, or its console was taken on the host")
         except StoppingError:
-            holds.lost(work.claim, "its worker is stopping")
+            holds.give_back(work.claim, "its worker is stopping")
             return TaskOutcome.HANDED_BACK
         except HostUnreachableError as error:
             bound.warning("console_lost", error=str(error))
-            holds.lost(work.claim, str(error))
+            holds.give_back(work.claim, str(error))
             return TaskOutcome.FAILED
         except OperationFailedError as error:
             bound.info("console_refused", error=str(error))
-            holds.ended(work.claim, str(error))
+            holds.mark_ended(work.claim, str(error))
             return TaskOutcome.FAILED
     except ClaimLostError:
         return TaskOutcome.CLAIM_LOST

@@ -55,9 +55,9 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
         try:
             stored = _stored(claimed, context)
             context.checkpoint("import.before_end")
-            imports.imported(claimed.claim, stored)
+            imports.finish(claimed.claim, stored)
         except StoppingError:
-            imports.yielded(claimed.claim)
+            imports.yield_claim(claimed.claim)
             return TaskOutcome.HANDED_BACK
         except (
             FetchFailedError,
@@ -67,7 +67,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
             ImageUrlRefusedError,
         ) as error:
             bound.warning("import_failed", error=str(error))
-            imports.failed(claimed.claim, str(error))
+            imports.fail(claimed.claim, str(error))
             context.store.discard(image.id, image.format)  # one that was sent lies there
             return TaskOutcome.FAILED
     except ClaimLostError:

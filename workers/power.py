@@ -96,7 +96,7 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutc
         context.checkpoint("power.after_signalled")
         _keep(step, state, context)
         host.shut_down(str(step.claim.vm_id), run=_run_of(seen))
-    power.look_again(step.claim)
+    power.poll_again(step.claim)
     return TaskOutcome.HANDED_BACK
 
 

@@ -79,21 +79,21 @@ def _attempt(claimed: Upload, context: WorkerContext) -> TaskOutcome:
                 deadline_s=context.piece_deadline_s,
             )
         context.checkpoint("upload.before_end")
-        copies.uploaded(claimed.claim)
+        copies.finish_upload(claimed.claim)
     except (HostBusyError, StoppingError):
-        copies.interrupted(claimed.claim, None)
+        copies.retry_upload(claimed.claim, None)
         return TaskOutcome.HANDED_BACK
     except (HostUnreachableError, UploadTooSlowError) as error:
         _log_failure(claimed, error)
-        copies.interrupted(claimed.claim, str(error))
+        copies.retry_upload(claimed.claim, str(error))
         return TaskOutcome.HANDED_BACK
     except OperationFailedError as error:
         _log_failure(claimed, error)
-        copies.refused(claimed.claim, error.reason)
+        copies.fail_upload(claimed.claim, error.reason)
         return TaskOutcome.FAILED
     except (ImageRefusedError, ImageStoreError) as error:
         _log_failure(claimed, error)
-        copies.refused(claimed.claim, str(error))
+        copies.fail_upload(claimed.claim, str(error))
         return TaskOutcome.FAILED
     return TaskOutcome.DONE
 
@@ -136,7 +136,7 @@ def remove(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
             with context.hosts.enter(removal.host, pool=True) as host:
                 if removal.volume is not None:
                     host.delete_volume(removal.host.pool, removal.volume)
-            copies.removed(removal.claim)
+            copies.finish_removal(removal.claim)
         except HostBusyError:
             copies.yield_removal(removal.claim, None)
             return TaskOutcome.HANDED_BACK

@@ -72,8 +72,8 @@ class ReservationDecider:
 
     def _decision(self, each: Reservation) -> ReservationDecision | None:
         """Return what is decided; None: its process failed, and it is tried again."""
-        view = self._registry.views.ahead()
-        standing = self._registry.reservations.standing()
+        view = self._registry.views.forecast_inputs()
+        standing = self._registry.reservations.list_standing()
         try:
             judged = self._process.reserve(
                 query_of(view, each, standing), deadline_s=TIME_S + _MORE_S

@@ -169,7 +169,7 @@ class SlotLoopRunner:
     def _record_idle_slot(self, slot: Slot) -> None:
         """Write the slot's status for readers; the slot is decided even if this fails."""
         try:
-            self._registry.slot_loop.decided(slot.start_at, slot.length_s)
+            self._registry.slot_loop.note_decided_slot(slot.start_at, slot.length_s)
         except Exception as error:
             log.warning("slot_not_noted", error=type(error).__name__)
 

@@ -130,7 +130,7 @@ class PlanExecutor:
         if not due or not rule.is_open(now):
             return
         every_s = rule.every_s
-        plan = standing.ask_if_due(lease, PlanKind.BALANCE, rule.arguments, every_s=every_s)
+        plan = standing.request_if_due(lease, PlanKind.BALANCE, rule.arguments, every_s=every_s)
         if plan is not None:
             log.info("auto_plan_created", plan=str(plan.id), kind=plan.kind)
 
@@ -181,7 +181,7 @@ class PlanExecutor:
     def _inputs(self, plan: Plan) -> PlanInputs:
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
         running, names = to_running(view)
-        later = self._registry.rolls.whose_turn_comes(plan.id)
+        later = self._registry.rolls.hosts_emptied_later(plan.id)
         spare = self._planning.spare if plan.kind is PlanKind.ROOM else None
         return PlanInputs(
             kind=plan.kind.value,
@@ -197,7 +197,7 @@ class PlanExecutor:
     def _carry_out(self, plan: Plan) -> None:
         turns = ready_moves_of(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
-            if self._registry.room_plans.keeps(plan.id, for_s=self._planning.room_hold_s):
+            if self._registry.room_plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
                 return  # it is over once a round has let the request in
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
@@ -259,7 +259,7 @@ class PlanExecutor:
         if plan.kind is not PlanKind.ROOM:
             return False
         request = UUID(plan.arguments["request"])
-        if self._registry.room_plans.waits(request):
+        if self._registry.room_plans.is_waiting(request):
             return False
         why = f"no VM of request {request} waits for a place any more"
         self._registry.plans.cancel(plan.id, actor=ACTOR, reason=why)

@@ -40,7 +40,7 @@ class RoomPlanner:
 
         A request starves by the rule of the policies that reserve hosts for it.
         """
-        going_on = self._registry.room_plans.going_on()
+        going_on = self._registry.room_plans.count_open()
         last = self._registry.rounds.last()
         seen = (0 if last is None else last.number, going_on)
         if seen == self._looked_after:
@@ -49,7 +49,9 @@ class RoomPlanner:
         rule = self._rule
         if going_on:
             return
-        lacking = self._registry.room_plans.lacking(rounds=rule.patience, rest_s=rule.rest_s)
+        lacking = self._registry.room_plans.requests_lacking_room(
+            rounds=rule.patience, rest_s=rule.rest_s
+        )
         if not lacking:
             return
         try:

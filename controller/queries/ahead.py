@@ -22,7 +22,7 @@ from placement.forecast.estimate import Estimate, estimate_of
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from registry.requests import zone_of
-from registry.rounds import AheadView, ClusterView
+from registry.rounds import ForecastInputs, ClusterView
 
 HORIZON_S: Final = 7 * 86_400.0
 SAMPLES: Final = 40
@@ -36,7 +36,7 @@ _NARROW: Final = frozenset(
 class ForecastQuery:
     """The input of the policies' process."""
 
-    view: AheadView
+    view: ForecastInputs
     time_s: float  #: for all samples together
     horizon_s: float = HORIZON_S
     samples: int = SAMPLES
@@ -61,7 +61,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
     assert view.inputs is not None  # noqa: S101 the caller has checked
     assert view.slot_length_s is not None  # noqa: S101 the same
     inputs = decode_inputs(view.inputs)
-    present, rows_of = current_state_of(view)
+    present, roll_host_rows = current_state_of(view)
     ahead = RunAheadOptions(
         policy=_policies(view.cluster, inputs),
         slot_length_s=view.slot_length_s,
@@ -76,7 +76,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
         present, lifetimes_of(view), ahead, lambda: time.monotonic() - began > question.time_s
     )
     found = {}
-    for request, rows in rows_of.items():
+    for request, rows in roll_host_rows.items():
         estimate = estimate_of(
             waits_s[:, rows].max(axis=1),
             slot_length_s=view.slot_length_s,
@@ -92,7 +92,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
     )
 
 
-def current_state_of(view: AheadView) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
+def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
     """Return what a forecast is made of, and the rows of each request that waits."""
     cluster = ordinary(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
@@ -113,9 +113,9 @@ def current_state_of(view: AheadView) -> tuple[CurrentState, Mapping[UUID, Seque
     ]
     numbers: dict[UUID, int] = {}
     came = [each for each in view.came if row_of_kind[each.kind] >= 0]
-    rows_of: defaultdict[UUID, list[int]] = defaultdict(list)
+    roll_host_rows: defaultdict[UUID, list[int]] = defaultdict(list)
     for row, request in enumerate(cluster.requests):
-        rows_of[request.id].append(row)
+        roll_host_rows[request.id].append(row)
     present = CurrentState(
         snapshot=dataclasses.replace(snapshot, count=count),
         groups=groups.rows([(each.tenant_id, each.vm_type) for each in both.requests]),
@@ -153,10 +153,10 @@ def current_state_of(view: AheadView) -> tuple[CurrentState, Mapping[UUID, Seque
             span_s=(cluster.now - view.came_since).total_seconds(),
         ),
     )
-    return present, rows_of
+    return present, roll_host_rows
 
 
-def lifetimes_of(view: AheadView) -> Lifetimes:
+def lifetimes_of(view: ForecastInputs) -> Lifetimes:
     """Return what is known of how long VMs live."""
     lives = view.lives
     return Lifetimes(
@@ -173,7 +173,7 @@ def lifetimes_of(view: AheadView) -> Lifetimes:
 class _Groups:
     """Numbers for what VMs have in common: tenant and type, type, tenant."""
 
-    def __init__(self, view: AheadView) -> None:
+    def __init__(self, view: ForecastInputs) -> None:
         self._types = {name: at for at, name in enumerate(sorted(set(view.vm_types.values())))}
         # Also tenants that are gone: their VMs ended.
         tenants = {each.tenant_id for each in view.lives}

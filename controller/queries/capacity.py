@@ -12,7 +12,7 @@ import numpy as np
 from controller.queries.coarse_numbers import step_below
 from placement import BoolArray, IntArray
 from placement.model.vm_kinds import vms_that_fit
-from registry.requests import Rules, allows, zone_of
+from registry.requests import Rules, rules_allow, zone_of
 from registry.rounds import CapacityView, HostView
 
 #: VMs that one request may ask for.
@@ -62,7 +62,7 @@ def capacity_left(
     free = np.maximum(capacity - _int_rows([host.committed for host in hosts], len(demand)), 0)
     is_open = np.array(
         [
-            host.accepts and allows(rules, requires, named, host=host.name, labels=host.labels)
+            host.accepts and rules_allow(rules, requires, named, host=host.name, labels=host.labels)
             for host in hosts
         ],
         dtype=np.bool_,
@@ -154,7 +154,9 @@ def _total_in_zones(
     in_zone: Counter[str] = Counter()
     for host, count in zip(hosts, fits.tolist(), strict=True):
         zone = zone_of(host.labels)
-        if zone is not None and allows(rules, requires, named, host=host.name, labels=host.labels):
+        if zone is not None and rules_allow(
+            rules, requires, named, host=host.name, labels=host.labels
+        ):
             in_zone[zone] += count
     most = 0
     for part in range(1, min(max(in_zone.values(), default=0), MOST_VMS) + 1):

@@ -47,7 +47,7 @@ def read_console(
             if sent_at is None or now >= sent_at + _RESEND_AFTER_S:
                 queue.send(READ_CONSOLE, key)
                 sent_at = now
-            answer = registry.console_reads.look(key)
+            answer = registry.console_reads.find_answer(key)
             if answer is None:
                 sleep(_POLL_S)
             elif answer.error is not None:
@@ -82,7 +82,7 @@ def next_output(
     while True:
         now = clock()
         if heartbeat_at is None or now >= heartbeat_at + _HEARD_EVERY_S:
-            if sessions.heard(vm_id, session_id, after=after):
+            if sessions.note_caller(vm_id, session_id, after=after):
                 queue.send(ATTACH_CONSOLE, session_id)
             heartbeat_at = now
         output = sessions.output(vm_id, session_id, after=after)

@@ -19,7 +19,7 @@ from placement import BoolArray
 from placement.forecast.reserving import ReservationDemand, ReservationVerdict, judge
 from registry.requests import NO_RULES
 from registry.reservations import Reservation, ReservationDecision
-from registry.rounds import AheadView, ClusterView, HostView, RequestView
+from registry.rounds import ClusterView, ForecastInputs, HostView, RequestView
 
 #: For all samples together.
 TIME_S: Final = 20.0
@@ -29,7 +29,7 @@ TIME_S: Final = 20.0
 class ReservationQuery:
     """The input of the policies' process."""
 
-    view: AheadView
+    view: ForecastInputs
     reservation: Reservation
     before: tuple[tuple[Reservation, int], ...]  #: that overlap, and the VMs without kept room
     demand: tuple[
@@ -61,7 +61,7 @@ def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
 
 
 def query_of(
-    view: AheadView, wanted: Reservation, standing: Sequence[Reservation]
+    view: ForecastInputs, wanted: Reservation, standing: Sequence[Reservation]
 ) -> ReservationQuery:
     """Return the question about one reservation, given those that stand.
 

@@ -24,7 +24,7 @@ from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
 from placement.forecast.lifetimes import LEAST_ENDS
 from registry import Registry, RegistryError
-from registry.rounds import AheadView
+from registry.rounds import ForecastInputs
 
 log = structlog.get_logger()
 
@@ -137,8 +137,8 @@ class WaitingTimes:
         began = time.monotonic()
         at, estimates, why = None, None, None
         try:
-            if self._registry.views.may_look_ahead():
-                view = self._registry.views.ahead()
+            if self._registry.views.can_forecast():
+                view = self._registry.views.forecast_inputs()
                 at, why = view.cluster.now, why_no_estimate(view)
                 if why is None:
                     estimates = self._estimate(view)
@@ -158,7 +158,7 @@ class WaitingTimes:
             self._making = None
         done.set()
 
-    def _estimate(self, view: AheadView) -> Estimates:
+    def _estimate(self, view: ForecastInputs) -> Estimates:
         process = self._process()
         try:
             found: Estimates = process.estimates(
@@ -169,7 +169,7 @@ class WaitingTimes:
         return found
 
 
-def why_no_estimate(view: AheadView) -> WhyUnavailable | None:
+def why_no_estimate(view: ForecastInputs) -> WhyUnavailable | None:
     """Return why nothing can be said, whatever is played ahead."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"

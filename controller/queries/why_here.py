@@ -64,14 +64,14 @@ def explain_vm(
             f" --subject {vm.id}` says who deleted it",
         )
     if vm.round is None or vm.host is None:
-        kept = registry.fencing.keeps_disk_of(vm.id)
+        kept = registry.fencing.has_kept_disk(vm.id)
         disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""
         return _without_round(
             vm, "it has no host yet; `fuga explain` of its request shows what it waits for" + disk
         )
     record = registry.rounds.get(vm.round)
     assert vm.assignment_id is not None  # noqa: S101 - a VM with a host has one
-    brought = registry.moves.that_brought(vm.assignment_id, vm_id=vm.id)
+    brought = registry.moves.move_to_place(vm.assignment_id, vm_id=vm.id)
     last = next(iter(registry.moves.list(vm_id=vm.id, limit=1).items), None)
     if brought is None:
         placed = _placement_explanation(vm, record, reader)

@@ -19,7 +19,7 @@ from placement import IntArray, Snapshot
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
 from placement.model.snapshot import Spot
-from registry.requests import NO_RULES, allows, zone_of
+from registry.requests import NO_RULES, rules_allow, zone_of
 from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 
 #: If more than this part of the hosts changed, all are made anew: it is no more work.
@@ -223,7 +223,7 @@ def may_use(request: RequestView, host: HostView) -> bool:
     """Return whether a request may use a host by its labels, its zone and the hosts it names."""
     if request.rules == NO_RULES and request.hosts is None and not request.requires:
         return True
-    return allows(
+    return rules_allow(
         request.rules, request.requires, request.hosts, host=host.name, labels=host.labels
     )
 

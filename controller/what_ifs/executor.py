@@ -242,7 +242,9 @@ class _Heard:
         if now - self._said_at >= _REPORT_EVERY_S:
             self._said_at = now
             try:
-                self._state = self._registry.what_ifs.carry(self._id, self._executor_id, progress)
+                self._state = self._registry.what_ifs.report_progress(
+                    self._id, self._executor_id, progress
+                )
                 self._heard_at = now
             except NotFoundError:
                 raise _StoppedError from None

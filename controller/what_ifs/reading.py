@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from controller.what_ifs.decided import decided_lately
 from registry import Registry
-from registry.rounds import AheadView
+from registry.rounds import ForecastInputs
 from simulation import DecidedRounds, record
 from simulation.errors import InputError
 from simulation.recordings.repeated import Life, repeat_requests
@@ -27,7 +27,7 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
         decided = DecidedRounds(
             **decided_lately(registry.history.decision(since, now), job["otherwise"])
         )
-        ahead = registry.views.ahead()
+        ahead = registry.views.forecast_inputs()
         with (
             registry.history.between(since, now) as window,
             registry.history.between(now, now) as present,
@@ -64,7 +64,7 @@ def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> 
     }
 
 
-def _lives(view: AheadView) -> Iterator[Life]:
+def _lives(view: ForecastInputs) -> Iterator[Life]:
     """Return how long VMs lived, by names: those of tenants who are gone speak for their size."""
     names = {tenant.id: tenant.name for tenant in view.cluster.tenants}
     axis = view.cluster.resources

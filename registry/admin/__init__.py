@@ -7,13 +7,7 @@ from registry.admin.past_tenants import PastQuota, PastStanding, PastTenant
 from registry.admin.processes import BEAT_S, LATE_S, is_late
 from registry.admin.retention import Periods, PurgeCounts
 from registry.lifecycle import WhatIfEvent, WhatIfState
-from registry.records.operating import (
-    ClockStep,
-    HeardProcess,
-    HostsHeard,
-    Liveness,
-    ProcessSettings,
-)
+from registry.records.liveness import ClockStep, HeardProcess, HostsHeard, Liveness, ProcessSettings
 from registry.records.what_ifs import WhatIf, WhatIfDone
 
 __all__ = [

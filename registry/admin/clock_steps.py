@@ -51,7 +51,7 @@ from registry.db.schema import (
 from registry.ledger.host_backoff import BUILD_AVOID_S
 from registry.ledger.power import MAX_TIMEOUT_S
 from registry.moves.rolls import LEASE_S as ROLL_LEASE_S
-from registry.records.operating import ClockStep
+from registry.records.liveness import ClockStep
 from registry.tasks.assignments import HOLD_BACK_S, MAX_HOLD_BACK_S
 from registry.tasks.fencing import AGAIN_S, MAX_AGAIN_S
 from registry.tenancy.logins import LINK_TTL_S

@@ -57,8 +57,8 @@ from registry.lifecycle import (
 )
 from registry.networks.isolation import check_isolation
 from registry.networks.overlaps import check_subnets
-from registry.networks.stray import check_addresses
-from registry.tenancy.reserved_use import IS_STANDING
+from registry.networks.stray_addresses import check_addresses
+from registry.tenancy.reservation_use import IS_STANDING
 
 #: kinds of events that are rows of a state machine
 MACHINES: Final[Mapping[str, Mapping[Any, StrEnum]]] = {

@@ -9,7 +9,7 @@ from registry.admin.processes import known_processes
 from registry.db.clock import db_now
 from registry.db.schema import assignments, hosts, leases, rounds, unreleased
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
-from registry.records.operating import HostsHeard, Liveness
+from registry.records.liveness import HostsHeard, Liveness
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE
 from registry.rounds.slot_loop import slot_loop_status

@@ -142,14 +142,14 @@ def _past_standings(
     state = last or _TenantState(None, 1.0, is_group=False)
     found: list[PastStanding] = []
 
-    def stood(at: datetime) -> None:
+    def add_standing(at: datetime) -> None:
         if is_there and at <= until:
             found.append(PastStanding(since=at, parent=state.parent, weight=state.weight))
 
     for row in newest_first:
         if row.kind == _QUOTA:
             continue
-        stood(row.at)
+        add_standing(row.at)
         if row.kind == _ADDED:
             is_there = False
         elif row.kind == _REMOVED:
@@ -160,7 +160,7 @@ def _past_standings(
             state = replace(state, weight=row.data["before"])
         else:
             state = replace(state, parent=row.data["before"])
-    stood(since)
+    add_standing(since)
     return tuple(reversed(found))
 
 

@@ -16,7 +16,7 @@ from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_clash
 from registry.db.schema import processes
-from registry.records.operating import HeardProcess, ProcessSettings
+from registry.records.liveness import HeardProcess, ProcessSettings
 
 BEAT_S: Final = 5.0
 #: Six beats: a machine under load is not a dead one.

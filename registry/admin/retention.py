@@ -262,22 +262,22 @@ def _first_since(
     the rest follows later.
     """
 
-    def is_old(least: int) -> int | None:
+    def old_key(start: int) -> int | None:
         """Return the first key from one on, if its row is before that time."""
-        next_one = select(key, at).where(key >= least).order_by(key).limit(1)
+        next_one = select(key, at).where(key >= start).order_by(key).limit(1)
         row = connection.execute(next_one).one_or_none()
         return row[0] if row is not None and row[1] < since else None
 
-    old = is_old(first or 0)
+    old = old_key(first or 0)
     if old is None:
         return first or 0
     step = 1
-    while (further := is_old(old + step)) is not None:
+    while (further := old_key(old + step)) is not None:
         old, step = further, 2 * step
     low, high = old + 1, old + step
     while low < high:
         middle = (low + high) // 2
-        further = is_old(middle)
+        further = old_key(middle)
         if further is None:
             high = middle
         else:

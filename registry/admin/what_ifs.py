@@ -85,7 +85,7 @@ class WhatIfs:
             return keep_result(connection, _get(connection, key))
 
     @retry_on_clash
-    def carry(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
+    def report_progress(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
         """Say that it is carried still, and how far it is; begin it when its turn has come.
 
         Returns

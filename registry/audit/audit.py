@@ -42,7 +42,7 @@ class Audit:
             return call.row
 
     @retry_on_clash
-    def gather(self, row: int, refusals: Mapping[str, int], *, last_ago_s: float) -> None:
+    def add_refusals(self, row: int, refusals: Mapping[str, int], *, last_ago_s: float) -> None:
         """Count a caller's later refusals in the row of the first.
 
         Parameters

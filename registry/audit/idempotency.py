@@ -22,7 +22,7 @@ class Idempotency:
 
     def check_unused(self, key: IdempotencyKey) -> None:
         """Look up a key without claiming it; see `claim_key` for what it raises."""
-        with self._database.look() as connection:
+        with self._database.read_statement() as connection:
             check_unused(connection, key)
 
     def forget_old(self) -> None:

@@ -178,7 +178,7 @@ class ConsoleHolds:
             CONSOLES.extend(connection, claim.session_id, lease_s)
 
     @retry_on_clash
-    def lost(self, claim: ConsoleClaim, reason: str | None) -> None:
+    def give_back(self, claim: ConsoleClaim, reason: str | None) -> None:
         """Give a session back: another worker may attach it again."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
@@ -194,7 +194,7 @@ class ConsoleHolds:
             )
 
     @retry_on_clash
-    def ended(self, claim: ConsoleClaim, reason: str) -> None:
+    def mark_ended(self, claim: ConsoleClaim, reason: str) -> None:
         """Write that the console is no more, and why."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)

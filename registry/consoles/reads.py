@@ -102,7 +102,7 @@ class ConsoleReads:
                 )
             )
 
-    def look(self, id: UUID) -> ConsoleAnswer | None:  # noqa: A002
+    def find_answer(self, id: UUID) -> ConsoleAnswer | None:  # noqa: A002
         """Return the answer, once there is one."""
         query = select(console_reads).where(
             console_reads.c.id == id, console_reads.c.answered_at.is_not(None)

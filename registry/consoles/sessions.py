@@ -149,7 +149,7 @@ class ConsoleSessions:
             return to_session(lock_session(connection, console_sessions.c.id == id))
 
     @retry_on_clash
-    def heard(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
+    def note_caller(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
         """Note that its caller is there and has read so far; return whether no worker is."""
         with self._database.write() as connection:
             row = _row(connection, vm_id, id)

@@ -227,7 +227,7 @@ class Database:
         self._pulse = _pulse_of(database_url)
         self._write = make_engine(database_url, pulse=self._pulse)
         self._read = make_engine(database_url, read_only=True, pulse=self._pulse)
-        self._look = _outside_transactions(self._read)
+        self._read_autocommit = _outside_transactions(self._read)
         self._call: AuditedCall | None = None
         self._condition: Condition | None = None
         self._once: IdempotentCall | None = None
@@ -309,9 +309,9 @@ class Database:
             yield connection
 
     @contextmanager
-    def look(self) -> Iterator[Connection]:
+    def read_statement(self) -> Iterator[Connection]:
         """Give a connection for a single statement that only reads; it saves two round trips."""
-        with self._available(), self._look.connect() as connection:
+        with self._available(), self._read_autocommit.connect() as connection:
             yield connection
 
     @contextmanager

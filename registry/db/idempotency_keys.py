@@ -70,7 +70,9 @@ class IdempotentCall:
     def check_kept(self) -> None:
         """Refuse to commit what a repeated call could not be answered with."""
         if not self.kept:
-            raise RuntimeError(f"{self.key.key}: nothing was kept; the store has to use `made`")
+            raise RuntimeError(
+                f"{self.key.key}: nothing was kept; the store has to use `keep_result`"
+            )
 
 
 def keep_result(connection: Connection, record: T) -> T:

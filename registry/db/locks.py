@@ -13,9 +13,9 @@ ones as they were.
 - Changing an assignment's state locks its VM, or its host while the assignment is unclaimed.
 - Changing a host's inventory locks the host.
 
-The ledger's triggers lock inventories, `progress.recompute` locks requests. Rows of one table are
-locked in the order of their keys. A writer that breaks the order all the same (a person at a SQL
-prompt) causes a deadlock that the database resolves, and `engine.retried` tries again.
+The ledger's triggers lock inventories, and `progress.recompute_states` locks requests. Rows of one
+table are locked in the order of their keys. A writer that breaks the order (a person at a SQL
+prompt) causes a deadlock. The database resolves it, and `engine.retry_on_clash` tries again.
 """
 
 from __future__ import annotations

@@ -62,7 +62,14 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
-from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, Remedy, fate_of
+from registry.reconciliation import (
+    DECIDED,
+    Difference,
+    LedgerAssignment,
+    LedgerVm,
+    Remedy,
+    vm_difference,
+)
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
 
 #: How the names of volumes begin that are copies of images.
@@ -242,7 +249,7 @@ def _vm_differences(
             being_started=row.vm_id in starting,
         )
         domain = domains.get(row.id)
-        fate = fate_of(vm, domain, report.started_at)
+        fate = vm_difference(vm, domain, report.started_at)
         if fate is None and domain is not None and row.vm_id in to_filter:
             fate = _filter_difference(domain)
         if fate is None:

@@ -51,7 +51,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObservedEvent,
 )
-from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, fate_of
+from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, vm_difference
 from registry.records.hosts import DomainReport, Host, HostReport
 
 #: A label of hosts: VMs that go missing there are rebuilt without confirmation.
@@ -358,7 +358,7 @@ def _observe_vms(
             observed=step.before,
             started_at=row.switched_at or row.activated_at,
         )
-        fate = fate_of(vm, domain, report.started_at)
+        fate = vm_difference(vm, domain, report.started_at)
         if fate == Difference.VM_MISSING and is_rebuilt(host, row):
             to_clear.append(row)
         is_paused = fate == Difference.VM_PAUSED

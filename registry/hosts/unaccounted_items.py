@@ -19,7 +19,13 @@ from registry.db.schema import assignments, hosts, leftovers, strangers, unrelea
 from registry.hosts.stored_reports import latest_report
 from registry.ledger.shared_disks import disks_in_use
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
-from registry.reconciliation import STRANGE, Difference, LedgerAssignment, whose, whose_volume
+from registry.reconciliation import (
+    STRANGE,
+    Difference,
+    LedgerAssignment,
+    mark_difference,
+    volume_difference,
+)
 from registry.records.hosts import DomainReport, Host, HostReport
 
 _VOLUME: Final = re.compile(
@@ -82,7 +88,7 @@ def find_unaccounted(
         domain.uuid: difference
         for domain in report.domains
         if (
-            difference := whose(
+            difference := mark_difference(
                 domain.assignment_id, live, known, report.started_at, host_id=host_id
             )
         )
@@ -91,7 +97,7 @@ def find_unaccounted(
         name: (difference, key)
         for name, key in volumes.items()
         if (
-            difference := whose_volume(
+            difference := volume_difference(
                 key, live, known, report.started_at, host_id=host_id, shared_pool=shared_pool
             )
         )

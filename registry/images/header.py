@@ -3,7 +3,7 @@
 A qcow2 file may name another file of the host as the rest of its content, and a user who
 opens it reads that one too: an image that names ``/etc/shadow`` would show it to its
 guests. So an image is whole in itself or it is refused, and it is what it is said to be
-and nothing else: what libvirt or QEMU would take it for is looked up in `image_probes`.
+and nothing else: what libvirt or QEMU would take it for is looked up in `probe_formats`.
 
 How files begin that some program would read as more than the bytes of a disk.
 

@@ -1,6 +1,6 @@
 """Have QEMU's own reader look at an image before it is on offer, in a child that is bounded.
 
-The header says what an image is (`image_header`); whether its tables lead anywhere only a
+The header says what an image is (`registry.images.header`); whether its tables lead anywhere only a
 reader knows. That reader parses what a stranger wrote, so it gets little: memory,
 processor and time, no network, nothing of our environment, and of files the image alone.
 """

@@ -29,10 +29,10 @@ class AutoPlans:
     def last(self) -> tuple[datetime, datetime | None]:
         """Return the time now and the time at which the rule last created a plan."""
         with self._database.read() as connection:
-            return db_now(connection), _last(connection)
+            return db_now(connection), _last_created_at(connection)
 
     @retry_on_clash
-    def ask_if_due(
+    def request_if_due(
         self, lease: Lease, kind: PlanKind, arguments: Mapping[str, Any], *, every_s: float
     ) -> Plan | None:
         """Ask for a plan that is approved once it is decided, unless it is declined then.
@@ -48,22 +48,22 @@ class AutoPlans:
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
             take_turns(connection, STANDING_RULE)
-            now, last = db_now(connection), _last(connection)
+            now, last = db_now(connection), _last_created_at(connection)
             if last is not None and now - last < timedelta(seconds=every_s):
                 return None
-            if _hindered(connection, now):
+            if _is_hindered(connection, now):
                 return None
             key = create_plan(connection, kind, arguments, approve=True, actor=STANDING_RULE)
             return get_plan(connection, key)
 
 
-def _last(connection: Connection) -> datetime | None:
+def _last_created_at(connection: Connection) -> datetime | None:
     # By ids, which rise with time: the index has them.
     query = select(plans.c.requested_at).where(plans.c.requested_by == STANDING_RULE)
     return connection.scalar(query.order_by(plans.c.id.desc()).limit(1))
 
 
-def _hindered(connection: Connection, now: datetime) -> bool:
+def _is_hindered(connection: Connection, now: datetime) -> bool:
     paused = slot_loop.c.state == SlotLoopState.PAUSED.value
     driven = (rolls.c.state == RollState.RUNNING.value, rolls.c.driver_lease_until > now)
     counts = (

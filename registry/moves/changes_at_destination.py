@@ -14,11 +14,11 @@ from sqlalchemy import Connection, Row, Select, select
 
 from registry.db.schema import assignment_resources, hosts, inventories, plan_moves, vms
 from registry.lifecycle import HostAdmin
-from registry.moves.create import against_rules
-from registry.moves.stored_plans import following_in
+from registry.moves.create import rule_obstacles
+from registry.moves.stored_plans import vms_following
 
 
-def refused_there(connection: Connection, move: Row[Any]) -> str | None:
+def destination_refusal(connection: Connection, move: Row[Any]) -> str | None:
     """Return why the destination of a move that has not begun would now refuse it.
 
     Its hosts and its VM's groups are locked: what this finds holds until the move has begun.
@@ -26,23 +26,23 @@ def refused_there(connection: Connection, move: Row[Any]) -> str | None:
     admin = connection.scalar(select(hosts.c.admin).where(hosts.c.id == move.to_host_id))
     if admin != HostAdmin.ACTIVE.value:
         return f"host {move.to_host} is {admin}"
-    resource = _short_of(connection, move)
+    resource = _exceeded_resource(connection, move)
     if resource is not None:
         return f"host {move.to_host} offers less {resource} than it holds by now"
     wanted: Select[Any] = select(vms.c.id, vms.c.request_id).where(vms.c.id == move.vm_id)
     vm = connection.execute(wanted).one()
-    against = against_rules(
+    against = rule_obstacles(
         connection,
         vm,
         move.to_host_id,
         # Its own room there is no neighbour of its own.
         leaving={move.from_host_id, move.to_host_id},
-        following=_following(connection, move),
+        following=_vms_following(connection, move),
     )
     return next((detail for _, detail in against), None)
 
 
-def _short_of(connection: Connection, move: Row[Any]) -> str | None:
+def _exceeded_resource(connection: Connection, move: Row[Any]) -> str | None:
     """Return a resource of which the destination promised more than it offers."""
     short = (
         select(inventories.c.resource)
@@ -60,10 +60,10 @@ def _short_of(connection: Connection, move: Row[Any]) -> str | None:
     return resource
 
 
-def _following(connection: Connection, move: Row[Any]) -> Collection[UUID]:
+def _vms_following(connection: Connection, move: Row[Any]) -> Collection[UUID]:
     """Return the VMs that the plan of a move, if it is of one, has yet to bring there, too."""
     query = select(plan_moves.c.plan_id, plan_moves.c.position)
     plan = connection.execute(query.where(plan_moves.c.move_id == move.id)).one_or_none()
     if plan is None:
         return ()
-    return following_in(connection, move.vm_id, plan.plan_id, plan.position)
+    return vms_following(connection, move.vm_id, plan.plan_id, plan.position)

@@ -42,9 +42,9 @@ from registry.lifecycle import (
 from registry.networks.addresses import network_of
 from registry.records.moves import MoveObstacle
 from registry.requests.rules import (
-    allows,
     lock_groups_of,
     memberships,
+    rules_allow,
     rules_of,
     without_violations,
 )
@@ -127,15 +127,15 @@ def create_move(
     if vm.host_id != before.host_id:
         raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
     if from_host is not None and vm.host_id is not None and vm.host_id != from_host:
-        raise ConflictError(_is_elsewhere(connection, vm, from_host))
+        raise ConflictError(_elsewhere_message(connection, vm, from_host))
     for obstacle, detail in _obstacles(
         connection, vm, there, only_cold=only_cold, following=following
     ):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
-    return _hold(connection, vm, there, host, reason=reason, now=now, actor=actor)
+    return _insert_move(connection, vm, there, host, reason=reason, now=now, actor=actor)
 
 
-def _is_elsewhere(connection: Connection, vm: Row[Any], from_host: UUID) -> str:
+def _elsewhere_message(connection: Connection, vm: Row[Any], from_host: UUID) -> str:
     query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_([vm.host_id, from_host]))
     names = {row.id: row.name for row in connection.execute(query)}
     return (
@@ -153,13 +153,15 @@ def _obstacles(
     following: Collection[UUID],
 ) -> Iterator[Against]:
     """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
-    yield from against_any(connection, vm, only_cold=only_cold)
-    yield from _of_host(connection, vm, there)
-    yield from against_rules(connection, vm, there, leaving={vm.host_id}, following=following)
-    yield from _of_room(connection, vm, there)
+    yield from obstacles_to_any_move(connection, vm, only_cold=only_cold)
+    yield from _host_obstacles(connection, vm, there)
+    yield from rule_obstacles(connection, vm, there, leaving={vm.host_id}, following=following)
+    yield from _room_obstacles(connection, vm, there)
 
 
-def against_any(connection: Connection, vm: Row[Any], *, only_cold: bool) -> Iterator[Against]:
+def obstacles_to_any_move(
+    connection: Connection, vm: Row[Any], *, only_cold: bool
+) -> Iterator[Against]:
     """Yield what speaks against a move of a VM, a row of `HERE`, whatever host it is to."""
     if vm.desired == VmDesired.DELETED.value:
         yield MoveObstacle.DELETED, "it is deleted"
@@ -181,10 +183,12 @@ def against_any(connection: Connection, vm: Row[Any], *, only_cold: bool) -> Ite
             yield MoveObstacle.MOVES_ALREADY, "it is moving already"
         else:
             yield MoveObstacle.LEFT_BEHIND, "what it left on another host is not gone yet"
-    yield from _of_end(connection.execute(select(hosts).where(hosts.c.id == vm.host_id)).one())
+    yield from _endpoint_obstacles(
+        connection.execute(select(hosts).where(hosts.c.id == vm.host_id)).one()
+    )
 
 
-def _of_end(host: Row[Any]) -> Iterator[Against]:
+def _endpoint_obstacles(host: Row[Any]) -> Iterator[Against]:
     """Yield what keeps a host from being either end of a move."""
     if host.health != HostHealth.UP.value:
         yield MoveObstacle.HOST_SILENT, f"host {host.name} is {host.health}"
@@ -194,13 +198,13 @@ def _of_end(host: Row[Any]) -> Iterator[Against]:
         yield MoveObstacle.HYPERVISOR, "libvirt's test driver moves no guests"
 
 
-def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+def _host_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
     if vm.host_id == there:
         yield MoveObstacle.SAME_HOST, "it is on that host"
     found = connection.execute(select(hosts).where(hosts.c.id.in_([vm.host_id, there])))
     ends = {row.id: row for row in found}
     here, to = ends[vm.host_id], ends[there]
-    yield from _of_end(to)
+    yield from _endpoint_obstacles(to)
     if to.admin != HostAdmin.ACTIVE.value:
         yield MoveObstacle.HOST_CLOSED, f"host {to.name} is {to.admin}"
     if to.same_machine_as is not None:
@@ -212,7 +216,7 @@ def _of_host(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Agai
         yield MoveObstacle.HYPERVISOR, which
 
 
-def against_rules(
+def rule_obstacles(
     connection: Connection,
     vm: Row[Any],
     there: UUID,
@@ -227,7 +231,7 @@ def against_rules(
     request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
     to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
     rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
-    if not allows(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
+    if not rules_allow(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
         yield MoveObstacle.NOT_ALLOWED, f"its request may not use host {to.name}"
     kept, _ = without_violations(connection, [(vm, there)], leaving=[leaving], following=following)
     if not kept:
@@ -236,7 +240,7 @@ def against_rules(
         yield MoveObstacle.NO_NETWORK, f"host {to.name} does not have its network"
 
 
-def _of_room(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+def _room_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
     short = (
         select(inventories.c.resource, assignment_resources.c.amount, inventories.c.capacity)
         .add_columns(inventories.c.committed, hosts.c.name)
@@ -274,7 +278,7 @@ def _share_a_pool(connection: Connection, here: UUID, there: UUID) -> bool:
     return len(named) == 1 and None not in named
 
 
-def _hold(
+def _insert_move(
     connection: Connection,
     vm: Row[Any],
     there: UUID,

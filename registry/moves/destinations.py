@@ -18,16 +18,16 @@ from registry.catalogue.resources import resource_names
 from registry.db.clock import db_now
 from registry.db.schema import hosts, tenants, vms
 from registry.errors import MoveRefusedError, NotFoundError
-from registry.moves.create import CANNOT_COPY, HERE, against_any, amounts_of
+from registry.moves.create import CANNOT_COPY, HERE, amounts_of, obstacles_to_any_move
 from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
 from registry.requests.rules import vm_group_views, zone_of
-from registry.rounds.cluster import making_room, request_of_vm
+from registry.rounds.cluster import request_of_vm, room_freed_by_plans
 from registry.rounds.known_hosts import KnownHosts
-from registry.rounds.reserved import reserved_view
+from registry.rounds.reserved_room import reserved_view
 from registry.rounds.spot import rooms_kept
 
 
-def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
+def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
     """Return the cluster with one request: for one VM, which avoids the host that it leaves.
 
     No quota stands in its way, since a move asks for no more than the tenant holds. Room that
@@ -43,7 +43,7 @@ def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> Clus
     vm = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
     if vm is None:
         raise NotFoundError("VM", vm_id)
-    for obstacle, detail in against_any(connection, vm, only_cold=only_cold):
+    for obstacle, detail in obstacles_to_any_move(connection, vm, only_cold=only_cold):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
     axis, now = resource_names(connection), db_now(connection)
     # Room of reservations is committed, as rounds see it.
@@ -54,20 +54,20 @@ def as_one_more(connection: Connection, vm_id: UUID, *, only_cold: bool) -> Clus
         now=now,
         resources=axis,
         hosts=found,
-        tenants=(_tenant(connection, vm.tenant_id, len(axis)),),
-        requests=(_leaving(connection, vm, request, axis, found),),
+        tenants=(_tenant_view(connection, vm.tenant_id, len(axis)),),
+        requests=(_request_of_moving_vm(connection, vm, request, axis, found),),
         vm_groups=vm_group_views(connection, [request.id], leaving=vm.host_id),
-        freed=making_room(connection, axis),
+        freed=room_freed_by_plans(connection, axis),
         spot=SpotView(vms=(), kept=rooms_kept(connection, now)),
     )
 
 
-def _tenant(connection: Connection, tenant_id: UUID, width: int) -> TenantView:
+def _tenant_view(connection: Connection, tenant_id: UUID, width: int) -> TenantView:
     row = connection.execute(select(tenants).where(tenants.c.id == tenant_id)).one()
     return TenantView(id=row.id, name=row.name, weight=row.weight, held=(0,) * width)
 
 
-def _leaving(
+def _request_of_moving_vm(
     connection: Connection,
     vm: Row[Any],
     request: RequestView,
@@ -82,7 +82,7 @@ def _leaving(
         own = zone_of(here.labels)
         placed = tuple((zone, count - (zone == own)) for zone, count in spread.placed)
         spread = replace(spread, placed=placed)
-    unlike = _unlike(connection, vm.host_id)
+    unlike = _incompatible_hosts(connection, vm.host_id)
     return replace(
         request,
         demand=tuple(held.get(name, 0) for name in axis),
@@ -92,7 +92,7 @@ def _leaving(
     )
 
 
-def _unlike(connection: Connection, host_id: UUID) -> Sequence[UUID]:
+def _incompatible_hosts(connection: Connection, host_id: UUID) -> Sequence[UUID]:
     """Return the hosts that take no guest of a host, since they run another hypervisor."""
     own = select(hosts.c.domain_type).where(hosts.c.id == host_id).scalar_subquery()
     other = or_(hosts.c.domain_type != own, hosts.c.domain_type == CANNOT_COPY)

@@ -18,12 +18,12 @@ from registry.db.schema import hosts, moves, plan_moves, plans, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState
 from registry.moves.create import create_move
-from registry.moves.destinations import as_one_more
-from registry.moves.ending import MOVE_ROWS, close, lock_move, not_arrived
-from registry.moves.stored_plans import following_in
+from registry.moves.destinations import cluster_for_move
+from registry.moves.move_end import MOVE_ROWS, close_move, end_without_arrival, lock_move
+from registry.moves.stored_plans import vms_following
 from registry.records.moves import Move
 from registry.records.rounds import ClusterView
-from registry.tenancy.tree import key_of
+from registry.tenancy.tree import key_query
 
 MAX_REASON_LENGTH: Final = 200
 _OPEN: Final = [state.value for state in OPEN_MOVES]
@@ -58,7 +58,7 @@ class Moves:
         with self._database.write() as connection:
             if of_plan is not None:
                 from_host = _check_requested(connection, *of_plan)
-                following = following_in(connection, vm_id, *of_plan)
+                following = vms_following(connection, vm_id, *of_plan)
             move_id = create_move(
                 connection,
                 vm_id,
@@ -80,10 +80,10 @@ class Moves:
             row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
             return keep_result(connection, _to_move(row))
 
-    def as_one_more(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
+    def cluster_for_move(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
         """Return the cluster with a VM that is to move as the one that wants a place.
 
-        Its request is the only one, for one VM. See `choosing.as_one_more`.
+        Its request is the only one, for one VM. See `destinations.cluster_for_move`.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Moves:
             If it cannot move to any host.
         """
         with self._database.read() as connection:
-            return as_one_more(connection, vm_id, only_cold=only_cold)
+            return cluster_for_move(connection, vm_id, only_cold=only_cold)
 
     @retry_on_clash
     def cancel(self, move_id: UUID, *, actor: str) -> Move:
@@ -115,9 +115,9 @@ class Moves:
             now = db_now(connection)
             if row.state == MoveState.PENDING.value and not is_claimed(row, now):
                 reason = f"cancelled by {actor}"
-                not_arrived(connection, row, reason, now=now, actor=actor)
+                end_without_arrival(connection, row, reason, now=now, actor=actor)
                 cancelled = {"cancelled_by": actor}
-                close(
+                close_move(
                     connection,
                     row,
                     MoveEvent.CANCELLED,
@@ -135,14 +135,14 @@ class Moves:
         """Return a move; `NotFoundError` also where it is another tenant's."""
         query = MOVE_ROWS.where(moves.c.id == move_id)
         if tenant is not None:
-            query = query.where(vms.c.tenant_id == key_of(tenant))
+            query = query.where(vms.c.tenant_id == key_query(tenant))
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
             raise NotFoundError("move", move_id)
         return _to_move(row)
 
-    def that_brought(self, assignment_id: UUID, *, vm_id: UUID) -> Move | None:
+    def move_to_place(self, assignment_id: UUID, *, vm_id: UUID) -> Move | None:
         """Return the move by which a VM came to its present place; None: a round placed it there.
 
         ``assignment_id`` is that of the place.
@@ -166,7 +166,7 @@ class Moves:
         """Return a page, the latest first; ``host`` is either end."""
         query = MOVE_ROWS.order_by(moves.c.id.desc()).limit(check_limit(limit) + 1)
         if tenant is not None:
-            query = query.where(vms.c.tenant_id == key_of(tenant))
+            query = query.where(vms.c.tenant_id == key_query(tenant))
         if vm_id is not None:
             query = query.where(moves.c.vm_id == vm_id)
         if state is not None:

@@ -18,7 +18,7 @@ from registry.records.moves import Plan, PlanKind
 _NOT_MOVED = (MoveState.FAILED.value, MoveState.CANCELLED.value)
 
 
-def activated(connection: Connection, plan: Plan) -> Mapping[str, str]:
+def reopened_hosts(connection: Connection, plan: Plan) -> Mapping[str, str]:
     """Return the hosts of a plan that were reopened since its creation, each with the actor.
 
     Hosts that were never closed do not count.
@@ -49,7 +49,7 @@ def activated(connection: Connection, plan: Plan) -> Mapping[str, str]:
     return found
 
 
-def keep_vms(
+def refuse_moves_from(
     connection: Connection, plan_id: UUID, reasons: Mapping[str, str], *, actor: str
 ) -> None:
     """Refuse the moves of a plan from these hosts that have not begun, each with its reason."""
@@ -71,7 +71,7 @@ def keep_vms(
         )
 
 
-def gained(connection: Connection, plan_id: UUID, *, ended: bool) -> dict[str, Any]:
+def gain_values(connection: Connection, plan_id: UUID, *, ended: bool) -> dict[str, Any]:
     """Return by what a plan raises the potential, as values of its row; nothing if not by design.
 
     What was refused, failed or was cancelled gained nothing, and once the plan has ``ended``,

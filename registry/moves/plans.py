@@ -28,9 +28,9 @@ from registry.errors import (
     UnknownNameError,
 )
 from registry.lifecycle import HostAdmin, MoveState, PlanEvent, PlanState, SlotLoopState
-from registry.moves.plan_reasons import activated, gained, keep_vms
-from registry.moves.room import check_waits, waiting_of
-from registry.moves.running import view_running
+from registry.moves.plan_reasons import gain_values, refuse_moves_from, reopened_hosts
+from registry.moves.room_plans import check_waits, count_waiting_vms
+from registry.moves.running_view import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
 from registry.records.rounds import Lease
@@ -81,12 +81,17 @@ class Plans:
             makes room for it by now.
         """
         with self._database.write() as connection:
-            row = _locked(connection, id)
+            row = _lock_row(connection, id)
             if row.state == PlanState.PROPOSED.value and "request" in row.arguments:
                 check_waits(connection, UUID(row.arguments["request"]))
             now = db_now(connection)
             _step(
-                connection, row, PlanEvent.APPROVED, now=now, actor=actor, **_approved(actor, now)
+                connection,
+                row,
+                PlanEvent.APPROVED,
+                now=now,
+                actor=actor,
+                **_approval_values(actor, now),
             )
             return keep_result(connection, get_plan(connection, id))
 
@@ -94,7 +99,7 @@ class Plans:
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
         """End a plan. Moves that began go on; no others begin."""
         with self._database.write() as connection:
-            cancel(connection, id, actor=actor, reason=reason)
+            cancel_plan(connection, id, actor=actor, reason=reason)
             return keep_result(connection, get_plan(connection, id))
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
@@ -191,19 +196,19 @@ class Plans:
         One that is approved as soon as it is decided is cancelled if it is ``declined``, with why.
         """
         with self._database.write() as connection:
-            row = _locked(connection, id)
+            row = _lock_row(connection, id)
             now = db_now(connection)
             values: dict[str, Any] = {
                 "before": dict(before),
                 "after": dict(after),
-                "stays": _named(connection, stays),
+                "stays": _with_vm_names(connection, stays),
                 "cut": cut,
                 "gain": gain,
                 "inputs": inputs,
                 "packed_plan": pack(document),
             }
             if admitted is not None:
-                waiting = waiting_of(connection, UUID(row.arguments["request"]))
+                waiting = count_waiting_vms(connection, UUID(row.arguments["request"]))
                 values["admitted"] = {**admitted, "waiting": waiting}
             if decided:
                 rows = [
@@ -213,15 +218,15 @@ class Plans:
                 connection.execute(insert(plan_moves), rows)
             _step(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if row.approve and declined is None:
-                approved = _locked(connection, id)
-                by = _approved(row.requested_by, now)
+                approved = _lock_row(connection, id)
+                by = _approval_values(row.requested_by, now)
                 _step(
                     connection, approved, PlanEvent.APPROVED, now=now, actor=row.requested_by, **by
                 )
             elif declined is None and not decided and not (admitted and admitted["hosts"]):
                 _step(
                     connection,
-                    _locked(connection, id),
+                    _lock_row(connection, id),
                     PlanEvent.DONE,
                     now=now,
                     actor=actor,
@@ -229,7 +234,7 @@ class Plans:
                     reason="no useful move",
                 )
             if declined is not None:
-                proposed = _locked(connection, id)
+                proposed = _lock_row(connection, id)
                 _step(
                     connection,
                     proposed,
@@ -246,7 +251,7 @@ class Plans:
     def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
         """Write that a plan could not be decided."""
         with self._database.write() as connection:
-            row, now = _locked(connection, id), db_now(connection)
+            row, now = _lock_row(connection, id), db_now(connection)
             values = {"last_error": error, "ended_at": now}
             _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values)
 
@@ -259,7 +264,7 @@ class Plans:
                 .where(plan_moves.c.plan_id == id, plan_moves.c.position == position)
                 .values(refused=reason)
             )
-            if values := gained(connection, id, ended=False):
+            if values := gain_values(connection, id, ended=False):
                 connection.execute(update(plans).where(plans.c.id == id).values(**values))
 
     @retry_on_clash
@@ -269,12 +274,12 @@ class Plans:
         A plan made when a host was closed must not empty it once it is open again.
         """
         with self._database.read() as connection:
-            back = activated(connection, plan)
+            back = reopened_hosts(connection, plan)
         if not back:
             return None
         with self._database.write() as connection:
             reasons = {name: f"host {name} was activated by {by}" for name, by in back.items()}
-            keep_vms(connection, plan.id, reasons, actor=actor)
+            refuse_moves_from(connection, plan.id, reasons, actor=actor)
             named = set(plan.arguments.get("hosts", ()))
             return "; ".join(reasons.values()) if named and back.keys() >= named else None
 
@@ -282,13 +287,13 @@ class Plans:
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Write that every move of a plan is over."""
         with self._database.write() as connection:
-            row, now = _locked(connection, id), db_now(connection)
+            row, now = _lock_row(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
-                values = {"ended_at": now, **gained(connection, id, ended=True)}
+                values = {"ended_at": now, **gain_values(connection, id, ended=True)}
                 _step(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
 
 
-def cancel(
+def cancel_plan(
     connection: Connection,
     id: UUID,  # noqa: A002
     *,
@@ -296,9 +301,9 @@ def cancel(
     reason: str | None = None,
 ) -> None:
     """End a plan in a caller's transaction; see `Plans.cancel`."""
-    row = _locked(connection, id)
+    row = _lock_row(connection, id)
     now = db_now(connection)
-    values = {"ended_at": now, "last_error": reason, **gained(connection, id, ended=True)}
+    values = {"ended_at": now, "last_error": reason, **gain_values(connection, id, ended=True)}
     _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **values)
     connection.execute(
         update(moves)
@@ -338,7 +343,9 @@ def create_plan(
     return key
 
 
-def _named(connection: Connection, stays: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _with_vm_names(
+    connection: Connection, stays: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Return what has no place with the name of each VM, which may be gone when it is read."""
     names: dict[UUID, str] = {}
     for some in chunks([UUID(each["vm"]) for each in stays]):
@@ -347,7 +354,7 @@ def _named(connection: Connection, stays: Sequence[Mapping[str, Any]]) -> list[d
     return [{**each, "name": names.get(UUID(each["vm"]))} for each in stays]
 
 
-def _approved(actor: str, now: datetime) -> dict[str, Any]:
+def _approval_values(actor: str, now: datetime) -> dict[str, Any]:
     return {"approved_by": actor, "approved_at": now}
 
 
@@ -357,7 +364,7 @@ def _check_host(connection: Connection, name: str) -> None:
         raise UnknownNameError("hosts", "host", name, hint="`fuga host list` lists them")
 
 
-def _locked(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     columns = ("id", "state", "kind", "arguments", "approve", "requested_by", "approved_by")
     query: Select[Any] = (
         select(*(plans.c[each] for each in columns)).where(plans.c.id == key).with_for_update()

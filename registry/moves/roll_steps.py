@@ -67,21 +67,21 @@ def record_step(
     connection: Connection, roll: Row[Any], report: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
     """Take a step of a roll, which is locked; the event that it ends with, and why."""
-    turn = present_turn(connection, roll.id)
+    turn = current_turn(connection, roll.id)
     if report.begun:  # other changes of these hosts came before, or wait for these locks
         lock_hosts(connection, *(each.host_id for each in turn if each.name in report.begun))
-        turn = present_turn(connection, roll.id)
-    _note(connection, turn, report, now)
-    turn = present_turn(connection, roll.id)
+        turn = current_turn(connection, roll.id)
+    _record_report(connection, turn, report, now)
+    turn = current_turn(connection, roll.id)
     halts = report.stop or roll.cancelled_by or any(each.error for each in turn)
     if not halts and all(each.phase in _OVER for each in turn):
-        return _begin_next(connection, roll, now=now, actor=actor)
+        return _begin_next_turn(connection, roll, now=now, actor=actor)
     if not halts:
-        _empty(connection, roll, turn, now=now, actor=actor)
+        _plan_evacuation(connection, roll, turn, now=now, actor=actor)
     for each in turn:
         if each.phase == RollPhase.RETURNING.value and each.error is None:
-            _return(connection, roll, each, now=now, actor=actor)
-    turn = present_turn(connection, roll.id)
+            _reactivate_host(connection, roll, each, now=now, actor=actor)
+    turn = current_turn(connection, roll.id)
     failed = [f"host {each.name}: {each.error}" for each in turn if each.error]
     going = (RollPhase.RUNNING.value, RollPhase.RETURNING.value)
     waits = not report.leave and any(each.phase in going and not each.error for each in turn)
@@ -91,7 +91,7 @@ def record_step(
     return (RollEvent.CANCELLED if roll.cancelled_by else RollEvent.STOPPED), why or None
 
 
-def present_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
+def current_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
     """Return the hosts of the turn that began last; none before the first."""
     begun = select(func.max(roll_hosts.c.turn)).where(
         roll_hosts.c.roll_id == roll_id, roll_hosts.c.phase.not_in(_NOT_BEGUN)
@@ -100,7 +100,7 @@ def present_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
     return connection.execute(_ROWS.where(*which)).all()
 
 
-def rows_of(
+def roll_host_rows(
     connection: Connection, roll_id: UUID, *, after: int = -1, limit: int | None = None
 ) -> Sequence[Row[Any]]:
     """Return the hosts of a roll behind a position."""
@@ -119,7 +119,7 @@ def to_roll_host(row: Row[Any]) -> RollHost:
     return record_of(RollHost, row, host=row.name)
 
 
-def _note(
+def _record_report(
     connection: Connection, turn: Sequence[Row[Any]], report: StepReport, now: datetime
 ) -> None:
     """Record the driver's steps. A step that is reported twice is recorded once.
@@ -130,7 +130,7 @@ def _note(
     ended = {each.host: each for each in report.ended}
     begins = [each for each in turn if each.phase == RollPhase.EMPTY.value]
     begins = [each for each in begins if each.name in report.begun]
-    held = _held(connection, [each.host_id for each in begins]) if begins else {}
+    held = _vms_on_hosts(connection, [each.host_id for each in begins]) if begins else {}
     for row in turn:
         if row in begins:
             stays_empty = row.admin == HostAdmin.MAINTENANCE.value and not held.get(row.host_id)
@@ -144,7 +144,7 @@ def _note(
                 write_host(connection, row, error=error)
 
 
-def _begin_next(
+def _begin_next_turn(
     connection: Connection, roll: Row[Any], *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
     waiting = (roll_hosts.c.roll_id == roll.id, roll_hosts.c.phase == RollPhase.WAITING.value)
@@ -154,11 +154,11 @@ def _begin_next(
     for row in connection.execute(_ROWS.where(*waiting, roll_hosts.c.turn == turn)).all():
         begun = {"phase": RollPhase.EMPTYING.value, "since": now}
         write_host(connection, row, admin_before=row.admin, **begun)
-        _maintain(connection, row, actor)
+        _set_maintenance(connection, row, actor)
     return None, None
 
 
-def _maintain(connection: Connection, row: Row[Any], actor: str) -> bool:
+def _set_maintenance(connection: Connection, row: Row[Any], actor: str) -> bool:
     reason = f"roll {row.roll_id}"
     try:
         change_admin(connection, row.host_id, HostAdminEvent.MAINTAIN, actor=actor, reason=reason)
@@ -168,13 +168,13 @@ def _maintain(connection: Connection, row: Row[Any], actor: str) -> bool:
     return True
 
 
-def _empty(
+def _plan_evacuation(
     connection: Connection, roll: Row[Any], turn: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
     """Have the VMs of hosts moved away, all of a turn by one plan."""
     rows = [each for each in turn if each.phase == RollPhase.EMPTYING.value]
-    rows = [each for each in rows if _maintain(connection, each, actor)]
-    held = _held(connection, [each.host_id for each in rows])
+    rows = [each for each in rows if _set_maintenance(connection, each, actor)]
+    held = _vms_on_hosts(connection, [each.host_id for each in rows])
     to_plan = []
     for row in rows:
         on_host = held.get(row.host_id, ())
@@ -211,11 +211,13 @@ def _may_plan(
         return False
     if row.plans < TRIES:
         return bool(now >= plan.ended_at + timedelta(seconds=AGAIN_S * 2 ** (row.plans - 1)))
-    write_host(connection, row, error=plan.last_error or _why(connection, row, plan, stay))
+    write_host(connection, row, error=plan.last_error or _stay_reason(connection, row, plan, stay))
     return False
 
 
-def _held(connection: Connection, host_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[Row[Any]]]:
+def _vms_on_hosts(
+    connection: Connection, host_ids: Sequence[UUID]
+) -> Mapping[UUID, Sequence[Row[Any]]]:
     query: Select[Any] = (
         select(assignments.c.host_id, assignments.c.state, vms.c.id, vms.c.name)
         .join(vms, vms.c.id == assignments.c.vm_id)
@@ -228,7 +230,9 @@ def _held(connection: Connection, host_ids: Sequence[UUID]) -> Mapping[UUID, Seq
     return found
 
 
-def _why(connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[Row[Any]]) -> str:
+def _stay_reason(
+    connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[Row[Any]]
+) -> str:
     """Say which VMs stay, and why the last plan did not move them."""
     reasons = {
         UUID(each["vm"]): str(each["obstacle"] or each["why"]).replace("_", " ")
@@ -276,7 +280,7 @@ def _last_failures(
     return {each.vm_id: each.last_error for each in connection.execute(query)}
 
 
-def _return(
+def _reactivate_host(
     connection: Connection, roll: Row[Any], row: Row[Any], *, now: datetime, actor: str
 ) -> None:
     """Let a host take VMs again that was seen up after the command, if it took them before."""

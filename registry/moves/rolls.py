@@ -27,8 +27,14 @@ from registry.db.rows import record_of
 from registry.db.schema import hosts, plans, roll_hosts, rolls
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.lifecycle import HostAdmin, HostHealth, RollEvent, RollPhase, RollState
-from registry.moves.plans import cancel
-from registry.moves.roll_steps import present_turn, record_step, rows_of, to_roll_host, write_host
+from registry.moves.plans import cancel_plan
+from registry.moves.roll_steps import (
+    current_turn,
+    record_step,
+    roll_host_rows,
+    to_roll_host,
+    write_host,
+)
 from registry.moves.stored_plans import GOES_ON
 from registry.records.rolls import (
     NewRoll,
@@ -78,7 +84,9 @@ class Rolls:
             known = {row.name: row for row in connection.execute(query.order_by(hosts.c.name))}
         for name in skipped:
             _check_known("skipped", name, known)
-        chosen = {name for each in selected for name in _selected(each, known)} - set(skipped)
+        chosen = {name for each in selected for name in _hosts_selected_by(each, known)} - set(
+            skipped
+        )
         return tuple(
             RollTarget(
                 id=row.id, name=name, admin=HostAdmin(row.admin), health=HostHealth(row.health)
@@ -101,7 +109,7 @@ class Rolls:
             raise InvalidError("hosts", "none", "one host at least")
         with self._database.write() as connection:
             lock_hosts(connection, *keys)
-            _check_in_no_other(connection, keys)
+            _check_not_in_other_roll(connection, keys)
             id, token, now = uuid7(), uuid4(), db_now(connection)  # noqa: A001
             connection.execute(
                 insert(rolls).values(
@@ -115,7 +123,7 @@ class Rolls:
                     up_within_s=new.limits.up_within_s,
                     began_by=actor,
                     began_at=now,
-                    **_driven(new.driver, token, now),
+                    **_driver_values(new.driver, token, now),
                 )
             )
             insert_rows(
@@ -130,7 +138,7 @@ class Rolls:
                         "phase": RollPhase.WAITING.value,
                         "since": now,
                     }
-                    for position, (turn, key) in enumerate(_numbered(new.turns))
+                    for position, (turn, key) in enumerate(_turn_numbers(new.turns))
                 ],
             )
             return keep_result(connection, RollLease(roll=_get(connection, id), token=token))
@@ -158,7 +166,7 @@ class Rolls:
             If a host that is to be left out is not in it, or is done.
         """
         with self._database.write() as connection:
-            row, now = _locked(connection, id), db_now(connection)
+            row, now = _lock_row(connection, id), db_now(connection)
             if row.state not in _OPEN:
                 raise ConflictError(
                     f"roll {id} is {row.state}: there is nothing to resume; `fuga roll --hosts`"
@@ -169,13 +177,13 @@ class Rolls:
                     f"{row.driver} drives the roll. If it is gone, the roll can be resumed in"
                     f" {(row.driver_lease_until - now).total_seconds():.0f} s"
                 )
-            there = {each.name: each for each in rows_of(connection, id)}
+            there = {each.name: each for each in roll_host_rows(connection, id)}
             open_ = [name for name, each in there.items() if each.phase not in _OVER]
             for name in skipped:
                 if name not in open_:
                     raise UnknownNameError("skipped", "host", name, known=open_)
             for name in open_:
-                after = RollPhase.SKIPPED if name in skipped else _goes_on_in(there[name].phase)
+                after = RollPhase.SKIPPED if name in skipped else _resumed_phase(there[name].phase)
                 write_host(
                     connection,
                     there[name],
@@ -186,7 +194,7 @@ class Rolls:
                     plan_id=None,
                 )
             token = uuid4()
-            values = {"command": command, "last_error": None, **_driven(driver, token, now)}
+            values = {"command": command, "last_error": None, **_driver_values(driver, token, now)}
             _step(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
             return keep_result(connection, RollLease(roll=_get(connection, id), token=token))
 
@@ -200,7 +208,7 @@ class Rolls:
             If another process drives the roll by now, or it is over.
         """
         with self._database.write() as connection:
-            row, now = _locked(connection, id), db_now(connection)
+            row, now = _lock_row(connection, id), db_now(connection)
             if row.driver_token != token:
                 raise ConflictError(f"another fuga drives the roll by now: {row.driver}")
             if row.state == RollState.RUNNING.value:
@@ -213,7 +221,7 @@ class Rolls:
                 else:
                     _end(connection, row, event, error, now=now, actor=actor)
             roll = _get(connection, id)
-            turn = tuple(to_roll_host(each) for each in present_turn(connection, id))
+            turn = tuple(to_roll_host(each) for each in current_turn(connection, id))
             return RollStep(roll=roll, hosts=turn)
 
     @retry_on_clash
@@ -226,14 +234,14 @@ class Rolls:
             If it is over.
         """
         with self._database.write() as connection:
-            row, now = _locked(connection, id), db_now(connection)
+            row, now = _lock_row(connection, id), db_now(connection)
             ROLL.step(row.state, RollEvent.CANCELLED)
             connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
             if row.state == RollState.STOPPED.value or row.driver_lease_until <= now:
                 _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
             return keep_result(connection, _get(connection, id))
 
-    def whose_turn_comes(self, plan_id: UUID) -> Sequence[str]:
+    def hosts_emptied_later(self, plan_id: UUID) -> Sequence[str]:
         """Return the hosts that the roll that created a plan empties later, by name."""
         of_plan = select(roll_hosts.c.roll_id).where(roll_hosts.c.plan_id == plan_id)
         query = (
@@ -261,7 +269,7 @@ class Rolls:
         after = -1 if cursor is None else int(decode_cursor(cursor, int)[0])
         with self._database.read() as connection:
             _get(connection, id)
-            rows = rows_of(connection, id, after=after, limit=check_limit(limit) + 1)
+            rows = roll_host_rows(connection, id, after=after, limit=check_limit(limit) + 1)
         page = page_of(rows, limit, lambda row: (row.position,))
         return Page(items=tuple(to_roll_host(row) for row in page.items), next=page.next)
 
@@ -284,7 +292,7 @@ class Rolls:
         return page_of(found, limit, lambda roll: (roll.id.hex,))
 
 
-def _selected(selector: str, known: dict[str, Row[Any]]) -> Sequence[str]:
+def _hosts_selected_by(selector: str, known: dict[str, Row[Any]]) -> Sequence[str]:
     if selector == ALL:
         return list(known)
     if not selector.startswith(LABEL):
@@ -303,24 +311,24 @@ def _check_known(field: str, name: str, known: dict[str, Row[Any]]) -> None:
         raise UnknownNameError(field, "host", name, hint="`fuga host list` lists them")
 
 
-def _numbered(turns: Sequence[Sequence[UUID]]) -> Iterator[tuple[int, UUID]]:
+def _turn_numbers(turns: Sequence[Sequence[UUID]]) -> Iterator[tuple[int, UUID]]:
     for number, turn in enumerate(turns):
         for key in turn:
             yield number, key
 
 
-def _goes_on_in(phase: str) -> RollPhase:
+def _resumed_phase(phase: str) -> RollPhase:
     """Return where a host goes on: one that was empty may not be so any more."""
     was = RollPhase(phase)
     return RollPhase.EMPTYING if was in (RollPhase.EMPTY, RollPhase.RUNNING) else was
 
 
-def _driven(driver: str, token: UUID, now: datetime) -> dict[str, Any]:
+def _driver_values(driver: str, token: UUID, now: datetime) -> dict[str, Any]:
     until = now + timedelta(seconds=LEASE_S)
     return {"driver": driver, "driver_token": token, "driver_lease_until": until}
 
 
-def _check_in_no_other(connection: Connection, keys: Sequence[UUID]) -> None:
+def _check_not_in_other_roll(connection: Connection, keys: Sequence[UUID]) -> None:
     for some in chunks(keys):
         query = (
             select(rolls.c.id, hosts.c.name)
@@ -341,7 +349,7 @@ def _check_in_no_other(connection: Connection, keys: Sequence[UUID]) -> None:
             )
 
 
-def _locked(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     row = connection.execute(select(rolls).where(rolls.c.id == key).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError("roll", key)
@@ -364,7 +372,7 @@ def _end(
         of_roll = select(roll_hosts.c.plan_id).where(roll_hosts.c.roll_id == row.id)
         query = select(plans.c.id).where(plans.c.id.in_(of_roll), GOES_ON).order_by(plans.c.id)
         for plan in connection.scalars(query).all():
-            cancel(connection, plan, actor=actor, reason=f"roll {row.id} was cancelled")
+            cancel_plan(connection, plan, actor=actor, reason=f"roll {row.id} was cancelled")
 
 
 def _step(
@@ -384,16 +392,16 @@ def _step(
     step.note(connection, now, actor, row.id, reason=reason)
 
 
-def _count(*phases: RollPhase) -> ScalarSelect[int]:
+def _phase_count(*phases: RollPhase) -> ScalarSelect[int]:
     query = select(func.count()).where(roll_hosts.c.roll_id == rolls.c.id)
     return query.where(roll_hosts.c.phase.in_(phases)).scalar_subquery()
 
 
 _ROLLS: Final[Select[Any]] = select(
     rolls,
-    _count(*RollPhase).label("hosts"),
-    _count(RollPhase.DONE).label("done"),
-    _count(RollPhase.SKIPPED).label("skipped"),
+    _phase_count(*RollPhase).label("hosts"),
+    _phase_count(RollPhase.DONE).label("done"),
+    _phase_count(RollPhase.SKIPPED).label("skipped"),
 )
 
 

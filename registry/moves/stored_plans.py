@@ -98,7 +98,7 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
     return tuple(record_of(PlanMove, row) for row in connection.execute(query))
 
 
-def following_in(
+def vms_following(
     connection: Connection, vm_id: UUID, plan_id: UUID, position: int
 ) -> Sequence[UUID]:
     """Return the other VMs that a plan has yet to bring to the host of one of its moves."""

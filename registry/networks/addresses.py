@@ -29,7 +29,7 @@ from registry.db.schema import (
 from registry.records.networks import CardRules, GuestNetwork, NetworkLimit, NetworkSource
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import RequestView
-from registry.subnets import parse_subnet, prefix_length, reachable, shown
+from registry.subnets import address_text, parse_subnet, prefix_length, reachable_ranges
 
 NO_ADDRESS: Final = "no_address"
 NO_NETWORK: Final = "network_missing"
@@ -109,7 +109,7 @@ def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
         )
 
 
-def limits(
+def network_limits(
     connection: Connection,
     request_ids: Collection[UUID],
     all_hosts: Collection[UUID],
@@ -145,7 +145,7 @@ def limits(
             )
         }
     )
-    held = _held(connection, names, waits)
+    held = _count_held_addresses(connection, names, waits)
     everywhere = frozenset(all_hosts)
     return {
         request_id: NetworkLimit(
@@ -157,7 +157,9 @@ def limits(
     }
 
 
-def within(view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]) -> RequestView:
+def limited_request(
+    view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]
+) -> RequestView:
     """Return a request as its network lets it be placed now, with what it is short of."""
     view = replace(view, network=limit)
     detail: dict[str, Any] = {"network": limit.network}
@@ -205,7 +207,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
     ).one()
     if row.id is None:
         return GuestNetwork(mac=row.mac, kind="network", source=row.own)
-    source = _source(row)
+    source = _source_on_host(row)
     if source is None:
         return None
     subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
@@ -214,7 +216,9 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
         kind=source.kind,
         source=source.name,
         address=(
-            f"{shown(row.address)}/{prefix_length(row.cidr)}" if row.address is not None else None
+            f"{address_text(row.address)}/{prefix_length(row.cidr)}"
+            if row.address is not None
+            else None
         ),
         gateway=subnet.gateway if subnet is not None else None,
         dns=subnet.dns if subnet is not None else (),
@@ -222,7 +226,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
     )
 
 
-def card_of(connection: Connection, vm_id: UUID) -> CardRules:
+def card_rules_of(connection: Connection, vm_id: UUID) -> CardRules:
     """Return what a VM's card may do, wherever it is."""
     query: Select[Any] = (
         select(networks, network_addresses.c.address)
@@ -236,7 +240,7 @@ def card_of(connection: Connection, vm_id: UUID) -> CardRules:
     return _card_rules(row) if row.id is not None else CardRules()
 
 
-def _held(
+def _count_held_addresses(
     connection: Connection, request_ids: Collection[UUID], waits: ColumnElement[bool]
 ) -> Counter[UUID]:
     """Return how many VMs that wait have an address from an earlier place, by request."""
@@ -256,18 +260,18 @@ def _card_rules(row: Row[Any]) -> CardRules:
     rules = CardRules(
         isolated=row.isolated,
         filtered=row.filtered,
-        address=shown(row.address) if row.address is not None else None,
+        address=address_text(row.address) if row.address is not None else None,
     )
     subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
     if subnet is not None:
         rules = replace(rules, gateway=subnet.gateway, dns=subnet.dns)
-    reaches = reachable(subnet) if subnet is not None and row.isolated else None
+    reaches = reachable_ranges(subnet) if subnet is not None and row.isolated else None
     if subnet is None or reaches is None or rules.address is None:
         return rules
     return replace(rules, subnet=subnet.cidr, reaches=reaches)
 
 
-def _source(row: Row[Any]) -> NetworkSource | None:
+def _source_on_host(row: Row[Any]) -> NetworkSource | None:
     if row.source_there is not None:
         return NetworkSource(kind=row.kind_there, name=row.source_there)
     return NetworkSource(kind=row.kind, name=row.source) if row.source is not None else None

@@ -14,20 +14,20 @@ from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from registry.db.schema import interfaces, networks, vms
 from registry.networks.addresses import ISOLATED_PREFIX
-from registry.subnets import parse_subnet, reachable
+from registry.subnets import parse_subnet, reachable_ranges
 
 _NAMED: Final = 20
 
 
-def warning_of(connection: Connection, network_id: UUID) -> str | None:
+def isolation_warning(connection: Connection, network_id: UUID) -> str | None:
     """Return a sentence with the number of VMs that a network's filters do not isolate."""
     row = connection.execute(select(networks).where(networks.c.id == network_id)).one()
-    count = _count(connection, row) if _by_mac(row) else 0
+    count = _count_unknown(connection, row) if _filters_by_mac(row) else 0
     if not count:
         return None
     return (
         f"its filters know isolated VMs on other hosts by MACs that begin with {ISOLATED_PREFIX}:"
-        f" they do not isolate {_vms(count)} created before; fuga doctor names them"
+        f" they do not isolate {_vms_text(count)} created before; fuga doctor names them"
     )
 
 
@@ -35,44 +35,44 @@ def check_isolation(connection: Connection) -> Iterator[str]:
     """Yield a sentence on each network with VMs that its filters do not isolate."""
     query = select(networks).where(networks.c.isolated).order_by(networks.c.name)
     for row in connection.execute(query).all():
-        count = _count(connection, row) if _by_mac(row) else 0
+        count = _count_unknown(connection, row) if _filters_by_mac(row) else 0
         if not count:
             continue
         some = (
             select(vms.c.name)
             .join(interfaces, interfaces.c.vm_id == vms.c.id)
-            .where(*_unknown(row.id))
+            .where(*_unknown_conditions(row.id))
             .order_by(vms.c.name)
             .limit(_NAMED)
         )
         names = ", ".join(connection.scalars(some))
         rest = f" and {count - _NAMED} more" if count > _NAMED else ""
         yield (
-            f"network {row.name} is isolated, but the MACs of {_vms(count)} do not begin with"
+            f"network {row.name} is isolated, but the MACs of {_vms_text(count)} do not begin with"
             f" {ISOLATED_PREFIX}, by which filters of other hosts know isolated VMs:"
             f" {names}{rest}; replace them by new VMs"
         )
 
 
-def _by_mac(row: Row[Any]) -> bool:
+def _filters_by_mac(row: Row[Any]) -> bool:
     """Return whether filters of an isolated network know VMs of other hosts by their MACs."""
     if not (row.isolated and row.filtered):
         return False
     subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
-    return subnet is None or not reachable(subnet)
+    return subnet is None or not reachable_ranges(subnet)
 
 
-def _count(connection: Connection, row: Row[Any]) -> int:
+def _count_unknown(connection: Connection, row: Row[Any]) -> int:
     query = (
         select(func.count())
         .select_from(interfaces)
         .join(vms, vms.c.id == interfaces.c.vm_id)
-        .where(*_unknown(row.id))
+        .where(*_unknown_conditions(row.id))
     )
     return connection.execute(query).scalar_one()
 
 
-def _unknown(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
+def _unknown_conditions(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
     return (
         interfaces.c.network_id == network_id,
         interfaces.c.mac.not_like(f"{ISOLATED_PREFIX}%"),
@@ -80,5 +80,5 @@ def _unknown(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _vms(count: int) -> str:
+def _vms_text(count: int) -> str:
     return f"{count} VMs" if count > 1 else "1 VM"

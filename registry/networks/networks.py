@@ -37,13 +37,19 @@ from registry.db.schema import (
 )
 from registry.errors import ConflictError, DuplicateError, InvalidError, NotFoundError
 from registry.lifecycle import FINISHED, HostAdmin
-from registry.networks.isolation import warning_of
-from registry.networks.left_sources import forget_unused, keep_left_source
-from registry.networks.offers import may_use, read_offers, set_offers, set_owner, there_for
-from registry.networks.overlaps import lock_subnets, refuse_overlaps, warnings_of
-from registry.networks.stray import free_stray_addresses
+from registry.networks.isolation import isolation_warning
+from registry.networks.offers import (
+    is_offered_to,
+    offered_to_tenant,
+    read_offers,
+    set_offers,
+    set_owner,
+)
+from registry.networks.overlaps import lock_subnets, refuse_overlaps, subnet_warnings
+from registry.networks.replaced_sources import forget_unused, keep_replaced_source
+from registry.networks.stray_addresses import free_stray_addresses
 from registry.records.networks import Network, NetworkSource
-from registry.subnets import Subnet, check_subnet, parse_subnet, usable
+from registry.subnets import Subnet, check_subnet, parse_subnet, usable_addresses
 
 MAX_SOURCE_LENGTH: Final = 128
 
@@ -121,10 +127,10 @@ class Networks:
                 set_owner(connection, key, tenant)
             elif offered_to is not None:
                 set_offers(connection, key, offered_to)
-            _map(connection, key, dict(hosts or {}))
+            _write_mappings(connection, key, dict(hosts or {}))
             given = [source for _, source in _sources(default, hosts or {})]
             refuse_overlaps(connection, key, given)
-            offered = list(usable(subnet)) if subnet is not None else []
+            offered = list(usable_addresses(subnet)) if subnet is not None else []
             for some in chunks(offered):
                 rows = [{"network_id": key, "address": number} for number in some]
                 connection.execute(insert(network_addresses), rows)
@@ -152,16 +158,16 @@ class Networks:
             (after,) = decode_cursor(cursor, str)
             query = query.where(networks.c.name > after)
         with self._database.read() as connection:
-            there = there_for(connection, tenant)
+            there = offered_to_tenant(connection, tenant)
             if there is not None:
                 query = query.where(there)
-            found = _read(connection, connection.execute(query).all())
+            found = _networks_of_rows(connection, connection.execute(query).all())
         return page_of(found, limit, lambda network: (network.name,))
 
     def get(self, name: str, *, tenant: str | None = None) -> Network:
         """Return one, or raise `NotFoundError`; for a tenant, also if it is not there for it."""
         with self._database.read() as connection:
-            return _get(connection, name, there_for(connection, tenant))
+            return _get(connection, name, offered_to_tenant(connection, tenant))
 
     @retry_on_clash
     def change(
@@ -190,13 +196,13 @@ class Networks:
             now = db_now(connection)
             history = []
             if hosts:
-                _map(connection, key, hosts)
+                _write_mappings(connection, key, hosts)
                 given = [source for source in hosts.values() if source is not None]
                 refuse_overlaps(connection, key, given)
                 data: dict[str, Any] = {"name": name, "hosts": sorted(hosts)}
                 history.append(event_row(now, actor, "network_mapped", "network", key, data=data))
             before = _get(connection, name)
-            _set(connection, key, before, offers, isolated=isolated, filtered=filtered)
+            _update_network(connection, key, before, offers, isolated=isolated, filtered=filtered)
             after = _get(connection, name)
             said = {
                 field: getattr(after, field)
@@ -207,7 +213,7 @@ class Networks:
                 data = {"name": name, **said}
                 history.append(event_row(now, actor, "network_changed", "network", key, data=data))
             record(connection, history)
-            unknown = warning_of(connection, key) if isolated else None
+            unknown = isolation_warning(connection, key) if isolated else None
             return replace(after, warnings=(*after.warnings, *([unknown] if unknown else [])))
 
     @retry_on_clash
@@ -217,7 +223,7 @@ class Networks:
             key = network_id(connection, name)
             take_turns(connection, f"network {key}")
             gone = _get(connection, name)
-            used = _users(connection, key)
+            used = _count_users(connection, key)
             if used:
                 raise ConflictError(
                     f"network {name} is used by {used} requests and VMs: delete them first"
@@ -255,7 +261,7 @@ def put_on_network(connection: Connection, request_id: UUID, name: str, owner: U
     key = network_id(connection, name)
     take_turns(connection, f"network {key}")
     # It is locked now: check that it still exists.
-    there = networks.c.name == name, may_use(connection, owner)
+    there = networks.c.name == name, is_offered_to(connection, owner)
     found: UUID | None = connection.scalar(select(networks.c.id).where(*there))
     if found is None:
         raise NotFoundError("network", name)
@@ -279,7 +285,7 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
     if found is None:
         return
     take_turns(connection, f"network {found.id}")
-    there = networks.c.id == found.id, may_use(connection, owner)
+    there = networks.c.id == found.id, is_offered_to(connection, owner)
     if connection.scalar(select(networks.c.id).where(*there)) is None:
         raise ConflictError(
             f"network {found.name} is not offered to this tenant any more: what is on it stays, and"
@@ -314,7 +320,9 @@ def _check_source(field: str, source: NetworkSource) -> None:
         raise InvalidError(f"{field}.name", source.name, "the name of a network or bridge there")
 
 
-def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource | None]) -> None:
+def _write_mappings(
+    connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource | None]
+) -> None:
     """Write what hosts call a network, and that a placement there may not hold any more."""
     known = {
         row.name: row.id
@@ -336,7 +344,7 @@ def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource |
         if before is not None:
             left = NetworkSource(kind=before.kind, name=before.source)
             if left != source:
-                keep_left_source(connection, key, known[name], left)
+                keep_replaced_source(connection, key, known[name], left)
         connection.execute(delete(network_hosts).where(*there))
         if source is not None:
             connection.execute(
@@ -350,7 +358,7 @@ def _map(connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource |
         )
 
 
-def _users(connection: Connection, key: UUID) -> int:
+def _count_users(connection: Connection, key: UUID) -> int:
     finished = [state.value for state in FINISHED]
     requested = (
         select(func.count())
@@ -367,7 +375,7 @@ def _users(connection: Connection, key: UUID) -> int:
     return connection.execute(requested).scalar_one() + connection.execute(present).scalar_one()
 
 
-def _set(
+def _update_network(
     connection: Connection,
     key: UUID,
     before: Network,
@@ -396,10 +404,10 @@ def _get(connection: Connection, name: str, there: ColumnElement[bool] | None = 
     row = connection.execute(query).one_or_none()
     if row is None:
         raise NotFoundError("network", name)
-    return _read(connection, [row])[0]
+    return _networks_of_rows(connection, [row])[0]
 
 
-def _read(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ...]:
+def _networks_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ...]:
     keys = [row.id for row in rows]
     mapped: defaultdict[UUID, dict[str, NetworkSource]] = defaultdict(dict)
     query = (
@@ -423,7 +431,7 @@ def _read(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ..
         )
     }
     owners, offers = read_offers(connection, keys)
-    warnings = warnings_of(connection, keys)
+    warnings = subnet_warnings(connection, keys)
     return tuple(
         Network(
             name=row.name,

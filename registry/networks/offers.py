@@ -17,7 +17,7 @@ from registry.tenancy.tree import path_of
 MAX_OFFERS: Final = 1_000
 
 
-def may_use(connection: Connection, tenant_id: UUID) -> ColumnElement[bool]:
+def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool]:
     """Return the condition that a network is there for a tenant.
 
     What is offered to a group is offered to all below it.
@@ -29,13 +29,13 @@ def may_use(connection: Connection, tenant_id: UUID) -> ColumnElement[bool]:
     return or_(networks.c.offered_to_all, offered)
 
 
-def there_for(connection: Connection, tenant: str | None) -> ColumnElement[bool] | None:
+def offered_to_tenant(connection: Connection, tenant: str | None) -> ColumnElement[bool] | None:
     """Return the same for a tenant's name; None for operators, for whom all are there."""
     if tenant is None:
         return None
     query = select(tenants.c.id).where(tenants.c.name == tenant, tenants.c.removed_at.is_(None))
     key = connection.scalar(query)
-    return networks.c.offered_to_all if key is None else may_use(connection, key)
+    return networks.c.offered_to_all if key is None else is_offered_to(connection, key)
 
 
 def set_owner(connection: Connection, network_id: UUID, name: str) -> None:

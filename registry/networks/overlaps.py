@@ -19,13 +19,13 @@ from registry.db.locks import take_turns
 from registry.db.schema import hosts, network_addresses, network_hosts, networks
 from registry.errors import ConflictError
 from registry.lifecycle import HostAdmin
-from registry.networks.left_sources import left_sources
+from registry.networks.replaced_sources import replaced_sources
 from registry.records.networks import NetworkSource
-from registry.subnets import bounds, name_servers, parse_subnet, shown, special_range
+from registry.subnets import address_bounds, address_text, name_servers, parse_subnet, special_range
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _AddressRange:
     """The addresses of a network."""
 
     id: UUID
@@ -61,12 +61,12 @@ def refuse_overlaps(
         if shared:
             raise ConflictError(
                 f"subnet {own.cidr} of network {own.name} overlaps {other.cidr} of network"
-                f" {other.name} on {_shown(shared)}: their VMs would have the same addresses."
-                " Choose another subnet, or another source"
+                f" {other.name} on {_sources_text(shared)}: their VMs would have the same"
+                " addresses. Choose another subnet, or another source"
             )
 
 
-def warnings_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
+def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
     """Return what of these networks' addresses is doubtful, a sentence each."""
     ranges = _ranges(connection)
     found: defaultdict[UUID, list[str]] = defaultdict(list)
@@ -75,16 +75,16 @@ def warnings_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID,
     sources = _sources(connection, wanted | {other.id for _, other in pairs})
     for one, other in pairs:
         shared = sources[one.id] & sources[other.id]
-        where = f"on {_shown(shared)}" if shared else "on another source"
+        where = f"on {_sources_text(shared)}" if shared else "on another source"
         found[one.id].append(
             f"its subnet {one.cidr} overlaps {other.cidr} of network {other.name} {where}"
         )
-    for key, name in _with_dhcp(connection, {each: sources[each] for each in wanted}):
+    for key, name in _networks_with_dhcp(connection, {each: sources[each] for each in wanted}):
         found[key].append(
             f"VMs without a network of their own use libvirt network {name}, too, by DHCP:"
             " exclude the addresses that its DHCP server assigns"
         )
-    for each in left_sources(connection, keys):
+    for each in replaced_sources(connection, keys):
         found[each.network_id].append(
             f"VMs on {each.host} from before it was mapped anew are still on"
             f" {each.source.kind} {each.source.name}"
@@ -106,7 +106,7 @@ def check_subnets(connection: Connection) -> Iterator[str]:
         if shared:
             yield (
                 f"subnet {one.cidr} of network {one.name} overlaps {other.cidr} of network"
-                f" {other.name} on {_shown(shared)}: VMs of both may have the same address;"
+                f" {other.name} on {_sources_text(shared)}: VMs of both may have the same address;"
                 " move the VMs of one to a new network and remove it"
             )
     for each in ranges:
@@ -117,7 +117,7 @@ def check_subnets(connection: Connection) -> Iterator[str]:
                 " its addresses"
             )
     yield from (
-        f"address {shown(address)} of network {name} is that of its name server, and"
+        f"address {address_text(address)} of network {name} is that of its name server, and"
         f" {'a VM has it' if vm_id is not None else 'a VM may get it'}"
         for name, address, vm_id in _given_name_servers(connection)
     )
@@ -139,21 +139,24 @@ def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID
             yield row.name, address, vm_id
 
 
-def _ranges(connection: Connection) -> list[_Range]:
+def _ranges(connection: Connection) -> list[_AddressRange]:
     query = (
         select(networks.c.id, networks.c.name, networks.c.cidr)
         .where(networks.c.cidr.is_not(None))
         .order_by(networks.c.name)
     )
     return [
-        _Range(row.id, row.name, row.cidr, *bounds(row.cidr)) for row in connection.execute(query)
+        _AddressRange(row.id, row.name, row.cidr, *address_bounds(row.cidr))
+        for row in connection.execute(query)
     ]
 
 
-def _overlaps(ranges: Iterable[_Range], keys: Collection[UUID]) -> list[tuple[_Range, _Range]]:
+def _overlaps(
+    ranges: Iterable[_AddressRange], keys: Collection[UUID]
+) -> list[tuple[_AddressRange, _AddressRange]]:
     """Return the pairs that overlap, in both orders, whose first one is among these."""
-    found: list[tuple[_Range, _Range]] = []
-    before: list[_Range] = []
+    found: list[tuple[_AddressRange, _AddressRange]] = []
+    before: list[_AddressRange] = []
     for each in sorted(ranges, key=lambda one: (one.first, one.last, one.name)):
         before = [one for one in before if one.last >= each.first]
         for one in before:
@@ -181,12 +184,12 @@ def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, 
     for query in (default, mapped):
         for key, kind, source in connection.execute(query):
             found[key].add(NetworkSource(kind=kind, name=source))
-    for each in left_sources(connection, some):
+    for each in replaced_sources(connection, some):
         found[each.network_id].add(each.source)
     return found
 
 
-def _with_dhcp(
+def _networks_with_dhcp(
     connection: Connection, sources: Mapping[UUID, set[NetworkSource]]
 ) -> Iterator[tuple[UUID, str]]:
     """Yield networks on a libvirt network that is some host's own, with its name."""
@@ -207,7 +210,7 @@ def _with_dhcp(
         yield from ((key, name) for name in sorted(names & own))
 
 
-def _shown(sources: Iterable[NetworkSource]) -> str:
+def _sources_text(sources: Iterable[NetworkSource]) -> str:
     names = sorted(f"{each.kind} {each.name}" for each in sources)
     rest = f" and {len(names) - 1} more sources" if len(names) > 1 else ""
     return f"{names[0]}{rest}"

@@ -14,8 +14,13 @@ from registry.records.requests import (
     WaitingStatus,
 )
 from registry.requests.batch import can_batch
-from registry.requests.new import MAX_PRIORITY, CreateRequestCommand, RequestSpec, check_spec
-from registry.requests.rules import NO_RULES, ZONE_LABEL, allows, check_rules, zone_of
+from registry.requests.request_spec import (
+    MAX_PRIORITY,
+    CreateRequestCommand,
+    RequestSpec,
+    check_spec,
+)
+from registry.requests.rules import NO_RULES, ZONE_LABEL, check_rules, rules_allow, zone_of
 
 __all__ = [
     "MAX_PRIORITY",
@@ -34,9 +39,9 @@ __all__ = [
     "Vm",
     "VmGroup",
     "WaitingStatus",
-    "allows",
     "can_batch",
     "check_rules",
     "check_spec",
+    "rules_allow",
     "zone_of",
 ]

@@ -40,10 +40,10 @@ from registry.networks.networks import put_on_network
 from registry.records.images import Image
 from registry.records.requests import Request
 from registry.requests.guest_access import NO_ACCESS, access_row
-from registry.requests.new import (
+from registry.requests.request_spec import (
     CreateRequestCommand,
     check_hosts,
-    history,
+    creation_event,
     new_request,
     numbered_names,
     request_row,
@@ -52,8 +52,8 @@ from registry.requests.new import (
 from registry.requests.rules import NO_RULES, join_groups
 from registry.requests.vm_names import VmNames
 from registry.tenancy.quota_use import RemainingQuota
-from registry.tenancy.reserved_use import Draws
-from registry.tenancy.tree import asker_id
+from registry.tenancy.reservation_use import ReservationDraws
+from registry.tenancy.tree import lock_asker
 
 #: The most VMs of a call in a batch; a larger call is accepted alone.
 MOST_VMS: Final = 32
@@ -100,7 +100,7 @@ def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) 
 
     Left to come alone are those that take other locks, and whose keys were used before.
     """
-    now = _begin(connection)
+    now = _begin_batch(connection)
     keys = [each.idempotency for each in askings if each.idempotency is not None]
     claimed = claim_keys(connection, keys, now)
     unused = set(claimed)
@@ -112,23 +112,23 @@ def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) 
             unused.remove(each.idempotency)
         if can_batch(each):
             wanted[at] = each
-    made, intents = make(connection, list(wanted.values()), now)
+    made, intents = make_requests(connection, list(wanted.values()), now)
     of_places = dict(zip(wanted, made, strict=True))
     kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
     release_keys(connection, [key for key in claimed if key not in kept])
     return CallBatch([of_places.get(at) for at in range(len(askings))], intents)
 
 
-def make(
+def make_requests(
     connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
 ) -> tuple[Sequence[Request | RegistryError], Sequence[AuditIntent]]:
     """Write those of some requests that can be made, whose keys are this transaction's."""
-    judged = _judged(connection, askings, now)
-    intents = _write(connection, [each for each in judged if isinstance(each, _Draft)], now)
+    judged = _judge_calls(connection, askings, now)
+    intents = _write_drafts(connection, [each for each in judged if isinstance(each, _Draft)], now)
     return [each.made if isinstance(each, _Draft) else each for each in judged], intents
 
 
-def _begin(connection: Connection) -> datetime:
+def _begin_batch(connection: Connection) -> datetime:
     """Return the time, and let this transaction wait for no lock for long."""
     if has_one_writer(connection):
         return db_now(connection)
@@ -136,26 +136,26 @@ def _begin(connection: Connection) -> datetime:
     return found.astimezone(UTC)
 
 
-def _judged(
+def _judge_calls(
     connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
 ) -> Sequence[_Draft | RegistryError]:
     """Return the requests that can be made, in the order of their calls, or why one cannot."""
-    owners = _ids(connection, _ASKERS, {each.spec.tenant for each in askings})
-    types = _ids(connection, _TYPES, {each.spec.vm_type for each in askings})
+    owners = _ids_by_name(connection, _ASKERS, {each.spec.tenant for each in askings})
+    types = _ids_by_name(connection, _TYPES, {each.spec.vm_type for each in askings})
     allowance = RemainingQuota(connection, set(owners.values()))
     named = [each.spec for each in askings if each.spec.name is not None]
     names = None  # a request without a name gets an unused one
     if named:
         given = {name for each in named for name in _names_of(each.name or "", each.count)}
         names = VmNames(connection, set(owners.values()), sorted(given))
-    images = _Images(connection)
+    images = _CallImages(connection)
     any_draws = any(each.spec.reservation is not None for each in askings)
-    draws = Draws(connection, now) if any_draws else None
+    draws = ReservationDraws(connection, now) if any_draws else None
 
     def judge(command: CreateRequestCommand) -> _Draft:
         spec = command.spec
         # Look up missing names again so that the error says why.
-        owner = owners.get(spec.tenant) or asker_id(connection, spec.tenant)
+        owner = owners.get(spec.tenant) or lock_asker(connection, spec.tenant)
         type_id = types.get(spec.vm_type) or vm_type_id(connection, spec.vm_type)
         if draws is None or spec.reservation is None:
             allowance.check(owner, type_id, spec.count, over_quota=command.over_quota)
@@ -181,7 +181,7 @@ def _judged(
     return found
 
 
-def _ids(
+def _ids_by_name(
     connection: Connection, query: Select[UUID, str], names: Iterable[str]
 ) -> Mapping[str, UUID]:
     """Return the ids that a query finds by names; of several with one name the last."""
@@ -191,7 +191,7 @@ def _ids(
     return {name: key for key, name in connection.execute(query, {"names": some})}
 
 
-def _write(
+def _write_drafts(
     connection: Connection, drafts: Sequence[_Draft], now: datetime
 ) -> Sequence[AuditIntent]:
     """Write drafts with their VMs, keys and history, and the audit's rows."""
@@ -220,7 +220,7 @@ def _write(
             if draft.command.spec.access != NO_ACCESS
         ],
     )
-    on_networks = _join(connection, drafts, now)
+    on_networks = _join_groups_and_networks(connection, drafts, now)
     of_vms = [
         row
         for draft in drafts
@@ -232,13 +232,13 @@ def _write(
         cards[on_networks.get(row["request_id"])].append(row["id"])
     for network_id, keys in cards.items():
         give_macs(connection, keys, network_id)
-    record(connection, [history(draft.made, draft.command.actor) for draft in drafts])
+    record(connection, [creation_event(draft.made, draft.command.actor) for draft in drafts])
     of_keys = [(draft.command.idempotency, draft.made) for draft in drafts]
     keep_records(connection, [(key, made) for key, made in of_keys if key is not None])
     return write_intents(
         connection,
         [
-            (draft.command.call, str(draft.made.id), _status_kept(draft.command))
+            (draft.command.call, str(draft.made.id), _kept_status(draft.command))
             for draft in drafts
             if draft.command.call is not None
         ],
@@ -246,7 +246,9 @@ def _write(
     )
 
 
-def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Mapping[UUID, UUID]:
+def _join_groups_and_networks(
+    connection: Connection, drafts: Iterable[_Draft], now: datetime
+) -> Mapping[UUID, UUID]:
     """Make requests members of groups, and return the networks of those that want one."""
     networks: dict[UUID, UUID] = {}
     for draft in drafts:
@@ -258,7 +260,7 @@ def _join(connection: Connection, drafts: Iterable[_Draft], now: datetime) -> Ma
     return networks
 
 
-def _status_kept(command: CreateRequestCommand) -> int | None:
+def _kept_status(command: CreateRequestCommand) -> int | None:
     """Return how a call ends, where that is kept."""
     return command.idempotency.status if command.idempotency is not None else None
 
@@ -267,7 +269,7 @@ def _names_of(name: str, count: int) -> Sequence[str]:
     return [name, *numbered_names(name, 1, count)]
 
 
-class _Images:
+class _CallImages:
     """The images that calls name, each kept from being removed once it was found."""
 
     def __init__(self, connection: Connection) -> None:

@@ -10,7 +10,7 @@ from registry.db.schema import assignments, hosts, is_place, requests, vm_types,
 from registry.ledger.known_states import IS_UNKNOWN
 from registry.lifecycle import OUT_OF_REACH, RequestState, VmState
 from registry.records.requests import Counts, RequestCount, VmCount
-from registry.tenancy.tree import key_of
+from registry.tenancy.tree import key_query
 
 _LIVE: Final = tuple(
     each.value for each in (RequestState.PENDING, RequestState.PARTLY_PLACED, RequestState.PLACED)
@@ -42,7 +42,7 @@ _REQUESTS: Final = (
 )
 
 
-def counts(connection: Connection, tenant: str | None) -> Counts:
+def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts:
     """Return what is there now, of a tenant or of all."""
     silent = connection.execute(_ANY_SILENT).first() is not None
     in_vms: Select[Any] = (
@@ -50,8 +50,8 @@ def counts(connection: Connection, tenant: str | None) -> Counts:
     )
     in_requests: Select[Any] = _REQUESTS
     if tenant is not None:
-        in_vms = in_vms.where(vms.c.tenant_id == key_of(tenant))
-        in_requests = in_requests.where(requests.c.tenant_id == key_of(tenant))
+        in_vms = in_vms.where(vms.c.tenant_id == key_query(tenant))
+        in_requests = in_requests.where(requests.c.tenant_id == key_query(tenant))
     return Counts(
         vms=tuple(
             VmCount(
@@ -61,7 +61,7 @@ def counts(connection: Connection, tenant: str | None) -> Counts:
                 placed=row.placed,
                 count=row.number,
             )
-            for row in connection.execute(_summed(in_vms))
+            for row in connection.execute(_sum_query(in_vms))
         ),
         requests=tuple(
             RequestCount(state=RequestState(row.state), count=row.number)
@@ -70,7 +70,7 @@ def counts(connection: Connection, tenant: str | None) -> Counts:
     )
 
 
-def _summed(in_vms: Select[Any]) -> Select[Any]:
+def _sum_query(in_vms: Select[Any]) -> Select[Any]:
     """Return the query that sums up over requests of one type."""
     found = in_vms.subquery()
     by = (vm_types.c.name, requests.c.spot, found.c.observed, found.c.unknown, found.c.placed)

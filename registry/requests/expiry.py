@@ -35,7 +35,7 @@ class ExpiryBatch:
         return bool(self.whole or self.parts)
 
 
-def extend(
+def set_expiry(
     connection: Connection, request: Request, ttl_s: int | None, *, now: datetime, actor: str
 ) -> None:
     """Let a request end so long from now, or never; its end must not have begun before.
@@ -74,11 +74,11 @@ def extend(
     )
 
 
-def expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
+def find_expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
     """Return some VMs not yet deleted, of requests whose time is over."""
     left = vms.c.desired != VmDesired.DELETED.value
     wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
-    query = select(requests.c.id).where(_over(now), wanted).order_by(requests.c.id)
+    query = select(requests.c.id).where(_is_over(now), wanted).order_by(requests.c.id)
     over = connection.scalars(query.limit(_REQUESTS_AT_ONCE)).all()
     of_these = (
         select(vms.c.id, vms.c.request_id)
@@ -95,13 +95,13 @@ def expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
     )
 
 
-def _over(now: datetime) -> ColumnElement[bool]:
+def _is_over(now: datetime) -> ColumnElement[bool]:
     return and_(
         requests.c.expires_at <= now, requests.c.state.not_in([state.value for state in FINISHED])
     )
 
 
-def expire(
+def expire_vms(
     connection: Connection, piece: ExpiryBatch, *, by: datetime, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
     """Delete these VMs, if their requests' time is still over; return the requests that ended.
@@ -111,7 +111,7 @@ def expire(
     wanted = {*piece.whole, *piece.parts.values()}
     lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))
     still = connection.scalars(
-        select(requests.c.id).where(_over(by), requests.c.id.in_(wanted)).order_by(requests.c.id)
+        select(requests.c.id).where(_is_over(by), requests.c.id.in_(wanted)).order_by(requests.c.id)
     ).all()
     reason = "its time is over"
     parts = [key for key, request_id in piece.parts.items() if request_id in still]

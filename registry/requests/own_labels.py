@@ -40,7 +40,7 @@ def changed_labels(before: Mapping[str, str], changes: Mapping[str, str | None])
     return check_own_labels(after)
 
 
-def labelled(table: Table, wanted: Sequence[str]) -> list[ColumnElement[bool]]:
+def label_conditions(table: Table, wanted: Sequence[str]) -> list[ColumnElement[bool]]:
     """Return conditions: rows of a table that carry each of these, given as ``key=value``."""
     conditions = []
     for each in wanted:

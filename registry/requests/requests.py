@@ -36,17 +36,22 @@ from registry.networks.networks import check_still_offered, networks_of
 from registry.records.journal import IdempotencyKey
 from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
-from registry.requests.batch import make, make_batch
-from registry.requests.expiry import AT_ONCE, expire, expired, extend
+from registry.requests.batch import make_batch, make_requests
+from registry.requests.expiry import AT_ONCE, expire_vms, find_expired, set_expiry
 from registry.requests.guest_access import NOTHING, read_access
-from registry.requests.new import MAX_COUNT, CreateRequestCommand, RequestSpec, check_spec
-from registry.requests.own_labels import changed_labels, labelled
-from registry.requests.resizing import resize
+from registry.requests.own_labels import changed_labels, label_conditions
+from registry.requests.request_spec import MAX_COUNT, CreateRequestCommand, RequestSpec, check_spec
+from registry.requests.resize import resize
 from registry.requests.rules import memberships, rules_of
-from registry.requests.spot_preemptions import any_room_is_over, forget_rooms, settle, to_settle
+from registry.requests.spot_preemptions import (
+    delete_expired_rooms,
+    due_preemptions,
+    has_expired_rooms,
+    settle_preemptions,
+)
 from registry.tenancy.quota_use import check_quota
-from registry.tenancy.reserved_use import Draws
-from registry.tenancy.tree import asker_id, key_of
+from registry.tenancy.reservation_use import ReservationDraws
+from registry.tenancy.tree import key_query, lock_asker
 
 _SELECT = (
     select(
@@ -113,7 +118,7 @@ class Requests:
         None: `accept` it alone. Only an unreachable database is an error of all calls at once.
         """
         try:
-            return self._together(askings)
+            return self._accept_together(askings)
         except (ClashError, HeldUpError):
             return [None] * len(askings)
         except RegistryUnavailableError:
@@ -122,7 +127,7 @@ class Requests:
             return [None] * len(askings)
 
     @retry_on_clash
-    def _together(
+    def _accept_together(
         self, askings: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
@@ -176,14 +181,16 @@ class Requests:
         """
         query = _SELECT.order_by(requests.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
-            query = query.where(requests.c.tenant_id == key_of(tenant))
+            query = query.where(requests.c.tenant_id == key_query(tenant))
         for column, value in (
             (requests.c.state, state.value if state is not None else None),
             (requests.c.name, name),
         ):
             if value is not None:
                 query = query.where(column == value)
-        query = query.where(*labelled(requests, labels), *named_like(requests.c.name, search))
+        query = query.where(
+            *label_conditions(requests, labels), *named_like(requests.c.name, search)
+        )
         if cursor is not None:
             query = query.where(requests.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
@@ -196,7 +203,7 @@ class Requests:
         Those of its own tenant by priority, then by creation, as all others; all others before
         those for spot VMs.
         """
-        priority, its = requests.c.priority, requests.c.tenant_id == key_of(request.tenant)
+        priority, its = requests.c.priority, requests.c.tenant_id == key_query(request.tenant)
         earlier = requests.c.id < request.id
         query = select(func.count()).where(
             requests.c.state.in_(OPEN_REQUESTS),
@@ -213,7 +220,7 @@ class Requests:
             select(vms.c.id).where(vms.c.request_id == requests.c.id, waiting_vms()).exists(),
         )
         if tenant is not None:
-            query = query.where(requests.c.tenant_id == key_of(tenant))
+            query = query.where(requests.c.tenant_id == key_query(tenant))
         with self._database.read() as connection:
             return connection.scalars(query).one()
 
@@ -243,15 +250,15 @@ class Requests:
     ) -> Request:
         """Change what is given: the number of VMs, labels (None takes one away), its end.
 
-        See `resizing.resize` for which VMs go when there are to be fewer.
+        See `resize.resize` for which VMs go when there are to be fewer.
         """
         with self._database.write() as connection:
             request = _get(connection, id)
-            owner = asker_id(connection, request.tenant)
+            owner = lock_asker(connection, request.tenant)
             request = _get(connection, id)
             now = db_now(connection)
             if ttl_s is not None or never_expires:
-                extend(connection, request, ttl_s, now=now, actor=actor)
+                set_expiry(connection, request, ttl_s, now=now, actor=actor)
             if labels:
                 after = changed_labels(request.labels, labels)
                 connection.execute(
@@ -266,7 +273,7 @@ class Requests:
                     if request.reservation is None:
                         check_quota(connection, owner, vm_type, more, over_quota=over_quota)
                     else:
-                        draws = Draws(connection, now)
+                        draws = ReservationDraws(connection, now)
                         draws.check(request.reservation, owner, request.vm_type, more)
                     check_still_offered(connection, id, owner)
                 resize(
@@ -274,7 +281,7 @@ class Requests:
                     request,
                     owner,
                     count,
-                    most=MAX_COUNT,
+                    max_count=MAX_COUNT,
                     remove=remove,
                     now=now,
                     actor=actor,
@@ -293,26 +300,26 @@ class Requests:
         Return the requests that ended.
         """
         with self._database.read() as connection:
-            found = expired(connection, earlier(db_now(connection), by), at_once)
+            found = find_expired(connection, earlier(db_now(connection), by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
             now = db_now(connection)
-            return expire(connection, found, by=earlier(now, by), now=now, actor=actor)
+            return expire_vms(connection, found, by=earlier(now, by), now=now, actor=actor)
 
     @retry_on_clash
     def end_spot(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
         """End spot VMs whose notice has run out; return which ended."""
         with self._database.read() as connection:
             now = db_now(connection)
-            found = to_settle(connection, now, at_once)
-            over = any_room_is_over(connection, now)
+            found = due_preemptions(connection, now, at_once)
+            over = has_expired_rooms(connection, now)
         if not found and not over:
             return ()
         with self._database.write() as connection:
             now = db_now(connection)
-            forget_rooms(connection, now)
-            return settle(connection, found, now=now, actor=actor)
+            delete_expired_rooms(connection, now)
+            return settle_preemptions(connection, found, now=now, actor=actor)
 
     @retry_on_clash
     def switch(
@@ -342,7 +349,7 @@ def _accept(
     """Accept a request by itself: a group of one, which waits for its key and for every lock."""
     key = command.idempotency
     now = claim_key(connection, key) if key is not None else db_now(connection)
-    [found], intents = make(connection, [command], now)
+    [found], intents = make_requests(connection, [command], now)
     if isinstance(found, RegistryError):
         raise found
     return found, intents

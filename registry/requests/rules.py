@@ -120,13 +120,13 @@ def join_groups(
     """Make a request a member of the groups that its rules name; a new name makes a group."""
     for apart, rule in ((True, rules.anti_affinity), (False, rules.affinity)):
         if rule is not None:
-            group_id = _group(connection, tenant_id, rule, apart=apart, now=now)
+            group_id = _lock_group(connection, tenant_id, rule, apart=apart, now=now)
             connection.execute(
                 insert(request_groups).values(request_id=request_id, group_id=group_id)
             )
 
 
-def _group(
+def _lock_group(
     connection: Connection, tenant_id: UUID, rule: MembershipRule, *, apart: bool, now: datetime
 ) -> UUID:
     """Return the tenant's group of that name, locked; what it means is settled by its members."""
@@ -159,8 +159,8 @@ def _group(
     )
     if in_use:
         raise ConflictError(
-            f"group {rule.group} is one of {_said(found.apart, found.hard)}, requested is "
-            f"{_said(apart, not rule.soft)}: use that, or another name"
+            f"group {rule.group} is one of {_rule_name(found.apart, found.hard)}, requested is "
+            f"{_rule_name(apart, not rule.soft)}: use that, or another name"
         )
     connection.execute(
         update(vm_groups).where(vm_groups.c.id == group_id).values(apart=apart, hard=not rule.soft)
@@ -168,7 +168,7 @@ def _group(
     return group_id
 
 
-def _said(apart: bool, hard: bool) -> str:
+def _rule_name(apart: bool, hard: bool) -> str:
     return f"{'' if hard else 'soft '}{'anti-affinity' if apart else 'affinity'}"
 
 
@@ -202,7 +202,7 @@ def rules_of(row: Any, of_groups: Mapping[bool, MembershipRule]) -> Rules:
     )
 
 
-def allows(
+def rules_allow(
     rules: Rules,
     requires: Collection[str],
     hosts_named: Collection[str] | None,
@@ -232,7 +232,7 @@ def vm_group_views(
         query = select(request_groups).where(among(connection, request_groups.c.request_id, some))
         for row in connection.execute(query):
             members[row.group_id].append(row.request_id)
-    places = _places(connection, members)
+    places = _group_places(connection, members)
     if leaving is not None:
         for group_id in members:
             places[group_id] -= Counter([leaving])
@@ -269,11 +269,11 @@ def hosts_of_group(
         .where(tenants.c.name == tenant, vm_groups.c.name == rule.group)
     ).all()
     return tuple(
-        sorted({host for each in _places(connection, group_ids).values() for host in each})
+        sorted({host for each in _group_places(connection, group_ids).values() for host in each})
     )
 
 
-def _places(
+def _group_places(
     connection: Connection, group_ids: Collection[UUID], *, of: Collection[UUID] | None = None
 ) -> defaultdict[UUID, Counter[UUID]]:
     """Return how many VMs of each group hold capacity on which hosts; ``of``: these VMs alone.
@@ -317,7 +317,7 @@ def spread_views(connection: Connection, rows: Sequence[Any]) -> Mapping[UUID, S
         select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.admin).order_by(hosts.c.name)
     ).all()
     zone_of_host = {row.id: zone_of(row.labels) for row in known}
-    placed = _places_of_requests(connection, [row.id for row in spread])
+    placed = _count_request_vms_by_host(connection, [row.id for row in spread])
     views = {}
     for row in spread:
         rules = rules_of(row, {})
@@ -327,7 +327,7 @@ def spread_views(connection: Connection, rows: Sequence[Any]) -> Mapping[UUID, S
                 for host in known
                 if (zone := zone_of_host[host.id]) is not None
                 and host.admin != HostAdmin.RETIRED.value
-                and allows(rules, row.requires, row.hosts, host=host.name, labels=host.labels)
+                and rules_allow(rules, row.requires, row.hosts, host=host.name, labels=host.labels)
             }
         )
         in_zone: Counter[str] = Counter()
@@ -343,7 +343,7 @@ def spread_views(connection: Connection, rows: Sequence[Any]) -> Mapping[UUID, S
     return views
 
 
-def _places_of_requests(
+def _count_request_vms_by_host(
     connection: Connection, request_ids: Sequence[UUID]
 ) -> defaultdict[UUID, Counter[UUID]]:
     found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
@@ -403,21 +403,21 @@ def without_violations(
         rows += connection.execute(query).all()
     if not groups and not rows:
         return list(chosen), Counter()
-    places = _places(connection, {group for each in groups.values() for group, _ in each})
+    places = _group_places(connection, {group for each in groups.values() for group, _ in each})
     spreads = spread_views(connection, rows)
-    zones = _zones(connection, {host for _, host in chosen}) if rows else {}
+    zones = _zones_of_hosts(connection, {host for _, host in chosen}) if rows else {}
     in_zone = {key: dict(view.placed) for key, view in spreads.items()}
     for (vm, _), own in zip(chosen, leaving, strict=False):
         its_groups = [group for group, _ in groups.get(vm.request_id, ())]
-        for group, there in _places(connection, its_groups, of=[vm.id]).items():
+        for group, there in _group_places(connection, its_groups, of=[vm.id]).items():
             places[group] -= there
         if vm.request_id in spreads:
-            its = Counter(_zones(connection, own).values())
+            its = Counter(_zones_of_hosts(connection, own).values())
             counted = in_zone[vm.request_id].items()
             in_zone[vm.request_id] = {zone: count - its[zone] for zone, count in counted}
     if following:
         together = {group for each in groups.values() for group, apart in each if not apart}
-        for group, there in _places(connection, together, of=following).items():
+        for group, there in _group_places(connection, together, of=following).items():
             places[group] -= there
     kept: list[tuple[Any, UUID]] = []
     dropped: Counter[tuple[UUID, UUID]] = Counter()
@@ -458,7 +458,9 @@ def _hard_groups(
     return found
 
 
-def _zones(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, str | None]:
+def _zones_of_hosts(
+    connection: Connection, host_ids: Collection[UUID]
+) -> Mapping[UUID, str | None]:
     found: dict[UUID, str | None] = {}
     for some in chunks(sorted(host_ids)):
         query = select(hosts.c.id, hosts.c.labels).where(among(connection, hosts.c.id, some))

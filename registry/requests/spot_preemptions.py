@@ -52,13 +52,13 @@ _ENDINGS: Final = (
 )
 
 
-def to_settle(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
+def due_preemptions(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
     """Return spot VMs that are to end now, or do not end any more: who ends first, first."""
     rows = connection.execute(_ENDINGS).all()
-    return [row.vm_id for row, _ in _events(connection, rows, now)][:at_once]
+    return [row.vm_id for row, _ in _due_events(connection, rows, now)][:at_once]
 
 
-def settle(
+def settle_preemptions(
     connection: Connection, vm_ids: Sequence[UUID], *, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
     """End these spot VMs, if their end is due and still needed; return which ended.
@@ -69,7 +69,7 @@ def settle(
     """
     lock_vms(connection, among(connection, vms.c.id, vm_ids))
     these = _ENDINGS.where(among(connection, spot_preemptions.c.vm_id, vm_ids))
-    settled = _events(connection, connection.execute(these).all(), now)
+    settled = _due_events(connection, connection.execute(these).all(), now)
     if not settled:
         return ()
     keys = [row.vm_id for row, _ in settled]
@@ -95,22 +95,22 @@ def settle(
     return tuple(row.vm_id for row in ended)
 
 
-def forget_rooms(connection: Connection, now: datetime) -> None:
+def delete_expired_rooms(connection: Connection, now: datetime) -> None:
     """Keep no room any more whose time is over."""
     connection.execute(delete(spot_room_holds).where(spot_room_holds.c.until <= now))
 
 
-def any_room_is_over(connection: Connection, now: datetime) -> bool:
-    """Return whether `forget_rooms` has something to do."""
+def has_expired_rooms(connection: Connection, now: datetime) -> bool:
+    """Return whether `delete_expired_rooms` has something to do."""
     over = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until <= now)
     return bool(connection.scalar(select(over.exists())))
 
 
-def _events(
+def _due_events(
     connection: Connection, rows: Sequence[Any], now: datetime
 ) -> list[tuple[Any, SpotEvent]]:
     """Return the announced ends that are due or withdrawn now, each with its event."""
-    needed = _needed(connection, {row.request_id for row in rows})
+    needed = _need_checker(connection, {row.request_id for row in rows})
     found = []
     for row in rows:
         if row.desired == VmDesired.DELETED.value:
@@ -122,7 +122,7 @@ def _events(
     return found
 
 
-def _needed(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
+def _need_checker(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
     """Return who says whether a request still needs the room that is kept for it on a host.
 
     It has as many VMs to wait for as there are; of its rooms those that come first are used.

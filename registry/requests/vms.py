@@ -60,9 +60,9 @@ from registry.lifecycle import (
     VmState,
 )
 from registry.records.requests import ImageWait, Power, Vm
-from registry.requests.own_labels import changed_labels, labelled
-from registry.subnets import shown
-from registry.tenancy.tree import key_of
+from registry.requests.own_labels import changed_labels, label_conditions
+from registry.subnets import address_text
+from registry.tenancy.tree import key_query
 
 _UNBUILT = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 
@@ -126,7 +126,7 @@ _SELECT = (
 )
 
 
-def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
+def _is_on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     """Return the condition: VMs that have a place on a host.
 
     Its VMs are named one by one. As a part of the query, of so many joins, they would be
@@ -137,7 +137,7 @@ def _on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     return among(connection, vms.c.id, connection.scalars(there).all())
 
 
-def _with_address(connection: Connection, address: str) -> ColumnElement[bool]:
+def _has_address(connection: Connection, address: str) -> ColumnElement[bool]:
     """Return the condition: VMs with an address, one on each network that has it."""
     try:
         number = int(ipaddress.IPv4Address(address))
@@ -153,7 +153,7 @@ def _with_address(connection: Connection, address: str) -> ColumnElement[bool]:
     return among(connection, vms.c.id, connection.scalars(given).all())
 
 
-def _with_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
+def _has_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
     spelled = mac.strip().lower().replace("-", ":")
     if _MAC.fullmatch(spelled) is None:
         raise InvalidError("mac", mac, "a MAC address such as 02:00:5e:10:00:07")
@@ -191,11 +191,11 @@ class Vms:
         """
         query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
-            query = query.where(vms.c.tenant_id == key_of(tenant))
+            query = query.where(vms.c.tenant_id == key_query(tenant))
         for column, value in ((vms.c.request_id, request_id), (vms.c.name, name)):
             if value is not None:
                 query = query.where(column == value)
-        query = query.where(*labelled(vms, labels), *named_like(vms.c.name, search))
+        query = query.where(*label_conditions(vms, labels), *named_like(vms.c.name, search))
         if deleted_since is not None:
             query = query.where(vms.c.deleted_at >= deleted_since)
         elif not include_deleted:
@@ -204,11 +204,11 @@ class Vms:
             query = query.where(vms.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
             if host is not None:
-                query = query.where(_on_host(connection, host))
+                query = query.where(_is_on_host(connection, host))
             if address is not None:
-                query = query.where(_with_address(connection, address))
+                query = query.where(_has_address(connection, address))
             if mac is not None:
-                query = query.where(_with_mac(connection, mac))
+                query = query.where(_has_mac(connection, mac))
             if state is not None:
                 query = query.where(is_in_state(connection, state))
             found = [_to_vm(row) for row in connection.execute(query)]
@@ -282,7 +282,7 @@ def _to_vm(row: Row[Any]) -> Vm:
         Vm,
         row,
         power=_to_power(row),
-        address=shown(row.address) if row.address is not None else None,
+        address=address_text(row.address) if row.address is not None else None,
         waits_for_image=_to_image_wait(row),
         ending_for=None if row.ends_at is None else f"{row.for_tenant}/{row.for_request}",
         unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
@@ -310,12 +310,12 @@ def _to_power(row: Row[Any]) -> Power | None:
         Power,
         row,
         state=PowerState(row.power_state),
-        waits_for=_waits_for(row),
+        waits_for=_wait_reason(row),
         last_error=row.power_error,
     )
 
 
-def _waits_for(row: Row[Any]) -> str | None:
+def _wait_reason(row: Row[Any]) -> str | None:
     """Say what keeps workers from switching a VM; None: nothing."""
     if row.host_health != HostHealth.UP.value:
         return f"its host is {row.host_health}"

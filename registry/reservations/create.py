@@ -23,9 +23,9 @@ from registry.errors import (
     UnknownNameError,
 )
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
-from registry.requests.new import MAX_COUNT
+from registry.requests.request_spec import MAX_COUNT
 from registry.requests.rules import NO_RULES, check_combination
-from registry.tenancy.tree import asker_id
+from registry.tenancy.tree import lock_asker
 
 #: From now until it begins, and from then until it ends.
 MOST_AHEAD_S: Final = 30 * 86_400
@@ -64,7 +64,7 @@ def create_reservation(
     wanted = new_name("name", name) if name is not None else f"rsv-{key.hex[-10:]}"
     labels = check_labels("requires", requires)
     check_combination(NO_RULES, labels)
-    owner = asker_id(connection, tenant)
+    owner = lock_asker(connection, tenant)
     take_turns(connection, "reservations")
     try:
         type_id = vm_type_id(connection, vm_type)

@@ -26,8 +26,8 @@ from registry.records.rounds import Lease
 from registry.reservations.create import create_reservation
 from registry.rounds.leases import check_epoch
 from registry.tenancy.quota_use import over_quotas
-from registry.tenancy.reserved_use import IS_STANDING, waiting_of
-from registry.tenancy.tree import asker_id, key_of
+from registry.tenancy.reservation_use import IS_STANDING, count_waiting_vms
+from registry.tenancy.tree import key_query, lock_asker
 
 _SELECT = (
     select(reservations, tenants.c.name.label("tenant"), vm_types.c.name.label("vm_type"))
@@ -102,7 +102,7 @@ class Reservations:
         """Return a page, by creation; ``is_open`` chooses those that are not over, or are."""
         query = _SELECT.order_by(reservations.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:
-            query = query.where(reservations.c.tenant_id == key_of(tenant))
+            query = query.where(reservations.c.tenant_id == key_query(tenant))
         if state is not None:
             query = query.where(reservations.c.state == state.value)
         if is_open is not None:
@@ -120,14 +120,14 @@ class Reservations:
     def cancel(self, id: UUID, *, actor: str) -> Reservation:  # noqa: A002
         """Give one back: its room is free from the next round on. VMs that drew on it stay."""
         with self._database.write() as connection:
-            row = _locked(connection, id)
+            row = _lock_row(connection, id)
             now = db_now(connection)
             _step(connection, row, ReservationEvent.CANCELLED, now=now, actor=actor)
             return _get(connection, id)
 
     # ---- the control centre --------------------------------------------------------
 
-    def to_decide(self, most: int = 8) -> Sequence[Reservation]:
+    def to_decide(self, limit: int = 8) -> Sequence[Reservation]:
         """Return some pending ones: the oldest of each tenant, then the next of each.
 
         Each takes seconds on a large cluster, so one tenant's many reservations do not delay others
@@ -141,12 +141,12 @@ class Reservations:
         query = (
             _SELECT.join(turns, turns.c.id == reservations.c.id)
             .order_by(turns.c.turn, reservations.c.id)
-            .limit(most)
+            .limit(limit)
         )
         with self._database.read() as connection:
             return _reservations_of(connection, connection.execute(query).all())
 
-    def standing(self) -> Sequence[Reservation]:
+    def list_standing(self) -> Sequence[Reservation]:
         """Return those that are accepted and not over, by their beginning."""
         query = _SELECT.where(IS_STANDING).order_by(reservations.c.starts_at, reservations.c.id)
         with self._database.read() as connection:
@@ -170,13 +170,13 @@ class Reservations:
             found = _get(connection, id)
             if found.state is not ReservationState.PENDING:
                 return found
-            owner = asker_id(connection, found.tenant)
-            row = _locked(connection, id)
+            owner = lock_asker(connection, found.tenant)
+            row = _lock_row(connection, id)
             now = db_now(connection)
             if row.state != ReservationState.PENDING.value:
                 return _get(connection, id)
             if decision.reason is None:
-                decision = _within_quotas(connection, row, owner, found.tenant, decision)
+                decision = _decision_within_quotas(connection, row, owner, found.tenant, decision)
             if found.ends_at <= now:
                 decision = ReservationDecision(
                     reason="too_late", message="its time was over before it was decided"
@@ -195,21 +195,21 @@ class Reservations:
         Return which.
         """
         with self._database.read() as connection:
-            found = _due(connection, earlier(db_now(connection), by), at_once)
+            found = _due_ids(connection, earlier(db_now(connection), by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
             done = []
             for key in found:
-                row, now = _locked(connection, key), db_now(connection)
-                event = _event(row, earlier(now, by))
+                row, now = _lock_row(connection, key), db_now(connection)
+                event = _due_event(row, earlier(now, by))
                 if event is not None:
                     _step(connection, row, event, now=now, actor=actor)
                     done.append(key)
             return tuple(done)
 
 
-def _within_quotas(
+def _decision_within_quotas(
     connection: Connection, row: Row[Any], owner: UUID, tenant: str, decision: ReservationDecision
 ) -> ReservationDecision:
     overlap = and_(
@@ -227,15 +227,15 @@ def _within_quotas(
             f" reserved and {each.requested} requested"
             for each in over
         )
-        + _would_fit(fits),
+        + _fit_text(fits),
     )
 
 
-def _would_fit(fits: int) -> str:
+def _fit_text(fits: int) -> str:
     return f"; {fits} VMs would fit" if fits else ""
 
 
-def _due(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
+def _due_ids(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
     begins = and_(
         reservations.c.state == ReservationState.ACCEPTED.value, reservations.c.starts_at <= now
     )
@@ -248,7 +248,7 @@ def _due(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
     return connection.scalars(query).all()
 
 
-def _event(row: Row[Any], now: datetime) -> ReservationEvent | None:
+def _due_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
     if row.state not in {state.value for state in STANDING}:
         return None
     if row.ends_at <= now:
@@ -258,7 +258,7 @@ def _event(row: Row[Any], now: datetime) -> ReservationEvent | None:
     return None
 
 
-def _locked(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     row = connection.execute(
         _SELECT.where(reservations.c.id == key).with_for_update(of=reservations)
     ).one_or_none()
@@ -304,7 +304,7 @@ def _get(connection: Connection, key: UUID) -> Reservation:
 
 def _reservations_of(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
     keys = [row.id for row in rows]
-    waits = waiting_of(connection, keys) if keys else {}
+    waits = count_waiting_vms(connection, keys) if keys else {}
     kept = {}
     if keys:
         query = (
@@ -313,10 +313,10 @@ def _reservations_of(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
             .group_by(reservation_holds.c.reservation_id)
         )
         kept = {key: int(number) for key, number in connection.execute(query)}
-    return tuple(_of(row, waits.get(row.id, 0), kept.get(row.id, 0)) for row in rows)
+    return tuple(_to_reservation(row, waits.get(row.id, 0), kept.get(row.id, 0)) for row in rows)
 
 
-def _of(row: Row[Any], waiting: int, held: int) -> Reservation:
+def _to_reservation(row: Row[Any], waiting: int, held: int) -> Reservation:
     count = row._mapping["count"]
     open_to_draw = row.state in OPEN_RESERVATIONS
     return record_of(

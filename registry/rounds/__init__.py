@@ -1,6 +1,6 @@
 """What a round reads, commits and leaves on record, and whose turn it is to decide."""
 
-from registry.records.ahead import AheadView, LateRequest, LivingVms, PastLife
+from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
 from registry.records.rounds import (
     Accounts,
     CapacityView,
@@ -41,17 +41,16 @@ __all__ = [
     "CONTROL_LEASE",
     "MAX_REASON_LENGTH",
     "Accounts",
-    "AheadView",
     "CapacityView",
     "ClusterView",
     "CommittedRound",
     "DecidedBy",
     "DueRound",
+    "ForecastInputs",
     "GroupView",
     "HostView",
     "KeptForReservation",
     "KeptRoom",
-    "LateRequest",
     "LatestRound",
     "Lease",
     "LivingVms",
@@ -62,6 +61,7 @@ __all__ = [
     "ProofHeader",
     "ProofRow",
     "QuotaView",
+    "RecentRequest",
     "RequestView",
     "ReservedCommit",
     "RoundCommit",

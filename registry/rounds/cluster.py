@@ -40,7 +40,7 @@ from registry.ledger.placeable import kept_disks_of_requests, waiting_vms
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.ledger.waiting_status import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
-from registry.networks.addresses import limits, within
+from registry.networks.addresses import limited_request, network_limits
 from registry.records.requests import Rules, WaitingStatus
 from registry.records.rounds import (
     Accounts,
@@ -65,12 +65,12 @@ from registry.requests.rules import (
     spread_views,
     vm_group_views,
 )
-from registry.rounds.freed import freed
+from registry.rounds.freed_room import freed_views
 from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
 from registry.rounds.leases import check_epoch
-from registry.rounds.reserved import held_for_reservations, reserved_view
+from registry.rounds.reserved_room import held_for_reservations, reserved_view
 from registry.rounds.spot import held_by_spot, spot_view
-from registry.tenancy.reserved_use import IS_STANDING
+from registry.tenancy.reservation_use import IS_STANDING
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
 #: Plans that are carried out to let a request in.
@@ -106,10 +106,10 @@ def view_cluster(
     now = db_now(connection)
     axis = resource_names(connection)
     known = known or KnownHosts()
-    reserved, hosts_ = _reserved(connection, axis, now, known.read(connection, axis, now))
-    spot = _spot(connection, axis, now)
-    tenants_, groups = _tenants(connection, axis, known.held(connection, axis), spot)
-    waiting = _requests(connection, axis, now, [host.id for host in hosts_])
+    reserved, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
+    spot = _spot_view(connection, axis, now)
+    tenants_, groups = _tenant_views(connection, axis, known.held(connection, axis), spot)
+    waiting = _waiting_request_views(connection, axis, now, [host.id for host in hosts_])
     grouped = [
         request.id
         for request in waiting
@@ -124,18 +124,18 @@ def view_cluster(
         requests=waiting,
         groups=groups,
         vm_groups=vm_group_views(connection, grouped) if grouped else (),
-        quotas=_quotas(connection),
+        quotas=_quota_views(connection),
         last=last_round(connection),
-        freed=making_room(connection, axis),
+        freed=room_freed_by_plans(connection, axis),
         spot=spot,
         reserved=reserved,
     )
 
 
-def making_room(connection: Connection, axis: Sequence[str]) -> tuple[FreedView, ...]:
+def room_freed_by_plans(connection: Connection, axis: Sequence[str]) -> tuple[FreedView, ...]:
     """Return what plans under way free for requests that wait."""
     under_way = connection.execute(_MAKING_ROOM).all()
-    return freed(connection, axis, under_way) if under_way else ()
+    return freed_views(connection, axis, under_way) if under_way else ()
 
 
 def last_round(connection: Connection) -> LatestRound | None:
@@ -154,7 +154,7 @@ def capacity_view(
 ) -> CapacityView:
     """Return the hosts as a round would see them, for VMs of one demand."""
     axis, now = resource_names(connection), db_now(connection)
-    _, hosts_ = _reserved(connection, axis, now, known.read(connection, axis, now))
+    _, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
     return CapacityView(
         resources=axis,
         demand=_vector(demand, axis),
@@ -175,8 +175,8 @@ def read_accounts(connection: Connection) -> Accounts:
     )
     pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
     now = db_now(connection)
-    spot = _spot(connection, axis, now)
-    found, groups = _tenants(connection, axis, holdings(connection, axis), spot)
+    spot = _spot_view(connection, axis, now)
+    found, groups = _tenant_views(connection, axis, holdings(connection, axis), spot)
     if reserved := held_for_reservations(connection, axis, now):
         found = tuple(
             replace(each, held=tuple(map(int.__add__, each.held, reserved[each.id])))
@@ -191,7 +191,7 @@ def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
     return tuple(amounts.get(name, 0) for name in axis)
 
 
-def _spot(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView | None:
+def _spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView | None:
     """Return the state of spot VMs; None if no tenant has, requests or waits for any."""
     any_vm = select(vms.c.id).where(vms.c.spot, vms.c.deleted_at.is_(None)).exists()
     any_room = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until > now).exists()
@@ -200,7 +200,7 @@ def _spot(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotV
     return spot_view(connection, axis, now)
 
 
-def _reserved(
+def _reserved_view(
     connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
     """Return what is reserved, and the hosts with that committed; None where nothing is."""
@@ -210,13 +210,13 @@ def _reserved(
     return reserved_view(connection, axis, now, hosts_)
 
 
-def _tenants(
+def _tenant_views(
     connection: Connection, axis: Sequence[str], held: Holdings, spot: SpotView | None
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
     nothing = (0,) * (1 + len(axis))
     spot_held = {} if spot is None else held_by_spot(spot.vms)
 
-    def shared(tenant: UUID) -> tuple[int, ...]:
+    def ordinary_holdings(tenant: UUID) -> tuple[int, ...]:
         """Return what it holds, less what its spot VMs do."""
         of_all = held.get(tenant, nothing)[1:]
         return tuple(map(int.__sub__, of_all, spot_held[tenant])) if tenant in spot_held else of_all
@@ -232,7 +232,7 @@ def _tenants(
                 id=row.id,
                 name=row.name,
                 weight=row.weight,
-                held=shared(row.id),
+                held=ordinary_holdings(row.id),
                 parent_id=row.parent_id,
                 vms=held.get(row.id, nothing)[0],
                 beside=spot_held.get(row.id, ()),
@@ -248,7 +248,7 @@ def _tenants(
     )
 
 
-def _quotas(connection: Connection) -> tuple[QuotaView, ...]:
+def _quota_views(connection: Connection) -> tuple[QuotaView, ...]:
     query = (
         select(quotas, tenants.c.name)
         .join(tenants, tenants.c.id == quotas.c.tenant_id)
@@ -260,7 +260,7 @@ def _quotas(connection: Connection) -> tuple[QuotaView, ...]:
     )
 
 
-def ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID]:
+def requests_ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID]:
     """Return which of these requests ever had a place: their ``min_count`` binds no more."""
     found: set[UUID] = set()
     for some in chunks(request_ids):
@@ -271,7 +271,7 @@ def ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID
     return found
 
 
-def at_once(min_count: int, waiting: int, *, begun: bool) -> int:
+def min_at_once(min_count: int, waiting: int, *, begun: bool) -> int:
     """Return how many VMs of a request a round must place, if it places any.
 
     ``min_count`` binds the first round that places the request. A tenant that
@@ -285,7 +285,9 @@ def running_requests(
 ) -> tuple[RequestView, ...]:
     """Return the requests that have VMs on hosts, each as if these were to be placed."""
     placed = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place).exists()
-    return _views(connection, axis, now, everywhere, which=placed, states=_BEGUN, to_place=False)
+    return _request_views(
+        connection, axis, now, everywhere, which=placed, states=_BEGUN, to_place=False
+    )
 
 
 def request_of_vm(
@@ -296,7 +298,7 @@ def request_of_vm(
     vm_id: UUID,
 ) -> RequestView:
     """Return the request of a VM that has a place, as if this one VM were to be placed."""
-    [found] = _views(
+    [found] = _request_views(
         connection,
         axis,
         now,
@@ -309,15 +311,15 @@ def request_of_vm(
     return found
 
 
-def _requests(
+def _waiting_request_views(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
-    return _views(
+    return _request_views(
         connection, axis, now, everywhere, which=waiting_vms(), states=OPEN_REQUESTS, to_place=True
     )
 
 
-def _views(
+def _request_views(
     connection: Connection,
     axis: Sequence[str],
     now: datetime,
@@ -374,10 +376,12 @@ def _views(
         .order_by(requests.c.created_at, requests.c.id)
     ).all()
     rows = [row for row in rows if counts.get(row.id)]
-    begun = ever_placed(connection, [row.id for row in rows if row.min_count > 1])
+    begun = requests_ever_placed(connection, [row.id for row in rows if row.min_count > 1])
     # Networks of no request are not read.
     networked = [row.id for row in rows if row.network_id is not None]
-    on_networks = limits(connection, networked, everywhere, waits=which) if networked else {}
+    on_networks = (
+        network_limits(connection, networked, everywhere, waits=which) if networked else {}
+    )
     grouped = [row.id for row in rows if row.in_group]
     groups = memberships(connection, grouped) if grouped else {}
     spread = [row for row in rows if row.spread is not None]
@@ -390,7 +394,7 @@ def _views(
             vm_type=row.vm_type,
             demand=_vector(demand[row.vm_type_id], axis),
             count=counts[row.id],
-            min_count=at_once(row.min_count, counts[row.id], begun=row.id in begun),
+            min_count=min_at_once(row.min_count, counts[row.id], begun=row.id in begun),
             requires=tuple(row.requires),
             hosts=tuple(row.hosts) if row.hosts is not None else None,
             avoid=tuple(avoid[row.id]),
@@ -405,20 +409,20 @@ def _views(
         for row in rows
     ]
     found = [
-        within(view, on_networks[view.id], everywhere) if view.id in on_networks else view
+        limited_request(view, on_networks[view.id], everywhere) if view.id in on_networks else view
         for view in found
     ]
     has_images = any(row.image_id is not None for row in rows)
     held = requests_of_held_images(connection) if to_place and has_images else {}
     found = [
-        _without_its_image(view, held[view.id], everywhere) if view.id in held else view
+        _closed_for_held_image(view, held[view.id], everywhere) if view.id in held else view
         for view in found
     ]
     kept = kept_disks_of_requests(connection, which) if to_place else {}
-    return tuple(part for view in found for part in _by_pool(view, kept.get(view.id, {})))
+    return tuple(part for view in found for part in _split_by_pool(view, kept.get(view.id, {})))
 
 
-def _by_pool(view: RequestView, kept: Mapping[UUID, KeptDisk]) -> Iterator[RequestView]:
+def _split_by_pool(view: RequestView, kept: Mapping[UUID, KeptDisk]) -> Iterator[RequestView]:
     """Yield a request in parts: one for each shared pool where VMs of it have disks, and the rest.
 
     Who has a disk goes before who has none.
@@ -448,7 +452,9 @@ def _has_rules(row: Row[Any]) -> bool:
     return bool(row.in_group or said or row.forbids or row.prefers)
 
 
-def _without_its_image(view: RequestView, image: str, everywhere: Sequence[UUID]) -> RequestView:
+def _closed_for_held_image(
+    view: RequestView, image: str, everywhere: Sequence[UUID]
+) -> RequestView:
     """Return a request none of whose VMs is placed while its image is held."""
     short = WaitingStatus(count=view.count, reason=IMAGE_HELD, detail={"image": image})
     return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)

@@ -50,20 +50,20 @@ from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
 from registry.records.rounds import CommittedRound, Placement, RoundCommit
 from registry.requests.rules import lock_groups_of, without_violations
-from registry.rounds.dropped import (
+from registry.rounds.dropped_parts import (
     GROUP_MOVED,
     NO_ROOM_FOR_IMAGE,
     QUOTA,
-    as_parts,
-    whole_gangs,
-    with_addresses,
-    with_room_for_images,
+    drop_broken_gangs,
+    drop_without_address,
+    drop_without_image_room,
+    parts_of_counts,
     write_waiting,
 )
 from registry.rounds.hash_chain import add_link
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.rounds.reserved import note_reserved, note_used
-from registry.rounds.spot import note_endings, use_rooms
+from registry.rounds.reserved_room import count_used, record_reserved_rooms
+from registry.rounds.spot import announce_endings, use_rooms
 from registry.tenancy.quota_use import lock_limited, within_quotas
 
 ACTOR: Final = "control"
@@ -83,34 +83,34 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     _note_slot(connection, commit)
     now = db_now(connection)
     # 2. Lock what bounds the placements: limited tenants, hosts, groups, VMs.
-    binding = _binding(connection, commit)
+    binding = _find_binding_rules(connection, commit)
     limited = lock_limited(connection, binding.askers) if binding.quotas else {}
-    standing, dropped, names = _standing(connection, commit)
+    standing, dropped, names = _split_by_version(connection, commit)
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
     kept = kept_disks_of_requests(connection, waiting_vms())
     chosen, short = _choose_vms(connection, standing, kept)
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
-    chosen, refused = _keeping_rules(connection, chosen, binding, limited, now)
+    chosen, refused = _apply_rules(connection, chosen, binding, limited, now)
     dropped += [*short, *chain.from_iterable(refused.values())]
     if dropped:
         placed = {vm.id for vm, _ in chosen}
-        chosen, broken = whole_gangs(connection, chosen)
+        chosen, broken = drop_broken_gangs(connection, chosen)
         dropped += broken
         free_addresses(connection, placed - {vm.id for vm, _ in chosen})
     if any(vm.image_id is not None for vm, _ in chosen):
         request_copies(connection, chosen, now=now, actor=ACTOR)
     # 4. Insert the record.
-    moved = _moved(connection, commit)
-    again = sum(part.count for part in dropped) + _doubtful(commit, moved)
+    moved = _find_changed_hosts(connection, commit)
+    again = sum(part.count for part in dropped) + _count_doubtful_vms(commit, moved)
     number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
     # 5. Note what the round decided of spot VMs and of reservations.
     if commit.spot.keeps_rooms:
         use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now)
-    note_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
+    announce_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
     if commit.reserved.reservations:
-        note_used(connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0))
-        note_reserved(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
+        count_used(connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0))
+        record_reserved_rooms(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
     with run_behind(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
@@ -148,7 +148,7 @@ def _note_slot(connection: Connection, commit: RoundCommit) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Binding:
+class _BindingRules:
     """Which rules may bind what a round places. The others are not looked at."""
 
     askers: frozenset[UUID]  #: the tenants for whom it places VMs
@@ -157,7 +157,7 @@ class _Binding:
     quotas: bool  #: some tenant or group has a limit
 
 
-def _binding(connection: Connection, commit: RoundCommit) -> _Binding:
+def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _BindingRules:
     """Ask which rules may bind.
 
     Groups and spread of a request are settled when it is made, as its network and image are;
@@ -173,7 +173,7 @@ def _binding(connection: Connection, commit: RoundCommit) -> _Binding:
             select(quotas.c.tenant_id).exists().label("has_quotas"),
         ).where(among(connection, requests.c.id, some))
         found.update(connection.execute(query.distinct()))
-    return _Binding(
+    return _BindingRules(
         askers=frozenset(row.tenant_id for row in found),
         groups=any(row.in_group for row in found),
         spreads=any(row.is_spread for row in found),
@@ -181,7 +181,7 @@ def _binding(connection: Connection, commit: RoundCommit) -> _Binding:
     )
 
 
-def _standing(
+def _split_by_version(
     connection: Connection, commit: RoundCommit
 ) -> tuple[list[Placement], list[Placement], Mapping[UUID, str]]:
     """Return the parts on hosts that did not move, the others, and the names of hosts."""
@@ -207,7 +207,7 @@ def _standing(
     return standing, dropped, names
 
 
-def _moved(connection: Connection, commit: RoundCommit) -> set[UUID]:
+def _find_changed_hosts(connection: Connection, commit: RoundCommit) -> set[UUID]:
     """Return hosts with spot VMs that end, or reserved room, that are not as the round saw them."""
     wanted = {each.host_id for each in commit.spot.ends}
     wanted |= {each.host_id for each in commit.spot.lets_in}
@@ -223,7 +223,7 @@ def _moved(connection: Connection, commit: RoundCommit) -> set[UUID]:
     return found
 
 
-def _doubtful(commit: RoundCommit, moved: Collection[UUID]) -> int:
+def _count_doubtful_vms(commit: RoundCommit, moved: Collection[UUID]) -> int:
     """Return for how many VMs what was decided on hosts that have moved is to be again.
 
     Of spot VMs that were to end, and of room that reservations were to have besides.
@@ -280,13 +280,13 @@ def _lock_oldest(
     for _ in range(_LOOKS):
         with_disks = (vm for key in wanted for vm in kept.get(key, ()))
         keys = sorted({*oldest_waiting(connection, wanted), *with_disks})
-        found = [row for some in chunks(keys) for row in _locked(connection, some)]
+        found = [row for some in chunks(keys) for row in _lock_waiting(connection, some)]
         if len(found) == len(keys):
             break
     return found
 
 
-def _locked(connection: Connection, some: Sequence[UUID]) -> list[Any]:
+def _lock_waiting(connection: Connection, some: Sequence[UUID]) -> list[Any]:
     """Lock VMs, and return those that still wait."""
     which = and_(among(connection, vms.c.id, some), waiting_vms())
     locked = lock_vms(connection, which)
@@ -314,10 +314,10 @@ def _locked(connection: Connection, some: Sequence[UUID]) -> list[Any]:
     return [row for row in rows if locked is None or row.id in locked]
 
 
-def _keeping_rules(
+def _apply_rules(
     connection: Connection,
     chosen: list[tuple[Any, UUID]],
-    binding: _Binding,
+    binding: _BindingRules,
     limited: Mapping[UUID, Sequence[UUID]],
     now: datetime,
 ) -> tuple[list[tuple[Any, UUID]], Mapping[str, Sequence[Placement]]]:
@@ -325,13 +325,13 @@ def _keeping_rules(
     refused: dict[str, Sequence[Placement]] = {}
     if binding.groups or binding.spreads:
         chosen, against_rules = without_violations(connection, chosen)
-        refused[GROUP_MOVED] = as_parts(against_rules)
+        refused[GROUP_MOVED] = parts_of_counts(against_rules)
     if binding.quotas:
         chosen, refused[QUOTA] = within_quotas(connection, chosen, limited)
     if any(vm.image_id is not None for vm, _ in chosen):
-        chosen, refused[NO_ROOM_FOR_IMAGE] = with_room_for_images(connection, chosen, now)
+        chosen, refused[NO_ROOM_FOR_IMAGE] = drop_without_image_room(connection, chosen, now)
     if any(vm.network_id is not None for vm, _ in chosen):
-        chosen, refused[NO_ADDRESS] = with_addresses(connection, chosen)
+        chosen, refused[NO_ADDRESS] = drop_without_address(connection, chosen)
     return chosen, refused
 
 

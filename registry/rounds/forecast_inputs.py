@@ -30,7 +30,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.lifecycle import FINISHED
-from registry.records.ahead import AheadView, LateRequest, LivingVms, PastLife
+from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
 from registry.records.requests import Rules
 from registry.records.rounds import RequestView
 from registry.rounds.cluster import view_cluster
@@ -54,20 +54,20 @@ _LATEST_INPUTS: Final = (
 )
 
 
-def may_look_ahead(connection: Connection) -> bool:
-    """Return whether there is what `view_ahead` begins with; cheap, however large the site is."""
+def can_forecast(connection: Connection) -> bool:
+    """Return whether a policy decided a round, so that a forecast can start from it."""
     if slot_loop_status(connection).slot_length_s is None:
         return False
     latest = _LATEST_INPUTS.with_only_columns(round_inputs.c.round)
     return connection.scalar(latest) is not None
 
 
-def view_ahead(connection: Connection, known: KnownHosts | None = None) -> AheadView:
+def read_forecast_inputs(connection: Connection, known: KnownHosts | None = None) -> ForecastInputs:
     """Return it in the transaction of a connection, which only reads."""
     cluster = view_cluster(connection, known=known)
     axis = resource_names(connection)
-    made = _made(connection, cluster.now)
-    placed_at = _placed_at(connection, [row.id for row in made])
+    made = _sample_vms(connection, cluster.now)
+    placed_at = _first_placed_at(connection, [row.id for row in made])
     demand = {
         key: tuple(amounts.get(name, 0) for name in axis)
         for key, amounts in demands(connection).items()
@@ -75,15 +75,15 @@ def view_ahead(connection: Connection, known: KnownHosts | None = None) -> Ahead
     named = connection.execute(select(vm_types.c.id, vm_types.c.name))
     names = {row.id: row.name for row in named}
     since = cluster.now - LATELY
-    kinds, came, since = _came(connection, made, since, demand, names)
-    return AheadView(
+    kinds, came, since = _recent_arrivals(connection, made, since, demand, names)
+    return ForecastInputs(
         cluster=cluster,
-        living=_living(connection),
-        lives=_lives(made, placed_at, cluster.now),
+        living=_living_vms(connection),
+        lives=_past_lives(made, placed_at, cluster.now),
         kinds=kinds,
         came=came,
         came_since=since,
-        ends=_ends(connection),
+        ends=_request_ends(connection),
         demand=demand,
         vm_types=names,
         slot_length_s=slot_loop_status(connection).slot_length_s,
@@ -91,9 +91,9 @@ def view_ahead(connection: Connection, known: KnownHosts | None = None) -> Ahead
     )
 
 
-def _made(connection: Connection, now: datetime) -> list[Row[Any]]:
+def _sample_vms(connection: Connection, now: datetime) -> list[Row[Any]]:
     """Return VMs by when they were made, the newest first."""
-    newest = connection.execute(_vms_made().order_by(vms.c.id.desc()).limit(NEWEST)).all()
+    newest = connection.execute(_vm_sample_query().order_by(vms.c.id.desc()).limit(NEWEST)).all()
     found = list(newest)
     if len(newest) < NEWEST:
         return found
@@ -104,13 +104,13 @@ def _made(connection: Connection, now: datetime) -> list[Row[Any]]:
         length *= 2
         if begin < end:
             its = and_(vms.c.id >= begin, vms.c.id < end)
-            some = _vms_made().where(its).order_by(vms.c.id).limit(OF_EACH_TIME)
+            some = _vm_sample_query().where(its).order_by(vms.c.id).limit(OF_EACH_TIME)
             found += connection.execute(some).all()
             end = begin
     return found
 
 
-def _vms_made() -> Any:
+def _vm_sample_query() -> Any:
     return (
         select(
             vms.c.id,
@@ -125,7 +125,7 @@ def _vms_made() -> Any:
     )
 
 
-def _placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
+def _first_placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
     """Return when VMs got their first place; by key, however many had one."""
     found: dict[UUID, datetime] = {}
     for some in chunks(vm_ids):
@@ -136,7 +136,7 @@ def _placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[UUID, 
     return found
 
 
-def _lives(
+def _past_lives(
     made: Sequence[Row[Any]], first: Mapping[UUID, datetime], now: datetime
 ) -> tuple[PastLife, ...]:
     """Return how long VMs lived; those of a request that began and ended together count once."""
@@ -162,7 +162,7 @@ def _lives(
     return tuple(lives)
 
 
-def _living(connection: Connection) -> tuple[LivingVms, ...]:
+def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
     """Return what runs, or is about to; who had several places lived since it was made."""
     placed_at = case(
         (assignments.c.generation == 1, assignments.c.created_at), else_=vms.c.created_at
@@ -208,7 +208,7 @@ def _living(connection: Connection) -> tuple[LivingVms, ...]:
     )
 
 
-def _ends(connection: Connection) -> Mapping[UUID, datetime]:
+def _request_ends(connection: Connection) -> Mapping[UUID, datetime]:
     """Return when the time of each request is over that has one and goes on."""
     query = select(requests.c.id, requests.c.expires_at).where(
         requests.c.expires_at.is_not(None), requests.c.state.not_in(FINISHED)
@@ -216,13 +216,13 @@ def _ends(connection: Connection) -> Mapping[UUID, datetime]:
     return {row.id: row.expires_at for row in connection.execute(query)}
 
 
-def _came(
+def _recent_arrivals(
     connection: Connection,
     made: Sequence[Row[Any]],
     since: datetime,
     demand: Mapping[UUID, tuple[int, ...]],
     names: Mapping[UUID, str],
-) -> tuple[tuple[RequestView, ...], tuple[LateRequest, ...], datetime]:
+) -> tuple[tuple[RequestView, ...], tuple[RecentRequest, ...], datetime]:
     """Return kinds of requests that came since a time, when they did, and since when exactly."""
     newest = made[:NEWEST]
     together = Counter(
@@ -237,7 +237,7 @@ def _came(
     kinds: dict[object, tuple[int, RequestView]] = {}
     kind_of: dict[UUID, int] = {}
     for some in chunks(sorted({request for _, request in lately})):
-        for row in connection.execute(_arrivals_of(among(connection, requests.c.id, some))):
+        for row in connection.execute(_arrivals_query(among(connection, requests.c.id, some))):
             rules = Rules(forbids=tuple(row.forbids), zone=row.zone)
             named = None if row.hosts is None else tuple(row.hosts)
             request_key = (tuple(row.requires), named, rules, row.priority)
@@ -262,7 +262,7 @@ def _came(
     return (
         tuple(view for _, view in kinds.values()),
         tuple(
-            LateRequest(kind=kind_of[request], requested_at=at, count=together[at, request])
+            RecentRequest(kind=kind_of[request], requested_at=at, count=together[at, request])
             for at, request in lately
             if request in kind_of
         ),
@@ -270,7 +270,7 @@ def _came(
     )
 
 
-def _arrivals_of(which: ColumnElement[bool]) -> Any:
+def _arrivals_query(which: ColumnElement[bool]) -> Any:
     """Return the query for the requirements of requests; removed tenants are left out."""
     return (
         select(

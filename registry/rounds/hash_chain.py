@@ -66,9 +66,9 @@ def add_link(
         "group_shares": outcome["group_shares"],
         "outcome": hashlib.sha256(commit.outcome).hexdigest(),
     }
-    record = _leaf(_salt_of(salt, ""), _text(totals))
-    leaves = _leaves(salt, [_row(share) for share in outcome["shares"]], record)
-    content = _content(_header(number, outcome), _levels(leaves)[-1][0])
+    record = _leaf(_salt_of(salt, ""), _canonical_text(totals))
+    leaves = _leaves(salt, [_proof_row(share) for share in outcome["shares"]], record)
+    content = _content_digest(_header(number, outcome), _merkle_levels(leaves)[-1][0])
     connection.execute(
         insert(round_hash_chain).values(
             round=number,
@@ -114,45 +114,45 @@ class RoundProofs:
             there = select(tenants.c.id).where(tenants.c.name == tenant).limit(1)
             if connection.execute(there).first() is None:
                 raise NotFoundError("tenant", tenant)
-            found = [_proof(row, tenant) for row in connection.execute(query)]
+            found = [_round_proof(row, tenant) for row in connection.execute(query)]
         return page_of(found, limit, lambda proof: (proof.round,))
 
 
-def _proof(row: Row[Any], tenant: str) -> RoundProof:
+def _round_proof(row: Row[Any], tenant: str) -> RoundProof:
     """Return the proof of a tenant's row in one round, and the round's place in the chain.
 
     Nothing is checked here: who asks finds out.
     """
     entries: dict[str, Any] = {}
     if row.number is not None:
-        rows = [_row(share) for share in row.shares]
+        rows = [_proof_row(share) for share in row.shares]
         record = bytes.fromhex(row.record)
-        levels = _levels(_leaves(row.salt, rows, record))
+        levels = _merkle_levels(_leaves(row.salt, rows, record))
         entries = {"header": _header(row.number, dict(row._mapping)), "root": levels[-1][0].hex()}
         own = next((each for each in rows if each.tenant == tenant), None)
         if own is not None:
             salt = _salt_of(row.salt, tenant)
-            path = _path(levels, _leaf(salt, _text(_row_values(own))))
+            path = _merkle_path(levels, _leaf(salt, _canonical_text(_row_values(own))))
             entries |= {"row": own, "salt": salt.hex(), "path": path}
     return RoundProof(
         round=row.round, previous=row.previous, content=row.content, link=row.link, **entries
     )
 
 
-def _row(share: Mapping[str, Any]) -> ProofRow:
+def _proof_row(share: Mapping[str, Any]) -> ProofRow:
     target = share.get("target")
     return ProofRow(
         tenant=share["tenant"],
-        weight=_number(share.get("weight", 0.0)),
-        before=_number(share.get("before", 0.0)),
-        after=_number(share.get("after", 0.0)),
-        target=None if target is None else _number(target),
+        weight=_normalized_float(share.get("weight", 0.0)),
+        before=_normalized_float(share.get("before", 0.0)),
+        after=_normalized_float(share.get("after", 0.0)),
+        target=None if target is None else _normalized_float(target),
         asked=int(share.get("asked", 0)),
         given=int(share.get("given", 0)),
     )
 
 
-def _number(value: Any) -> float:
+def _normalized_float(value: Any) -> float:
     """Return it as every database keeps it: without a sign of zero."""
     return float(value) + 0.0
 
@@ -185,7 +185,7 @@ def _header(number: int, outcome: Mapping[str, Any]) -> ProofHeader:
     )
 
 
-def _content(header: ProofHeader, root: bytes) -> str:
+def _content_digest(header: ProofHeader, root: bytes) -> str:
     values = [
         header.round,
         header.slot_start_at,
@@ -198,16 +198,16 @@ def _content(header: ProofHeader, root: bytes) -> str:
         None if header.bound is None else float(header.bound).hex(),
         None if header.fair_distance is None else float(header.fair_distance).hex(),
     ]
-    return _digest("round", root, _text(values).encode())
+    return _digest("round", root, _canonical_text(values).encode())
 
 
 def _leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
     """Return the leaves in the order of their digests, which says nothing of whose they are."""
-    own = [_leaf(_salt_of(salt, row.tenant), _text(_row_values(row))) for row in rows]
+    own = [_leaf(_salt_of(salt, row.tenant), _canonical_text(_row_values(row))) for row in rows]
     return sorted([record, *own])
 
 
-def _levels(leaves: list[bytes]) -> list[list[bytes]]:
+def _merkle_levels(leaves: list[bytes]) -> list[list[bytes]]:
     """Return the tree from its leaves to its root; who has no neighbour goes up alone."""
     levels = [leaves]
     while len(levels[-1]) > 1:
@@ -218,7 +218,7 @@ def _levels(leaves: list[bytes]) -> list[list[bytes]]:
     return levels
 
 
-def _path(levels: list[list[bytes]], leaf: bytes) -> tuple[tuple[str, str], ...]:
+def _merkle_path(levels: list[list[bytes]], leaf: bytes) -> tuple[tuple[str, str], ...]:
     at, path = levels[0].index(leaf), []
     for level in levels[:-1]:
         sibling = at ^ 1
@@ -233,7 +233,7 @@ def _salt_of(salt: bytes, tenant: str) -> bytes:
     return hmac.digest(salt, tenant.encode(), "sha256")
 
 
-def _text(values: Any) -> str:
+def _canonical_text(values: Any) -> str:
     return _CANONICAL.encode(values)
 
 

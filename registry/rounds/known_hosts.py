@@ -81,13 +81,13 @@ log: Final = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Since:
+class _ReadPosition:
     """When a read was, and of what."""
 
     oldest: int  #: transactions below were over
     place: tuple[object, ...]
 
-    def serves(self, now: _Since) -> bool:
+    def serves(self, now: _ReadPosition) -> bool:
         """Return whether a later read may rest on this one."""
         return self.place == now.place and 0 <= now.oldest - self.oldest < _ANEW_AFTER
 
@@ -108,7 +108,7 @@ class KnownHosts:
         self, *, keeps_holdings: bool = False, checked_every: int = _CHECKED_EVERY
     ) -> None:
         self._keeps_holdings, self._checked_every = keeps_holdings, checked_every
-        self._since: _Since | None = None
+        self._since: _ReadPosition | None = None
         self._rows: dict[UUID, Row[Any]] = {}
         self._amounts: defaultdict[UUID, dict[str, tuple[int, int]]] = defaultdict(dict)
         self._views: dict[UUID, HostView] = {}
@@ -129,7 +129,7 @@ class KnownHosts:
         self, connection: Connection, axis: Sequence[str], now: datetime
     ) -> tuple[HostView, ...]:
         """Return all hosts as they are in this transaction, by name."""
-        before, since = self._since, _since(connection, axis)
+        before, since = self._since, _read_position(connection, axis)
         self._since = None  # a read that is cut short is begun anew
         if before is None or since is None or not before.serves(since):
             self._rows.clear()
@@ -180,16 +180,16 @@ class KnownHosts:
         else:
             for some in chunks(sorted(written)):
                 self._sum_up(connection, axis, some)
-        away = _sums(axis, assignments.c.tenant_id).where(unreleased, ~is_place)
+        away = _sums_query(axis, assignments.c.tenant_id).where(unreleased, ~is_place)
         held = dict(self._held)
         for tenant, *amounts in connection.execute(away):
-            held[tenant] = _less(held[tenant], _numbers(amounts))
+            held[tenant] = _subtract(held[tenant], _int_sums(amounts))
         found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
         self._unchecked += 1
         if self._unchecked >= self._checked_every:
             self._unchecked, all_of_it = 0, holdings(connection, axis)
             if found != all_of_it:
-                log.error("known_holdings_differ", tenants=_differ(found, all_of_it))
+                log.error("known_holdings_differ", tenants=_differing_keys(found, all_of_it))
                 return all_of_it
         self._written = set()
         return found
@@ -198,15 +198,15 @@ class KnownHosts:
         self, connection: Connection, axis: Sequence[str], some: Sequence[UUID] | None
     ) -> None:
         """Sum up what tenants hold on some hosts, None for all."""
-        query = _sums(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
+        query = _sums_query(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
         if some is not None:
             query = query.where(among(connection, assignments.c.host_id, some))
             for host in some:
                 for tenant, amounts in self._held_on.pop(host, ()):
-                    self._held[tenant] = _less(self._held[tenant], amounts)
+                    self._held[tenant] = _subtract(self._held[tenant], amounts)
         nothing = (0,) * (1 + len(axis))
         for host, tenant, *sums in connection.execute(query):
-            amounts, before = _numbers(sums), self._held.get(tenant, nothing)
+            amounts, before = _int_sums(sums), self._held.get(tenant, nothing)
             self._held_on.setdefault(host, []).append((tenant, amounts))
             self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
@@ -286,7 +286,7 @@ class KnownHosts:
             name=row.name,
             version=row.version,
             accepts=is_open and not held_back,
-            labels=_labels(row.labels),
+            labels=_parse_labels(row.labels),
             capacity=tuple(amounts.get(name, _NOTHING)[0] for name in axis),
             committed=tuple(amounts.get(name, _NOTHING)[1] for name in axis),
             backoff_until=row.backoff_until if is_open and held_back else None,
@@ -317,7 +317,7 @@ def holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
     return {tenant: tuple(amounts) for tenant, amounts in found.items()}
 
 
-def _sums(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
+def _sums_query(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
     """Return the query for numbers of VMs, and amounts of each resource, of assignments."""
     amount, resource = assignment_resources.c.amount, assignment_resources.c.resource
     amounts = [func.sum(amount).filter(resource == name) for name in axis]
@@ -329,29 +329,29 @@ def _sums(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
     )
 
 
-def _numbers(sums: Sequence[Any]) -> tuple[int, ...]:
+def _int_sums(sums: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(each or 0) for each in sums)
 
 
-def _less(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
+def _subtract(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int.__sub__, held, amounts))
 
 
-def _differ(one: Holdings, other: Holdings) -> list[str]:
+def _differing_keys(one: Holdings, other: Holdings) -> list[str]:
     return sorted(str(key) for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 @functools.lru_cache(maxsize=10_000)
-def _labels(stored: str) -> tuple[str, ...]:
+def _parse_labels(stored: str) -> tuple[str, ...]:
     """Return labels as they are stored; most hosts are labelled like many others."""
     return tuple(json.loads(stored))
 
 
-def _since(connection: Connection, axis: Sequence[str]) -> _Since | None:
+def _read_position(connection: Connection, axis: Sequence[str]) -> _ReadPosition | None:
     if connection.dialect.name == "sqlite":
         return None
     row = connection.exec_driver_sql(_SNAPSHOT).one()
-    return _Since(oldest=row.oldest, place=(row.started, row.database, tuple(axis)))
+    return _ReadPosition(oldest=row.oldest, place=(row.started, row.database, tuple(axis)))
 
 
 def _written_since(table: str, oldest: int) -> ColumnElement[bool]:

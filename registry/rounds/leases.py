@@ -73,7 +73,7 @@ class Leases:
     def renew(self, lease: Lease, length_s: float) -> Lease:
         """Extend a lease that is still live, or raise `LeaseLostError`."""
         with self._database.write() as connection:
-            _lock(connection, lease.name)
+            _lock_lease(connection, lease.name)
             now = db_now(connection)
             until = now + timedelta(seconds=length_s)
             changed = connection.execute(
@@ -98,7 +98,7 @@ class Leases:
     def release(self, lease: Lease) -> None:
         """Give a lease back, so that another need not wait; nothing if it is lost already."""
         with self._database.write() as connection:
-            _lock(connection, lease.name)
+            _lock_lease(connection, lease.name)
             now = db_now(connection)
             connection.execute(
                 update(leases)
@@ -112,7 +112,7 @@ class Leases:
             )
 
 
-def _lock(connection: Connection, name: str) -> None:
+def _lock_lease(connection: Connection, name: str) -> None:
     roll_back_when_idle(connection, IDLE_S)
     connection.execute(select(leases.c.name).where(leases.c.name == name).with_for_update())
 

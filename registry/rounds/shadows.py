@@ -80,7 +80,7 @@ class Shadows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self, most: int) -> DueRound | None:
+    def due(self, max_rounds: int) -> DueRound | None:
         """Return the oldest of the newest ``most`` rounds that has no shadow decision yet."""
         with self._database.read() as connection:
             last = connection.scalar(select(func.max(shadow_rounds.c.round)))
@@ -88,7 +88,7 @@ class Shadows:
                 select(round_inputs.c.round)
                 .where(round_inputs.c.round > (last or 0))
                 .order_by(round_inputs.c.round.desc())
-                .limit(most)
+                .limit(max_rounds)
             )
             numbers = connection.scalars(query).all()
             if not numbers:
@@ -116,8 +116,8 @@ class Shadows:
                 connection,
                 shadow_rounds,
                 **{**values, "parameters": dict(shadow.parameters)},
-                decided=_document(shadow.decided),
-                first=_document(shadow.first),
+                decided=_measured_json(shadow.decided),
+                first=_measured_json(shadow.first),
                 shares=[dict(share) for share in shadow.shares],
                 created_at=db_now(connection),
             )
@@ -168,7 +168,7 @@ def _shadow_of(row: Any) -> ShadowRound:
     return ShadowRound(**values)
 
 
-def _document(decided: MeasuredDecision | None) -> dict[str, Any] | None:
+def _measured_json(decided: MeasuredDecision | None) -> dict[str, Any] | None:
     if decided is None:
         return None
     values = {each.name: getattr(decided, each.name) for each in fields(MeasuredDecision)}

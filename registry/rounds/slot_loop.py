@@ -52,7 +52,7 @@ class SlotLoopSwitch:
         return self._apply(SlotLoopEvent.RESUME, reason, actor)
 
     @retry_on_clash
-    def decided(self, slot_at: datetime, length_s: float) -> None:
+    def note_decided_slot(self, slot_at: datetime, length_s: float) -> None:
         """Note that a slot was decided in which nothing was to be done: who waits waited in it too.
 
         A round notes its slot in its commit.

@@ -95,7 +95,7 @@ def held_by_spot(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
     return held
 
 
-def note_endings(
+def announce_endings(
     connection: Connection,
     decided: SpotCommit,
     moved: Collection[UUID],
@@ -158,24 +158,24 @@ def note_endings(
     insert_rows(connection, spot_preemptions, rows)
     record(connection, history)
     until = ends_at + timedelta(seconds=decided.hold_s)
-    kept = _rooms(connection, {each.request_id for each in lets_in}, now)
+    kept = _rooms_of_requests(connection, {each.request_id for each in lets_in}, now)
     rooms = Counter({(each.request_id, each.host_id): each.count for each in lets_in})
     for pair in rooms.keys() & kept.keys():  # who is let in waits besides those of before
         rooms[pair] += kept[pair][0]
-    _keep(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
+    _replace_rooms(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 
 
 def use_rooms(
     connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
 ) -> None:
     """Keep less room where VMs of whom it is kept for, by request and host, were placed."""
-    kept = _rooms(connection, {request for request, _ in placed}, now)
+    kept = _rooms_of_requests(connection, {request for request, _ in placed}, now)
     used = {pair: room for pair, room in kept.items() if pair in placed}
     left = {pair: (count - placed[pair], until) for pair, (count, until) in used.items()}
-    _keep(connection, used, {pair: room for pair, room in left.items() if room[0] > 0})
+    _replace_rooms(connection, used, {pair: room for pair, room in left.items() if room[0] > 0})
 
 
-def _rooms(
+def _rooms_of_requests(
     connection: Connection, request_ids: Collection[UUID], now: datetime
 ) -> Mapping[tuple[UUID, UUID], tuple[int, datetime]]:
     """Return the room that is kept for requests, counts and times by request and host."""
@@ -189,7 +189,7 @@ def _rooms(
     return found
 
 
-def _keep(
+def _replace_rooms(
     connection: Connection,
     before: Collection[tuple[UUID, UUID]],
     rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],

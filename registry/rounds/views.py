@@ -11,14 +11,14 @@ from sqlalchemy import Connection
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
 from registry.db.engine import Database, retry_on_clash
-from registry.records.ahead import AheadView
+from registry.records.forecast_inputs import ForecastInputs
 from registry.records.requests import Counts, Rules
 from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
-from registry.requests.counts import counts
+from registry.requests.counts import count_vms_and_requests
 from registry.requests.rules import check_rules
 from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
-from registry.rounds.forecast_inputs import may_look_ahead, view_ahead
+from registry.rounds.forecast_inputs import can_forecast, read_forecast_inputs
 from registry.rounds.known_hosts import KnownHosts
 from registry.tenancy.tenants import add_tenant, update_tenant
 from registry.tenancy.tree import lock_tree
@@ -38,17 +38,17 @@ class Views:
     def counts(self, tenant: str | None = None) -> Counts:
         """Return how many VMs and requests there are, of a tenant or of all."""
         with self._database.read() as connection:
-            return counts(connection, tenant)
+            return count_vms_and_requests(connection, tenant)
 
-    def may_look_ahead(self) -> bool:
+    def can_forecast(self) -> bool:
         """Return whether a policy has decided a round: else nothing can be said of the next."""
         with self._database.read() as connection:
-            return may_look_ahead(connection)
+            return can_forecast(connection)
 
-    def ahead(self) -> AheadView:
+    def forecast_inputs(self) -> ForecastInputs:
         """Return what estimates of waiting times are made from: a bounded part of the history."""
         with self._database.read() as connection:
-            return view_ahead(connection)
+            return read_forecast_inputs(connection)
 
     def capacity(
         self, vm_type: str, *, tenant: str | None, rules: Rules, with_waiting: bool = False

@@ -121,7 +121,7 @@ class Assignments:
         its storage, or as many builds as the host allows are claimed there.
         """
         with self._database.write() as connection:
-            row = _find(connection, assignment_id, on_host=True)
+            row = _lock_row(connection, assignment_id, on_host=True)
             now = db_now(connection)
             if row is None or is_claimed(row, now) or row.health in OUT_OF_REACH:
                 return None
@@ -137,7 +137,7 @@ class Assignments:
             unbuilt = before != AssignmentState.ACTIVE
             if unbuilt and (row.lacks_image or row.pool_silent_since is not None):
                 return None
-            if _live_builds(connection, row.host_id, now) >= row.max_builds:
+            if _count_claimed_builds(connection, row.host_id, now) >= row.max_builds:
                 return None
             step = ASSIGNMENT.step(before, event)
             began_at = now if before == AssignmentState.RESERVED else row.build_began_at
@@ -151,7 +151,7 @@ class Assignments:
     def extend(self, claim: Claim, lease_s: float) -> None:
         """Extend a claim, also one that expired and was not taken over."""
         with self._database.write() as connection:
-            _ours(connection, claim)
+            _claimed_row(connection, claim)
             ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
 
     @retry_on_clash
@@ -165,7 +165,7 @@ class Assignments:
             destroys what it made.
         """
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             if row.state != AssignmentState.CREATING.value:
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
@@ -176,7 +176,7 @@ class Assignments:
     def mark_running(self, claim: Claim) -> None:
         """Write that the VM runs, and give the claim back."""
         with self._database.write() as connection:
-            row = _ours(connection, claim, on_host=True)
+            row = _claimed_row(connection, claim, on_host=True)
             if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             now = db_now(connection)
@@ -207,7 +207,7 @@ class Assignments:
         failed build in a row.
         """
         with self._database.write() as connection:
-            row = _ours(connection, claim, on_host=True)
+            row = _claimed_row(connection, claim, on_host=True)
             failed = AssignmentRelease(row, AssignmentEvent.FAILED, error)
             again = transient and row.attempts + 1 < MAX_ATTEMPTS
             # A VM that a poll saw running is no failed build, whatever this worker saw.
@@ -260,7 +260,7 @@ class Assignments:
     def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
         """Claim an assignment to remove its VM, or to prove a failed build absent."""
         with self._database.write() as connection:
-            row = _find(connection, assignment_id)
+            row = _lock_row(connection, assignment_id)
             now = db_now(connection)
             if row is None or row.state not in _REMOVING or is_claimed(row, now):
                 return None
@@ -283,7 +283,7 @@ class Assignments:
     def release(self, claim: Claim) -> None:
         """Write that the domain is proven absent: the capacity is free again."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
             endings = [AssignmentRelease(row, AssignmentEvent.PROVEN_ABSENT)]
             end_assignments(connection, endings, now=now, actor=row.lease_owner)
@@ -292,7 +292,7 @@ class Assignments:
     def yield_claim(self, claim: Claim, error: str | None) -> None:
         """Give a claim back unfinished; it is sent again later."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             values: dict[str, Any] = {"last_error": error} if error is not None else {}
             if error is not None:
                 connection.execute(
@@ -366,7 +366,7 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
     )
 
 
-def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
+def _lock_row(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
     """Lock an assignment with its VM (``on_host``: and the host) and return what is known."""
     fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
     row = None if has_one_writer(connection) else connection.execute(fixed).one_or_none()
@@ -377,12 +377,12 @@ def _find(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[An
     return connection.execute(SELECT.where(assignments.c.id == key)).one_or_none()
 
 
-def _ours(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
+def _claimed_row(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
     key = claim.assignment_id
-    return ASSIGNMENTS.ours(_find(connection, key, on_host=on_host), key, claim.token)
+    return ASSIGNMENTS.ours(_lock_row(connection, key, on_host=on_host), key, claim.token)
 
 
-def _live_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
+def _count_claimed_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
     return connection.execute(
         select(func.count())
         .select_from(assignments)

@@ -81,7 +81,7 @@ class Fencing:
             now = db_now(connection)
             failed = [
                 (row, failure_policy_of(row.labels, by_default=by_default))
-                for row in _failed(connection, now)
+                for row in _hosts_to_fence(connection, now)
             ]
             found = [row for row, wanted in failed if is_replaced(wanted, row.shared_pool)]
             waits = [
@@ -90,14 +90,14 @@ class Fencing:
                 if wanted is OnFailure.REPLACE and row.shared_pool is None
             ]
             _note_waiting(connection, waits, now=now, actor=lease.holder)
-            if not found or _most_are_silent(connection):
+            if not found or _is_majority_silent(connection):
                 return ()
             lock_hosts(connection, *(row.id for row in found))
             # Read again under the lock: the rows may have changed just before.
-            still = {row.id for row in _failed(connection, now)}
+            still = {row.id for row in _hosts_to_fence(connection, now)}
             still_failed = [row for row in found if row.id in still]
             for row in still_failed:
-                _request(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
+                _request_fence(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
             return tuple(row.name for row in still_failed)
 
     @retry_on_clash
@@ -115,7 +115,7 @@ class Fencing:
                 raise ConflictError(f"host {name} cannot be fenced: {_NO_TARGET}")
             row = fence_row(connection, host.id)
             if row is None or row.state == FenceState.FAILED.value:
-                _request(connection, host, now=db_now(connection), actor=actor)
+                _request_fence(connection, host, now=db_now(connection), actor=actor)
 
     @retry_on_clash
     def confirm(self, name: str, *, actor: str) -> int:
@@ -135,10 +135,10 @@ class Fencing:
             if found := running_elsewhere(connection, host.id):
                 why = _RUNS_ELSEWHERE.format(found=found)
                 raise ConflictError(f"host {name} cannot be taken for off: {why}")
-            _fenced(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
+            _end_fence(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
             return release_all(connection, host.id, host.name, now=now, actor=actor)
 
-    def keeps_disk_of(self, vm_id: UUID) -> bool:
+    def has_kept_disk(self, vm_id: UUID) -> bool:
         """Return whether a VM that has no host has a disk in a shared pool, to start with."""
         with self._database.read() as connection:
             kept = select(preserved_disks.c.vm_id).where(preserved_disks.c.vm_id == vm_id)
@@ -155,7 +155,7 @@ class Fencing:
         """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
-            host = _host(connection, hosts.c.id == host_id)
+            host = _host_row(connection, hosts.c.id == host_id)
             row, now = fence_row(connection, host_id), db_now(connection)
             if host is None or row is None or row.state not in OPEN or is_being_fenced(row, now):
                 return None
@@ -163,7 +163,7 @@ class Fencing:
                 return None
             if found := running_elsewhere(connection, host_id):
                 why = _RUNS_ELSEWHERE.format(found=found)
-                _failed_again(connection, row, host, why, now=now, actor=owner)
+                _retry_later(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
             is_pending = row.state == FenceState.PENDING.value
@@ -185,29 +185,29 @@ class Fencing:
     def keep(self, order: FenceOrder, lease_s: float) -> None:
         """Extend a claim right before the command; `ClaimLostError` if another has it."""
         with self._database.write() as connection:
-            _ours(connection, order)
+            _claimed_rows(connection, order)
             FENCES.extend(connection, order.host_id, lease_s)
 
     @retry_on_clash
     def succeed(self, order: FenceOrder) -> int:
         """Write that the host is off, and free what it held; return how many VMs that were."""
         with self._database.write() as connection:
-            host, row = _ours(connection, order)
+            host, row = _claimed_rows(connection, order)
             now = db_now(connection)
             owner = row.lease_owner
-            _fenced(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
+            _end_fence(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
             return release_all(connection, host.id, host.name, now=now, actor=owner)
 
     @retry_on_clash
     def fail(self, order: FenceOrder, error: str) -> None:
         """Write that nothing is proven: whatever the host held stays held."""
         with self._database.write() as connection:
-            host, row = _ours(connection, order)
+            host, row = _claimed_rows(connection, order)
             owner = row.lease_owner
-            _failed_again(connection, row, host, error, now=db_now(connection), actor=owner)
+            _retry_later(connection, row, host, error, now=db_now(connection), actor=owner)
 
 
-def _failed(connection: Connection, now: datetime) -> list[Row[Any]]:
+def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
     """Return the hosts that are down, hold VMs, and are not being fenced, nor were."""
     held = select(assignments.c.id).where(
         assignments.c.host_id == hosts.c.id,
@@ -252,7 +252,7 @@ def _note_waiting(
             note(connection, now, actor, _WAITS, "host", row.id, reason=_ONLY_THERE, data=data)
 
 
-def _most_are_silent(connection: Connection) -> bool:
+def _is_majority_silent(connection: Connection) -> bool:
     healths = connection.scalars(
         select(hosts.c.health).where(
             hosts.c.admin.not_in(_ATTENDED), hosts.c.health != HostHealth.ENROLLING.value
@@ -262,7 +262,7 @@ def _most_are_silent(connection: Connection) -> bool:
     return bool(2 * silent > len(healths))
 
 
-def _request(
+def _request_fence(
     connection: Connection, host: Row[Any], *, now: datetime, actor: str, epoch: int | None = None
 ) -> None:
     row = fence_row(connection, host.id)
@@ -280,10 +280,10 @@ def _request(
     )
     if host.fence_target is None:
         row = fence_row(connection, host.id)
-        _failed_again(connection, row, host, _NO_TARGET, now=now, actor=actor)
+        _retry_later(connection, row, host, _NO_TARGET, now=now, actor=actor)
 
 
-def _failed_again(
+def _retry_later(
     connection: Connection,
     row: Row[Any] | None,
     host: Row[Any],
@@ -310,7 +310,7 @@ def _failed_again(
     )
 
 
-def _fenced(
+def _end_fence(
     connection: Connection,
     row: Row[Any] | None,
     host: Row[Any],
@@ -334,7 +334,7 @@ def _fenced(
     )
 
 
-def _host(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None:
+def _host_row(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None:
     columns = (
         hosts.c.id,
         hosts.c.name,
@@ -355,11 +355,11 @@ def _is_silent(host: Row[Any]) -> bool:
 def _down_host(connection: Connection, name: str, what: str) -> Row[Any]:
     """Lock a host by name; `ConflictError` unless it is down."""
     here = (hosts.c.name == name) & (hosts.c.admin != HostAdmin.RETIRED.value)
-    found = _host(connection, here)
+    found = _host_row(connection, here)
     if found is None:
         raise NotFoundError("host", name)
     lock_hosts(connection, found.id)
-    host = _host(connection, hosts.c.id == found.id)
+    host = _host_row(connection, hosts.c.id == found.id)
     assert host is not None  # noqa: S101 - hosts are never deleted
     if not _is_silent(host):
         found_as = host.health if host.returning_since is None else "answering again"
@@ -367,9 +367,9 @@ def _down_host(connection: Connection, name: str, what: str) -> Row[Any]:
     return host
 
 
-def _ours(connection: Connection, order: FenceOrder) -> tuple[Row[Any], Row[Any]]:
+def _claimed_rows(connection: Connection, order: FenceOrder) -> tuple[Row[Any], Row[Any]]:
     lock_hosts(connection, order.host_id)
-    host = _host(connection, hosts.c.id == order.host_id)
+    host = _host_row(connection, hosts.c.id == order.host_id)
     row = fence_row(connection, order.host_id)
     if host is None or row is None:
         raise ClaimLostError(f"the fencing of host {order.host}", "it is over")

@@ -51,7 +51,7 @@ class ImageCopyTasks:
         host has yet goes to few at a time, and one that is held to none.
         """
         with self._database.write() as connection:
-            row = _find(connection, copy_id)
+            row = _lock_row(connection, copy_id)
             now = db_now(connection)
             if row is None or row.health in OUT_OF_REACH or is_claimed(row, now):
                 return None
@@ -64,7 +64,7 @@ class ImageCopyTasks:
                 event = CopyEvent.RECLAIMED
             else:
                 return None
-            if _uploads(connection, row.host_id, now):
+            if _count_uploads(connection, row.host_id, now):
                 return None
             image = _image_of(connection, row)
             if not may_copy_image(connection, image, row.host_id, now):
@@ -86,21 +86,21 @@ class ImageCopyTasks:
     def begin(self, claim: CopyClaim, volume: str) -> None:
         """Write where the upload goes, before anything is there."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             COPIES.write(connection, row.id, volume=volume)
 
     @retry_on_clash
     def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
         """Write how far the upload is, and keep the claim for longer."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
 
     @retry_on_clash
-    def uploaded(self, claim: CopyClaim) -> None:
+    def finish_upload(self, claim: CopyClaim) -> None:
         """Write that the copy is whole: VMs may rest on it."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
             size_bytes = _image_of(connection, row).size_bytes
             change_copy(
@@ -116,14 +116,14 @@ class ImageCopyTasks:
             )
 
     @retry_on_clash
-    def interrupted(self, claim: CopyClaim, error: str | None) -> None:
+    def retry_upload(self, claim: CopyClaim, error: str | None) -> None:
         """Give the upload back to be tried again. With an ``error``: up to five times in a row."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
             interruptions = row.interruptions + (error is not None)
             if error is not None and interruptions >= MAX_INTERRUPTIONS:
-                _give_up(connection, row, error, now)
+                _refuse_copy(connection, row, error, now)
                 return
             change_copy(
                 connection,
@@ -137,7 +137,7 @@ class ImageCopyTasks:
             )
 
     @retry_on_clash
-    def refused(self, claim: CopyClaim, error: str) -> None:
+    def fail_upload(self, claim: CopyClaim, error: str) -> None:
         """Write that the host did not take the image.
 
         VMs that waited for it there lose their place and are decided again;
@@ -145,14 +145,14 @@ class ImageCopyTasks:
         back: an image that no host takes must not close the cluster.
         """
         with self._database.write() as connection:
-            row = _ours(connection, claim)
-            _give_up(connection, row, error, db_now(connection))
+            row = _claimed_row(connection, claim)
+            _refuse_copy(connection, row, error, db_now(connection))
 
     @retry_on_clash
     def claim_removal(self, copy_id: UUID, owner: str, lease_s: float) -> CopyRemoval | None:
         """Claim the copy of an image that was removed; None: it is not ours to do."""
         with self._database.write() as connection:
-            row = _find(connection, copy_id)
+            row = _lock_row(connection, copy_id)
             now = db_now(connection)
             if row is None or row.state != CopyState.REMOVING or is_claimed(row, now):
                 return None
@@ -165,10 +165,10 @@ class ImageCopyTasks:
             )
 
     @retry_on_clash
-    def removed(self, claim: CopyClaim) -> None:
+    def finish_removal(self, claim: CopyClaim) -> None:
         """Write that the host has the copy no more; its disk is free again."""
         with self._database.write() as connection:
-            row = _ours(connection, claim, CopyState.REMOVING)
+            row = _claimed_row(connection, claim, CopyState.REMOVING)
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
             if row.counted:
                 count_disk(connection, row.host_id, -row.disk_gib)
@@ -187,11 +187,11 @@ class ImageCopyTasks:
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
         """Give a removal back unfinished; it is sent again later."""
         with self._database.write() as connection:
-            row = _ours(connection, claim, CopyState.REMOVING)
+            row = _claimed_row(connection, claim, CopyState.REMOVING)
             COPIES.put_off(connection, row.id, last_error=error or row.last_error)
 
 
-def _find(connection: Connection, copy_id: UUID) -> Row[Any] | None:
+def _lock_row(connection: Connection, copy_id: UUID) -> Row[Any] | None:
     """Lock a copy's host and then the copy."""
     host_id = connection.scalars(
         select(image_copies.c.host_id).where(image_copies.c.id == copy_id)
@@ -202,16 +202,16 @@ def _find(connection: Connection, copy_id: UUID) -> Row[Any] | None:
     return connection.execute(COPY_ROWS.where(image_copies.c.id == copy_id)).one_or_none()
 
 
-def _ours(
+def _claimed_row(
     connection: Connection, claim: CopyClaim, state: CopyState = CopyState.UPLOADING
 ) -> Row[Any]:
-    row = COPIES.ours(_find(connection, claim.copy_id), claim.copy_id, claim.token)
+    row = COPIES.ours(_lock_row(connection, claim.copy_id), claim.copy_id, claim.token)
     if row.state != state.value:
         raise ClaimLostError(f"image copy {claim.copy_id}", f"it is {row.state}")
     return row
 
 
-def _uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
+def _count_uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
     query = select(func.count()).select_from(image_copies)
     under_way = (
         image_copies.c.host_id == host_id,
@@ -225,7 +225,7 @@ def _image_of(connection: Connection, row: Row[Any]) -> Image:
     return to_image(connection.execute(select(images).where(images.c.id == row.image_id)).one())
 
 
-def _give_up(connection: Connection, row: Row[Any], error: str, now: datetime) -> None:
+def _refuse_copy(connection: Connection, row: Row[Any], error: str, now: datetime) -> None:
     image = _image_of(connection, row)
     change_copy(
         connection,

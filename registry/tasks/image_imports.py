@@ -29,7 +29,7 @@ class ImageImports:
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
         """Claim an import; None if it is over or claimed."""
         with self._database.write() as connection:
-            row = _lock(connection, image_id)
+            row = _lock_row(connection, image_id)
             now = db_now(connection)
             if row is None or row.state != ImageState.IMPORTING:
                 return None
@@ -47,15 +47,15 @@ class ImageImports:
     def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
         """Write how far the import is, and keep the claim for longer."""
         with self._database.write() as connection:
-            _ours(connection, claim)
+            _claimed_row(connection, claim)
             IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
 
     @retry_on_clash
-    def imported(self, claim: ImportClaim, stored: StoredFile) -> None:
+    def finish(self, claim: ImportClaim, stored: StoredFile) -> None:
         """Write that the image's content is in the store: it is on offer."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
-            _end(
+            row = _claimed_row(connection, claim)
+            _end_import(
                 connection,
                 row,
                 ImageEvent.IMPORTED,
@@ -67,32 +67,32 @@ class ImageImports:
             )
 
     @retry_on_clash
-    def failed(self, claim: ImportClaim, error: str) -> None:
+    def fail(self, claim: ImportClaim, error: str) -> None:
         """Write that the image cannot be had, and why."""
         with self._database.write() as connection:
-            _end(connection, _ours(connection, claim), ImageEvent.FAILED, error)
+            _end_import(connection, _claimed_row(connection, claim), ImageEvent.FAILED, error)
 
     @retry_on_clash
-    def yielded(self, claim: ImportClaim) -> None:
+    def yield_claim(self, claim: ImportClaim) -> None:
         """Give an import back unfinished; it is sent again later."""
         with self._database.write() as connection:
-            IMPORTS.put_off(connection, _ours(connection, claim).id)
+            IMPORTS.put_off(connection, _claimed_row(connection, claim).id)
 
 
-def _lock(connection: Connection, image_id: UUID) -> Row[Any] | None:
+def _lock_row(connection: Connection, image_id: UUID) -> Row[Any] | None:
     return connection.execute(
         select(images).where(images.c.id == image_id).with_for_update(key_share=True)
     ).one_or_none()
 
 
-def _ours(connection: Connection, claim: ImportClaim) -> Row[Any]:
-    row = IMPORTS.ours(_lock(connection, claim.image_id), claim.image_id, claim.token)
+def _claimed_row(connection: Connection, claim: ImportClaim) -> Row[Any]:
+    row = IMPORTS.ours(_lock_row(connection, claim.image_id), claim.image_id, claim.token)
     if row.state != ImageState.IMPORTING:
         raise ClaimLostError(f"image {claim.image_id}", f"it is {row.state}")
     return row
 
 
-def _end(
+def _end_import(
     connection: Connection, row: Row[Any], event: ImageEvent, error: str | None, **values: Any
 ) -> None:
     step = IMAGE.step(row.state, event)

@@ -33,9 +33,9 @@ from registry.lifecycle import (
     VmObserved,
     VmObservedEvent,
 )
-from registry.moves.changes_at_destination import refused_there
+from registry.moves.changes_at_destination import destination_refusal
 from registry.moves.create import MOVES_LABEL
-from registry.moves.ending import arrived, close, lock_move, not_arrived
+from registry.moves.move_end import close_move, complete_arrival, end_without_arrival, lock_move
 from registry.records.moves import MoveClaim, MoveLimits, MoveProgress, MoveStep
 from registry.records.work import Claim, Due
 from registry.tasks.assignments import SELECT, to_build
@@ -73,13 +73,13 @@ class MoveSteps:
             now = db_now(connection)
             if move is None or move.state not in _OPEN or is_claimed(move, now):
                 return None
-            vm = _vm(connection, move)
+            vm = _moving_vm(connection, move)
             begun = move.state == MoveState.MOVING.value
             if not begun:
-                over = _overtaken(vm, move) or _refused_there(connection, move)
+                over = _pointless_end(vm, move) or _refusal_end(connection, move)
                 if over is not None:
-                    not_arrived(connection, move, over[1], now=now, actor=owner)
-                    close(connection, move, over[0], reason=over[1], now=now, actor=owner)
+                    end_without_arrival(connection, move, over[1], now=now, actor=owner)
+                    close_move(connection, move, over[0], reason=over[1], now=now, actor=owner)
                     return None
                 if not _may_begin(connection, vm, move, limits, now):
                     return None
@@ -115,7 +115,7 @@ class MoveSteps:
             If another has it.
         """
         with self._database.write() as connection:
-            move = _ours(connection, claim)
+            move = _claimed_row(connection, claim)
             values = (
                 {}
                 if progress is None
@@ -126,7 +126,7 @@ class MoveSteps:
                 }
             )
             MOVES.extend(connection, claim.move_id, lease_s, **values)
-            return _stop(_vm(connection, move), move)
+            return _stop_reason(_moving_vm(connection, move), move)
 
     @retry_on_clash
     def note_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
@@ -158,16 +158,16 @@ class MoveSteps:
             If another has it, or the host was fenced after the claim.
         """
         with self._database.write() as connection:
-            move = _ours(connection, claim)
-            vm = _vm(connection, move)
+            move = _claimed_row(connection, claim)
+            vm = _moving_vm(connection, move)
             now, actor = db_now(connection), move.lease_owner
             if vm.desired == VmDesired.DELETED.value:
-                _end_here(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
+                _end_on_source(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
                 return False
             if vm.arriving != AssignmentState.ARRIVING.value:
                 # Who claims it next knows that from the beginning.
                 raise ClaimLostError(f"move {move.id}", f"host {move.to_host} was fenced")
-            arrived(connection, move, now=now, actor=actor)
+            complete_arrival(connection, move, now=now, actor=actor)
             forget_kept(connection, [move.vm_id])
             step = VM_OBSERVED.step(vm.observed, _SEEN[observed])
             connection.execute(
@@ -181,7 +181,7 @@ class MoveSteps:
                 data = {"host": move.to_host, "assignment": str(move.to_id)}
                 history = step.row(now, actor, move.vm_id, tenant=move.tenant, data=data)
                 record(connection, [history])
-            close(
+            close_move(
                 connection,
                 move,
                 MoveEvent.ARRIVED,
@@ -200,34 +200,34 @@ class MoveSteps:
         A move that was to end (it was cancelled, its VM deleted) did not fail.
         """
         with self._database.write() as connection:
-            move = _ours(connection, claim)
-            stop = _stop(_vm(connection, move), move)
+            move = _claimed_row(connection, claim)
+            stop = _stop_reason(_moving_vm(connection, move), move)
             event = MoveEvent.FAILED if stop is None else MoveEvent.CANCELLED
-            _end_here(connection, move, stop or error, event, now=db_now(connection))
+            _end_on_source(connection, move, stop or error, event, now=db_now(connection))
 
     @retry_on_clash
     def put_off(self, claim: MoveClaim, error: str | None) -> None:
         """Give the claim back: it is not known yet where the VM is."""
         with self._database.write() as connection:
-            _ours(connection, claim)
+            _claimed_row(connection, claim)
             values = {} if error is None else {"last_error": error}
             MOVES.put_off(connection, claim.move_id, **values)
 
 
-def _end_here(
+def _end_on_source(
     connection: Connection, move: Row[Any], reason: str, event: MoveEvent, *, now: datetime
 ) -> None:
     actor = move.lease_owner
-    not_arrived(connection, move, reason, now=now, actor=actor)
-    close(connection, move, event, reason=reason, now=now, actor=actor)
+    end_without_arrival(connection, move, reason, now=now, actor=actor)
+    close_move(connection, move, event, reason=reason, now=now, actor=actor)
 
 
-def _ours(connection: Connection, claim: MoveClaim) -> Row[Any]:
+def _claimed_row(connection: Connection, claim: MoveClaim) -> Row[Any]:
     return MOVES.ours(lock_move(connection, claim.move_id), claim.move_id, claim.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Vm:
+class _MovingVm:
     """What is wanted of a VM, known of it, and what became of both assignments of its move."""
 
     desired: str
@@ -237,23 +237,23 @@ class _Vm:
     arriving: str
 
 
-def _vm(connection: Connection, move: Row[Any]) -> _Vm:
+def _moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
     both = select(assignments.c.id, assignments.c.state).where(
         assignments.c.id.in_([move.from_id, move.to_id])
     )
     states = {row.id: row.state for row in connection.execute(both)}
     wanted = select(vms.c.desired, vms.c.observed, vms.c.labels).where(vms.c.id == move.vm_id)
     gone = AssignmentState.RELEASED.value
-    return _Vm(
+    return _MovingVm(
         **connection.execute(wanted).one()._mapping,
         left=states.get(move.from_id, gone),
         arriving=states.get(move.to_id, gone),
     )
 
 
-def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
+def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
     """Return how a move ends that has not begun and is pointless now."""
-    stop = _stop(vm, move)
+    stop = _stop_reason(vm, move)
     if stop is not None:
         return MoveEvent.CANCELLED, stop
     if vm.arriving != AssignmentState.ARRIVING.value:
@@ -268,13 +268,13 @@ def _overtaken(vm: _Vm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
     return None
 
 
-def _refused_there(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
+def _refusal_end(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
     """Return how a move ends that its destination would refuse by now."""
-    why = refused_there(connection, move)
+    why = destination_refusal(connection, move)
     return None if why is None else (MoveEvent.FAILED, why)
 
 
-def _stop(vm: _Vm, move: Row[Any]) -> str | None:
+def _stop_reason(vm: _MovingVm, move: Row[Any]) -> str | None:
     """Return why a move is to end with the VM where it was, if it is."""
     if vm.desired == VmDesired.DELETED.value:
         return _DELETED
@@ -282,7 +282,7 @@ def _stop(vm: _Vm, move: Row[Any]) -> str | None:
 
 
 def _may_begin(
-    connection: Connection, vm: _Vm, move: Row[Any], limits: MoveLimits, now: datetime
+    connection: Connection, vm: _MovingVm, move: Row[Any], limits: MoveLimits, now: datetime
 ) -> bool:
     """Return whether a move's time has come; both hosts are locked."""
     query = select(hosts.c.id, hosts.c.health, hosts.c.pool_silent_since)
@@ -303,7 +303,7 @@ def _may_begin(
 
 
 def _to_step(
-    connection: Connection, move: Row[Any], vm: _Vm, token: UUID, *, kind: str, begun: bool
+    connection: Connection, move: Row[Any], vm: _MovingVm, token: UUID, *, kind: str, begun: bool
 ) -> MoveStep:
     rows = connection.execute(SELECT.where(assignments.c.id.in_([move.from_id, move.to_id])))
     ends = {row.id: row for row in rows}
@@ -313,7 +313,7 @@ def _to_step(
         claim=MoveClaim(move_id=move.id, token=token),
         kind="live" if kind == "live" else "cold",
         begun=begun,
-        stop=_stop(vm, move),
+        stop=_stop_reason(vm, move),
         attempts=move.attempts + 1,
         fenced=vm.left == AssignmentState.RELEASED.value,
         lost=vm.arriving == AssignmentState.RELEASED.value,
@@ -327,11 +327,11 @@ def _to_step(
             AssignmentState(vm.left),
         ),
         to=to_build(connection, there, claim, AssignmentState.ARRIVING),
-        address=_address(connection, move.to_host_id),
+        address=_receiving_address(connection, move.to_host_id),
     )
 
 
-def _address(connection: Connection, host_id: UUID) -> str | None:
+def _receiving_address(connection: Connection, host_id: UUID) -> str | None:
     """Return where a host receives moves, by its label."""
     labels = connection.execute(select(hosts.c.labels).where(hosts.c.id == host_id)).scalar_one()
     found = (each for each in labels if each.startswith(_ADDRESS_LABEL))

@@ -113,7 +113,7 @@ class _OutboxRead:
     stale: datetime  #: what was sent since is given time
     host_id: UUID | None = None  #: None: everywhere
 
-    def at(
+    def on_reachable_hosts(
         self,
         query: Select[Any],
         table: Any,
@@ -135,7 +135,7 @@ class _OutboxRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
+class _TaskKind:
     """Rows of one table that ask for one task."""
 
     task: str
@@ -158,13 +158,13 @@ class _Kind:
         return self.claims.count_claimed(connection, ours, now)
 
 
-def _fences(look: _OutboxRead) -> Select[Any]:
+def _fence_query(look: _OutboxRead) -> Select[Any]:
     query = select(host_fences).join(hosts, hosts.c.id == host_fences.c.host_id)
     down = and_(hosts.c.health == HostHealth.DOWN.value, hosts.c.admin != HostAdmin.RETIRED.value)
     return query.where(host_fences.c.state.in_(OPEN), down)
 
 
-def _power(look: _OutboxRead) -> Select[Any]:
+def _power_query(look: _OutboxRead) -> Select[Any]:
     # Looked up for each pending one: a join may begin with the places of all.
     held = assignments.alias()
     its_place = (
@@ -177,7 +177,7 @@ def _power(look: _OutboxRead) -> Select[Any]:
     query = select(power_actions).select_from(
         power_actions.join(assignments, assignments.c.id == its_place)
     )
-    return look.at(query, assignments).where(
+    return look.on_reachable_hosts(query, assignments).where(
         power_actions.c.due_at <= look.now,
         assignments.c.state == AssignmentState.ACTIVE.value,
         ASSIGNMENTS.free(look.now),
@@ -186,23 +186,25 @@ def _power(look: _OutboxRead) -> Select[Any]:
     )
 
 
-def _removals(look: _OutboxRead) -> Select[Any]:
-    return look.at(select(assignments), assignments).where(
+def _removal_query(look: _OutboxRead) -> Select[Any]:
+    return look.on_reachable_hosts(select(assignments), assignments).where(
         unreleased, assignments.c.state.in_(_REMOVING)
     )
 
 
-def _leftovers(look: _OutboxRead) -> Select[Any]:
-    return look.at(select(leftovers), leftovers, or_returning=True, needs_pool=true())
+def _leftover_query(look: _OutboxRead) -> Select[Any]:
+    return look.on_reachable_hosts(
+        select(leftovers), leftovers, or_returning=True, needs_pool=true()
+    )
 
 
-def _copies_that_go(look: _OutboxRead) -> Select[Any]:
-    return look.at(select(image_copies), image_copies, needs_pool=true()).where(
+def _copy_removal_query(look: _OutboxRead) -> Select[Any]:
+    return look.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_GOING)
     )
 
 
-def _builds(look: _OutboxRead) -> Select[Any]:
+def _build_query(look: _OutboxRead) -> Select[Any]:
     """Builds that have their image, and VMs that are active but were never seen since.
 
     Of these the resume is missing. As many of each host as it has room for: the others
@@ -216,17 +218,17 @@ def _builds(look: _OutboxRead) -> Select[Any]:
         partition_by=assignments.c.host_id,
         order_by=(reserved, assignments.c.sent_at.nulls_first(), assignments.c.id),
     )
-    busy = _busy(look)
+    busy = _busy_builds(look)
     query = select(
         assignments.c.id,
         nth.label("nth"),
         (hosts.c.max_builds - func.coalesce(busy.c.builds, 0)).label("room"),
     ).join(vms, vms.c.id == assignments.c.vm_id)
     waiting = (
-        look.at(query, assignments, needs_pool=unbuilt)
+        look.on_reachable_hosts(query, assignments, needs_pool=unbuilt)
         .outerjoin(busy, busy.c.host_id == assignments.c.host_id)
         .where(
-            assignments.c.id.in_(_not_seen_yet()),
+            assignments.c.id.in_(_unseen_assignments()),
             unreleased,
             or_(and_(unbuilt, ~lacks_image(assignments.c.host_id, vms.c.request_id)), started),
             ASSIGNMENTS.idle(look.now, look.stale),
@@ -241,7 +243,7 @@ def _builds(look: _OutboxRead) -> Select[Any]:
     )
 
 
-def _not_seen_yet() -> CompoundSelect[Any]:
+def _unseen_assignments() -> CompoundSelect[Any]:
     """Return the assignments of VMs that are to be built, or were not seen since.
 
     Found without a look at those that run, of which there are many: the latter VM by VM,
@@ -259,7 +261,7 @@ def _not_seen_yet() -> CompoundSelect[Any]:
     return union_all(query.where(held.c.state.in_(_UNBUILT)), unseen)
 
 
-def _busy(look: _OutboxRead) -> Subquery:
+def _busy_builds(look: _OutboxRead) -> Subquery:
     """Return how many builds of each host are in hand, or were sent just now."""
     in_hand = and_(assignments.c.state.in_(_BUILDING), assignments.c.lease_until > look.now)
     on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > look.stale)
@@ -269,32 +271,32 @@ def _busy(look: _OutboxRead) -> Subquery:
     return query.group_by(assignments.c.host_id).subquery()
 
 
-def _moves(look: _OutboxRead) -> Select[Any]:
+def _move_query(look: _OutboxRead) -> Select[Any]:
     return waiting_moves()
 
 
-def _imports(look: _OutboxRead) -> Select[Any]:
+def _import_query(look: _OutboxRead) -> Select[Any]:
     return select(images).where(images.c.state == ImageState.IMPORTING.value)
 
 
-def _uploads(look: _OutboxRead) -> Select[Any]:
-    return look.at(select(image_copies), image_copies, needs_pool=true()).where(
+def _upload_query(look: _OutboxRead) -> Select[Any]:
+    return look.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_COMING), is_not_held(image_copies.c.image_id)
     )
 
 
 _ALL: Final = (
-    _Kind(task=FENCE_HOST, claims=FENCES, waiting=_fences, anywhere=True),
-    _Kind(task=SWITCH_POWER, claims=POWER, waiting=_power),
-    _Kind(task=DELETE, claims=ASSIGNMENTS, waiting=_removals, states=_REMOVING),
-    _Kind(task=REMOVE_LEFTOVER, claims=LEFTOVERS, waiting=_leftovers),
-    _Kind(task=REMOVE_IMAGE, claims=COPIES, waiting=_copies_that_go, states=_GOING),
-    _Kind(task=MOVE_VM, claims=MOVES, waiting=_moves, states=_OPEN_MOVES, anywhere=True),
-    _Kind(task=CREATE, claims=ASSIGNMENTS, waiting=_builds, states=_BUILDING),
-    _Kind(task=IMPORT_IMAGE, claims=IMPORTS, waiting=_imports, anywhere=True),
-    _Kind(task=UPLOAD_IMAGE, claims=COPIES, waiting=_uploads, states=_COMING),
+    _TaskKind(task=FENCE_HOST, claims=FENCES, waiting=_fence_query, anywhere=True),
+    _TaskKind(task=SWITCH_POWER, claims=POWER, waiting=_power_query),
+    _TaskKind(task=DELETE, claims=ASSIGNMENTS, waiting=_removal_query, states=_REMOVING),
+    _TaskKind(task=REMOVE_LEFTOVER, claims=LEFTOVERS, waiting=_leftover_query),
+    _TaskKind(task=REMOVE_IMAGE, claims=COPIES, waiting=_copy_removal_query, states=_GOING),
+    _TaskKind(task=MOVE_VM, claims=MOVES, waiting=_move_query, states=_OPEN_MOVES, anywhere=True),
+    _TaskKind(task=CREATE, claims=ASSIGNMENTS, waiting=_build_query, states=_BUILDING),
+    _TaskKind(task=IMPORT_IMAGE, claims=IMPORTS, waiting=_import_query, anywhere=True),
+    _TaskKind(task=UPLOAD_IMAGE, claims=COPIES, waiting=_upload_query, states=_COMING),
 )
-_KINDS: Final[Mapping[WorkQueue, tuple[_Kind, ...]]] = MappingProxyType(
+_KINDS: Final[Mapping[WorkQueue, tuple[_TaskKind, ...]]] = MappingProxyType(
     {queue: tuple(each for each in _ALL if QUEUE_OF[each.task] == queue) for queue in WorkQueue}
 )
 
@@ -325,7 +327,7 @@ def due(
     for queue, kinds in _KINDS.items():
         left = limit
         if waiting is not None:
-            left = min(limit, _room(connection, kinds, waiting.get(queue, 0), now))
+            left = min(limit, _queue_room(connection, kinds, waiting.get(queue, 0), now))
         if left <= 0:
             continue
         for after, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
@@ -335,14 +337,16 @@ def due(
     return tuple(found)
 
 
-def _room(connection: Connection, kinds: Sequence[_Kind], waiting: int, now: datetime) -> int:
+def _queue_room(
+    connection: Connection, kinds: Sequence[_TaskKind], waiting: int, now: datetime
+) -> int:
     """Return how many messages more a queue takes in which so many wait.
 
     At most as many wait as workers have in hand, so that nothing waits there for much longer
     than work lasts: it would be sent again while it runs. It is filled when it is half empty.
     """
-    most = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))
-    return 0 if waiting > most // 2 else most - waiting
+    max_waiting = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))
+    return 0 if waiting > max_waiting // 2 else max_waiting - waiting
 
 
 def claim_leftover(

@@ -32,7 +32,7 @@ from registry.lifecycle import (
     VmObserved,
     VmObservedEvent,
 )
-from registry.networks.addresses import card_of
+from registry.networks.addresses import card_rules_of
 from registry.records.work import PowerClaim, PowerStep
 
 #: A guest that booted only now may not have heard it the first time.
@@ -91,7 +91,7 @@ class PowerSteps:
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
         """Claim the next step; None if no action is due, or it is claimed."""
         with self._database.write() as connection:
-            row = _find(connection, vm_id)
+            row = _lock_row(connection, vm_id)
             now = db_now(connection)
             if row is None or not _is_ready(row, now):
                 return None
@@ -105,7 +105,7 @@ class PowerSteps:
                 host=to_access(row),
                 overdue=row.timeout_s == 0 or (row.force_at is not None and row.force_at <= now),
                 to_signal=row.signalled_at is None or row.signalled_at + again <= now,
-                card=card_of(connection, vm_id),
+                card=card_rules_of(connection, vm_id),
             )
 
     @retry_on_clash
@@ -118,7 +118,7 @@ class PowerSteps:
             If another has it, the VM lost its place, or another change is requested by now.
         """
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             if row.state != state.value:
                 raise ClaimLostError(f"the power of VM {claim.vm_id}", f"it is {row.state}")
             POWER.extend(connection, claim.vm_id, lease_s)
@@ -127,15 +127,15 @@ class PowerSteps:
     def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
         """Write what was done or seen; the claim stays, until nothing is left to do."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
             return _advance(connection, row, event, now=now, reason=None)
 
     @retry_on_clash
-    def look_again(self, claim: PowerClaim) -> None:
+    def poll_again(self, claim: PowerClaim) -> None:
         """Give the claim back: the guest is given more time."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
             due_at = now + timedelta(seconds=_SOONEST_S)
             if row.force_at is not None:
@@ -148,7 +148,7 @@ class PowerSteps:
     def put_off(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
         """Give the claim back after trouble; a start that is refused too often is given up."""
         with self._database.write() as connection:
-            row = _ours(connection, claim)
+            row = _claimed_row(connection, claim)
             now = db_now(connection)
             attempts = row.attempts + 1 if refused else row.attempts
             if (row.state, PowerEvent.FAILED.value) in POWER_TRANSITIONS and (
@@ -178,13 +178,13 @@ def _is_ready(row: Row[Any], now: datetime) -> bool:
     )
 
 
-def _find(connection: Connection, vm_id: UUID) -> Row[Any] | None:
+def _lock_row(connection: Connection, vm_id: UUID) -> Row[Any] | None:
     lock_vms(connection, vms.c.id == vm_id)
     return connection.execute(_SELECT.where(vms.c.id == vm_id)).one_or_none()
 
 
-def _ours(connection: Connection, claim: PowerClaim) -> Row[Any]:
-    row = POWER.ours(_find(connection, claim.vm_id), claim.vm_id, claim.token)
+def _claimed_row(connection: Connection, claim: PowerClaim) -> Row[Any]:
+    row = POWER.ours(_lock_row(connection, claim.vm_id), claim.vm_id, claim.token)
     if row.assignment_state != AssignmentState.ACTIVE.value:
         raise ClaimLostError(
             f"the power of VM {claim.vm_id}", f"its assignment is {row.assignment_state}"

@@ -26,7 +26,7 @@ from registry.errors import ConflictError, NotFoundError
 from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
 from registry.tenancy.derived_secrets import CODE_BYTES, OF_CODES, Derivation
 from registry.tenancy.tokens import digest_of, end_token, insert_token, new_secret, token_of
-from registry.tenancy.tree import asker_id
+from registry.tenancy.tree import lock_asker
 
 #: How long a link may wait for the browser that opens it.
 LINK_TTL_S: Final = 600
@@ -81,21 +81,21 @@ class Logins:
             code = derivation.login_code()
         with self._database.write() as connection:
             now = db_now(connection)
-            token = _living(connection, token_id, now)
+            token = _token_in_force(connection, token_id, now)
             if token is None:
                 raise ConflictError("the token has ended")
-            waiting = (*_open(now), login_codes.c.token_id == token_id)
+            waiting = (*_is_open(now), login_codes.c.token_id == token_id)
             if connection.scalars(select(func.count()).where(*waiting)).one() >= MOST_LINKS:
                 raise ConflictError(
                     f"{MOST_LINKS} links of this token wait to be opened; they end within"
                     f" {LINK_TTL_S // 60} minutes"
                 )
-            if _came_of_one(connection, token_id, now) >= MOST_LOGINS:
+            if _count_logins_of_origin(connection, token_id, now) >= MOST_LOGINS:
                 raise ConflictError(
                     f"{MOST_LOGINS} logins and links came of one token, this one or the one that"
                     " it came of, and are in force; log out where they are not needed"
                 )
-            ends = _first(now + timedelta(seconds=LINK_TTL_S), token.expires_at)
+            ends = _earlier_end(now + timedelta(seconds=LINK_TTL_S), token.expires_at)
             only = read_only or token.read_only
             connection.execute(
                 insert(login_codes).values(
@@ -118,8 +118,10 @@ class Logins:
     def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:
         """Return a token for a code, once; None if it is none, was used, or is over."""
         digest = digest_of(code)
-        with self._database.look() as connection:  # strangers' guesses are no writes
-            known = select(login_codes.c.id).where(login_codes.c.digest == digest, *_open(UtcNow()))
+        with self._database.read_statement() as connection:  # strangers' guesses are no writes
+            known = select(login_codes.c.id).where(
+                login_codes.c.digest == digest, *_is_open(UtcNow())
+            )
             key = connection.execute(known).scalar_one_or_none()
         if key is None:
             return None
@@ -127,12 +129,12 @@ class Logins:
             now = db_now(connection)
             used = (
                 update(login_codes)
-                .where(login_codes.c.id == key, *_open(now))
+                .where(login_codes.c.id == key, *_is_open(now))
                 .values(used_at=now)
                 .returning(login_codes.c.token_id, login_codes.c.read_only)
             )
             found = connection.execute(used).one_or_none()
-            parent = None if found is None else _living(connection, found.token_id, now)
+            parent = None if found is None else _token_in_force(connection, found.token_id, now)
             if found is None or parent is None:
                 return None
             return _log_in(
@@ -143,7 +145,7 @@ class Logins:
                 role=parent.role,
                 tenant=parent.tenant,
                 read_only=found.read_only or parent.read_only,
-                ends=_first(now + timedelta(seconds=life_s), parent.expires_at),
+                ends=_earlier_end(now + timedelta(seconds=life_s), parent.expires_at),
                 parent_id=parent.id,
                 detail={"by": parent.name},
             )
@@ -193,11 +195,11 @@ class Logins:
             return end_token(connection, token, db_now(connection), actor=actor)
 
 
-def _open(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
+def _is_open(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
     return login_codes.c.used_at.is_(None), login_codes.c.expires_at > now
 
 
-def _came_of_one(connection: Connection, token_id: UUID, now: datetime) -> int:
+def _count_logins_of_origin(connection: Connection, token_id: UUID, now: datetime) -> int:
     """Return how many logins and links in force came of the token that this one came of."""
     above = select(tokens.c.id, tokens.c.parent_id).where(tokens.c.id == token_id)
     line = above.cte("line", recursive=True)
@@ -211,12 +213,12 @@ def _came_of_one(connection: Connection, token_id: UUID, now: datetime) -> int:
     )
     theirs = login_codes.c.token_id.in_(select(all_of.c.id))
     logins = select(func.count()).select_from(all_of).scalar_subquery()
-    waiting = select(func.count()).where(theirs, *_open(now)).scalar_subquery()
+    waiting = select(func.count()).where(theirs, *_is_open(now)).scalar_subquery()
     found: int = connection.execute(select(logins + waiting)).scalar_one()
     return found - 1
 
 
-def _living(connection: Connection, token_id: UUID, now: datetime) -> Token | None:
+def _token_in_force(connection: Connection, token_id: UUID, now: datetime) -> Token | None:
     """Return a token in force; a revocation waits until this transaction ends."""
     connection.execute(select(tokens.c.id).where(tokens.c.id == token_id).with_for_update())
     token = token_of(connection, token_id)
@@ -225,7 +227,7 @@ def _living(connection: Connection, token_id: UUID, now: datetime) -> Token | No
     return None if token.expires_at is not None and token.expires_at <= now else token
 
 
-def _first(end: datetime, other: datetime | None) -> datetime:
+def _earlier_end(end: datetime, other: datetime | None) -> datetime:
     return end if other is None else min(end, other)
 
 
@@ -250,7 +252,7 @@ def _log_in(
         secret,
         name=name,
         role=role,
-        tenant_id=None if tenant is None else asker_id(connection, tenant),
+        tenant_id=None if tenant is None else lock_asker(connection, tenant),
         read_only=read_only,
         expires_at=ends,
         login=login,

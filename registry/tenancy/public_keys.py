@@ -36,7 +36,7 @@ def check_public_key(field: str, key: str) -> str:
     kind, _, rest = key.strip().partition(" ")
     if kind not in KINDS:
         raise InvalidError(field, "another kind of text", _ALLOWED)
-    blob = _decoded(field, rest.split(maxsplit=1)[0] if rest.strip() else "")
+    blob = _decode_base64(field, rest.split(maxsplit=1)[0] if rest.strip() else "")
     named = len(kind).to_bytes(4, "big") + kind.encode()
     if not blob.startswith(named):
         raise InvalidError(field, f"{kind}, and data of something else", _ALLOWED)
@@ -64,20 +64,20 @@ def check_public_keys(field: str, keys: Sequence[str]) -> list[str]:
     if len(keys) > MAX_KEYS:
         raise InvalidError(field, len(keys), f"at most {MAX_KEYS} keys")
     checked = (check_public_key(f"{field}.{place}", key) for place, key in enumerate(keys))
-    return list({_blob(key): key for key in checked}.values())
+    return list({_base64_part(key): key for key in checked}.values())
 
 
 def fingerprint(key: str) -> str:
     """Return a checked key's fingerprint, as `ssh-keygen -l` prints it."""
-    digest = hashlib.sha256(base64.b64decode(_blob(key))).digest()
+    digest = hashlib.sha256(base64.b64decode(_base64_part(key))).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def _blob(key: str) -> str:
+def _base64_part(key: str) -> str:
     return key.split()[1]
 
 
-def _decoded(field: str, data: str) -> bytes:
+def _decode_base64(field: str, data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:

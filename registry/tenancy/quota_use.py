@@ -33,8 +33,8 @@ from registry.errors import QuotaExceededError, QuotaExcess
 from registry.lifecycle import FINISHED, VmDesired
 from registry.records.rounds import Placement
 from registry.records.tenancy import OverQuota
-from registry.tenancy.reserved_use import in_force, unused
-from registry.tenancy.tree import below, path_of
+from registry.tenancy.reservation_use import is_in_force, unrequested_vms
+from registry.tenancy.tree import descendants, path_of
 
 #: Amounts by resource; the number of VMs is under `VMS`.
 Amounts = Mapping[str, int]
@@ -58,7 +58,7 @@ def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amo
     return found
 
 
-def given_by_default(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UUID, str]]:
+def default_limits(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UUID, str]]:
     """Return which limits of some tenants are those that new ones are given."""
     query = select(quotas.c.tenant_id, quotas.c.resource).where(
         quotas.c.tenant_id.in_(sorted(set(keys))), quotas.c.by_default
@@ -131,7 +131,7 @@ _ON_PATHS: Final = _on_paths()
 def requested_amounts(connection: Connection, key: UUID) -> Amounts:
     """Return what all wanted VMs of a tenant, or of all below a group, amount to."""
     numbers: Counter[UUID] = Counter()
-    for some in chunks((key, *below(connection, key))):
+    for some in chunks((key, *descendants(connection, key))):
         query = (
             select(requests.c.vm_type_id, func.count())
             .select_from(vms)
@@ -148,10 +148,10 @@ def requested_amounts(connection: Connection, key: UUID) -> Amounts:
     return amounts_of(connection, numbers)
 
 
-def held(connection: Connection, key: UUID) -> Amounts:
+def held_amounts(connection: Connection, key: UUID) -> Amounts:
     """Return what unreleased assignments of a tenant, or of all below a group, hold."""
     total: Counter[str] = Counter()
-    for some in chunks((key, *below(connection, key))):
+    for some in chunks((key, *descendants(connection, key))):
         mine = (among(connection, assignments.c.tenant_id, some), is_place, unreleased)
         amounts = (
             select(assignment_resources.c.resource, func.sum(assignment_resources.c.amount))
@@ -180,7 +180,7 @@ def within_quotas(
     if not keys:
         return list(chosen), []
     limits = limits_of(connection, keys)
-    used = {key: Counter(held(connection, key)) for key in keys}
+    used = {key: Counter(held_amounts(connection, key)) for key in keys}
     amounts = {
         vm_type: amounts_of(connection, {vm_type: 1})
         for vm_type in {vm.vm_type_id for vm, _ in chosen}
@@ -213,13 +213,15 @@ def check_quota(
     RemainingQuota(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
 
 
-def reserved(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
+def reserved_amounts(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
     """Return what reservations of a tenant, or of all below a group, amount to.
 
     Of those for which a condition holds, as far as no request draws on them yet.
     """
     numbers: Counter[UUID] = Counter()
-    for of_owner in unused(connection, (key, *below(connection, key)), which).values():
+    for of_owner in unrequested_vms(
+        connection, (key, *descendants(connection, key)), which
+    ).values():
         numbers.update(of_owner)
     return amounts_of(connection, numbers)
 
@@ -236,7 +238,7 @@ def over_quotas(
     over, fits, names = [], count, names_of(connection, limited)
     for key in limited:
         used = Counter(requested_amounts(connection, key))
-        used.update(reserved(connection, key, which))
+        used.update(reserved_amounts(connection, key, which))
         for resource, limit in limits[key].items():
             of_one = wanted.get(resource, 0)
             if of_one and used[resource] + count * of_one > limit:
@@ -289,7 +291,10 @@ class RemainingQuota:
         limited = self._limited[owner]
         if not limited:
             return
-        wanted, used = self._wanted(vm_type, more), {key: self._used(key) for key in limited}
+        wanted, used = (
+            self._amounts_of_vms(vm_type, more),
+            {key: self._used_amounts(key) for key in limited},
+        )
         over = [
             (key, resource, limit)
             for key in limited
@@ -300,7 +305,7 @@ class RemainingQuota:
         if not over and max(each[VMS] for each in used.values()) + more <= MOST_REQUESTED:
             return
         if self._may_wait(owner, over_quota):
-            used[owner] = self._used(owner)
+            used[owner] = self._used_amounts(owner)
             over = (
                 [(owner, VMS, MOST_REQUESTED)] if used[owner][VMS] + more > MOST_REQUESTED else []
             )
@@ -322,28 +327,30 @@ class RemainingQuota:
         """Count what this transaction will write."""
         if self._limited[owner]:
             for key in {owner, *self._limited[owner]}:
-                self._taken[key].update(self._wanted(vm_type, more))
+                self._taken[key].update(self._amounts_of_vms(vm_type, more))
 
-    def _wanted(self, vm_type: UUID, more: int) -> Amounts:
+    def _amounts_of_vms(self, vm_type: UUID, more: int) -> Amounts:
         if vm_type not in self._amounts:
             self._amounts[vm_type] = amounts_of(self._connection, {vm_type: 1})
         return {resource: amount * more for resource, amount in self._amounts[vm_type].items()}
 
-    def _used(self, key: UUID) -> Counter[str]:
+    def _used_amounts(self, key: UUID) -> Counter[str]:
         if key not in self._requested:
             used = Counter(requested_amounts(self._connection, key))
-            used.update(reserved(self._connection, key, in_force(db_now(self._connection))))
+            used.update(
+                reserved_amounts(self._connection, key, is_in_force(db_now(self._connection)))
+            )
             self._requested[key] = used
         return Counter(self._requested[key]) + self._taken[key]
 
     def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:
         if (owner, otherwise) not in self._waits:
-            said = _when_over(self._connection, owner, otherwise)
+            said = _over_quota_rule(self._connection, owner, otherwise)
             self._waits[owner, otherwise] = said == "wait"
         return self._waits[owner, otherwise]
 
 
-def _when_over(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
+def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
     """Return what becomes of requests above a quota: the nearest word on the path counts."""
     path = path_of(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))

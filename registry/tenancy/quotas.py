@@ -19,8 +19,8 @@ from registry.db.schema import quotas, tenants
 from registry.errors import ConflictError, InvalidError, UnknownNameError
 from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
-    given_by_default,
-    held,
+    default_limits,
+    held_amounts,
     limited_among,
     limits_of,
     names_of,
@@ -40,7 +40,7 @@ class Quotas:
         with self._database.read() as connection:
             return _get(connection, tenant)
 
-    def without_any(self) -> tuple[str, ...]:
+    def unlimited_tenants(self) -> tuple[str, ...]:
         """Return the tenants that no limit binds, neither of their own nor of a group, by name."""
         query = select(tenants.c.id, tenants.c.name).where(
             tenants.c.removed_at.is_(None), tenants.c.is_group.is_(False)
@@ -82,13 +82,13 @@ class Quotas:
                 if limit is not None:
                     check_int(f"limits.{resource}", limit, 0, MAX_AMOUNT)
             before = limits_of(connection, [key]).get(key, {})
-            given = given_by_default(connection, [key])
+            given = default_limits(connection, [key])
             changed = {
                 resource: limit
                 for resource, limit in limits.items()
                 if before.get(resource) != limit or (key, resource) in given
             }
-            _write(connection, key, changed)
+            _write_limits(connection, key, changed)
             data: dict[str, Any] = {
                 "before": {resource: before.get(resource) for resource in changed},
                 "limits": changed,
@@ -131,7 +131,7 @@ def give_default(
     return {"before": dict.fromkeys(limits), "limits": dict(limits), "by_default": True}
 
 
-def _write(connection: Connection, key: UUID, limits: Mapping[str, int | None]) -> None:
+def _write_limits(connection: Connection, key: UUID, limits: Mapping[str, int | None]) -> None:
     if not limits:
         return
     connection.execute(
@@ -151,7 +151,7 @@ def _get(connection: Connection, tenant: str) -> Quota:
     path = path_of(connection, key)
     limits = limits_of(connection, path)
     names = names_of(connection, path)
-    given = given_by_default(connection, path)
+    given = default_limits(connection, path)
     over_quota = connection.execute(
         select(tenants.c.over_quota).where(tenants.c.id == key)
     ).scalar()
@@ -161,17 +161,17 @@ def _get(connection: Connection, tenant: str) -> Quota:
         limits=tuple(
             replace(use, by_default=(each, use.resource) in given)
             for each in path
-            for use in _uses(connection, each, names[each], limits.get(each))
+            for use in _quota_uses(connection, each, names[each], limits.get(each))
         ),
     )
 
 
-def _uses(
+def _quota_uses(
     connection: Connection, key: UUID, name: str, limits: Mapping[str, int] | None
 ) -> Sequence[QuotaUse]:
     if not limits:
         return ()
-    wanted, has = requested_amounts(connection, key), held(connection, key)
+    wanted, has = requested_amounts(connection, key), held_amounts(connection, key)
     return [
         QuotaUse(
             tenant=name,

@@ -33,7 +33,7 @@ from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
 from registry.records.tenancy import MoveTo, Tenant
 from registry.tenancy.quota_use import limits_of
 from registry.tenancy.quotas import give_default
-from registry.tenancy.tree import check_place, group_id, lock_tree
+from registry.tenancy.tree import check_parent, group_id, lock_tree
 
 _parent = tenants.alias("parent")
 _SELECT = select(tenants, _parent.c.name.label("parent")).outerjoin(
@@ -139,9 +139,9 @@ class Tenants:
         """
         with self._database.write() as connection:
             lock_tree(connection)
-            _lock(connection, name)
+            _lock_tenant(connection, name)
             found = _get(connection, name)
-            uses = _uses(connection, found.id)
+            uses = _removal_obstacles(connection, found.id)
             if uses:
                 raise ConflictError(f"tenant {name} is still used: {', '.join(uses)}")
             now = db_now(connection)
@@ -151,7 +151,7 @@ class Tenants:
                 "is_group": found.is_group,
                 "limits": limits_of(connection, [found.id]).get(found.id, {}),
             }
-            _detach(connection, found.id, now)
+            _delete_or_mark_removed(connection, found.id, now)
             note(connection, now, actor, "tenant_removed", "tenant", name, tenant=name, data=data)
         return found
 
@@ -179,7 +179,7 @@ def add_tenant(
             " the name, so choose another"
         )
     parent_id = group_id(connection, parent) if parent is not None else None
-    check_place(connection, None, parent_id)
+    check_parent(connection, None, parent_id)
     key = uuid7()
     values = {"id": key, "name": name, "weight": check_weight(weight), "is_group": is_group}
     try:
@@ -201,20 +201,20 @@ def update_tenant(
     """Change a weight or the place in the tree within a transaction."""
     if move is not None:
         lock_tree(connection)
-    _lock(connection, name)
+    _lock_tenant(connection, name)
     before = _get(connection, name)
     now = db_now(connection)
     history: list[dict[str, Any]] = []
     if weight is not None and check_weight(weight) != before.weight:
-        _set(connection, before.id, weight=weight)
+        _update_row(connection, before.id, weight=weight)
         data: dict[str, Any] = {"before": before.weight, "weight": weight}
         history.append(
             event_row(now, actor, "tenant_weighed", "tenant", name, tenant=name, data=data)
         )
     if move is not None and move.parent != before.parent:
         parent_id = group_id(connection, move.parent) if move.parent is not None else None
-        check_place(connection, before.id, parent_id)
-        _set(connection, before.id, parent_id=parent_id)
+        check_parent(connection, before.id, parent_id)
+        _update_row(connection, before.id, parent_id=parent_id)
         data = {"before": before.parent, "parent": move.parent}
         history.append(
             event_row(now, actor, "tenant_moved", "tenant", name, tenant=name, data=data)
@@ -223,7 +223,7 @@ def update_tenant(
     return _get(connection, name)
 
 
-def _lock(connection: Connection, name: str) -> None:
+def _lock_tenant(connection: Connection, name: str) -> None:
     """Lock a tenant's row, so that no other call changes it or creates requests for it."""
     connection.execute(
         select(tenants.c.id)
@@ -232,11 +232,11 @@ def _lock(connection: Connection, name: str) -> None:
     )
 
 
-def _set(connection: Connection, key: UUID, **values: Any) -> None:
+def _update_row(connection: Connection, key: UUID, **values: Any) -> None:
     connection.execute(update(tenants).where(tenants.c.id == key).values(**values))
 
 
-def _uses(connection: Connection, key: UUID) -> list[str]:
+def _removal_obstacles(connection: Connection, key: UUID) -> list[str]:
     """Say what stands in the way of a removal."""
     finished = [state.value for state in FINISHED]
     kinds: tuple[tuple[str, str, ColumnElement[Any], ColumnElement[bool]], ...] = (
@@ -282,7 +282,7 @@ def _uses(connection: Connection, key: UUID) -> list[str]:
     return uses
 
 
-def _detach(connection: Connection, key: UUID, now: datetime) -> None:
+def _delete_or_mark_removed(connection: Connection, key: UUID, now: datetime) -> None:
     """Delete the row if nothing refers to it, else mark it as removed."""
     for table in (quotas, network_offers):
         connection.execute(delete(table).where(table.c.tenant_id == key))
@@ -292,7 +292,7 @@ def _detach(connection: Connection, key: UUID, now: datetime) -> None:
         with connection.begin_nested():
             connection.execute(delete(tenants).where(tenants.c.id == key))
     except IntegrityError:
-        _set(connection, key, removed_at=now, parent_id=None)
+        _update_row(connection, key, removed_at=now, parent_id=None)
 
 
 def _get(connection: Connection, name: str) -> Tenant:

@@ -26,7 +26,7 @@ from registry.db.schema import tenants, tokens
 from registry.errors import DuplicateError, InvalidError, NotFoundError, RegistryUnavailableError
 from registry.records.tenancy import Role, SaltedToken, Token
 from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
-from registry.tenancy.tree import asker_id
+from registry.tenancy.tree import lock_asker
 
 #: The accuracy of a token's last use: each recorded use is a write.
 USE_NOTED_EVERY: Final = timedelta(hours=1)
@@ -91,7 +91,7 @@ class Tokens:
         secret = new_secret() if derivation is None else derivation.token()
         with self._database.write() as connection:
             now = db_now(connection)
-            owner = asker_id(connection, tenant) if tenant is not None else None
+            owner = lock_asker(connection, tenant) if tenant is not None else None
             ends = expires_at(ttl_s, now)
             _free_name(connection, name, now)
             try:
@@ -133,7 +133,7 @@ class Tokens:
 
     def authenticate(self, secret: str) -> Token | None:
         """Return the token of a secret; None if there is none, or it was revoked or has expired."""
-        with self._database.look() as connection:
+        with self._database.read_statement() as connection:
             row = connection.execute(_ONE_LIVE, {"digest": digest_of(secret)}).one_or_none()
         if row is None:
             return None
@@ -143,7 +143,7 @@ class Tokens:
     def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
         """Do the same for several secrets, with one look."""
         digests = [digest_of(secret) for secret in secrets]
-        with self._database.look() as connection:
+        with self._database.read_statement() as connection:
             rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
         for row in rows:
             self._note_use(row.id)

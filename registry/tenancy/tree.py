@@ -28,7 +28,7 @@ _NAMED: Final = select(tenants.c.id, tenants.c.is_group).where(
 _LOCKED: Final = _NAMED.with_for_update(key_share=True)
 
 
-def key_of(name: str) -> ScalarSelect[UUID]:
+def key_query(name: str) -> ScalarSelect[UUID]:
     """Return a query for the id of a tenant or group, to compare with; of none nothing is equal.
 
     The database looks it up first: with a join it could not know that the rows of one
@@ -39,11 +39,11 @@ def key_of(name: str) -> ScalarSelect[UUID]:
 
 def tenant_id(connection: Connection, name: str) -> UUID:
     """Return the id of a tenant or group that is not removed, or raise `NotFoundError`."""
-    key, _ = _find(connection, name)
+    key, _ = _find_node(connection, name)
     return key
 
 
-def asker_id(connection: Connection, name: str) -> UUID:
+def lock_asker(connection: Connection, name: str) -> UUID:
     """Return the id of a tenant that may ask for VMs, and keep others from removing it.
 
     Until this transaction is over, no other call creates requests for it.
@@ -55,7 +55,7 @@ def asker_id(connection: Connection, name: str) -> UUID:
     InvalidError
         If it is a group: its tenants ask.
     """
-    key, is_group = _find(connection, name, locked=True)
+    key, is_group = _find_node(connection, name, locked=True)
     if is_group:
         allowed = f"a tenant; {name} is a group, whose tenants ask for themselves"
         raise InvalidError("tenant", name, allowed)
@@ -64,7 +64,7 @@ def asker_id(connection: Connection, name: str) -> UUID:
 
 def group_id(connection: Connection, name: str) -> UUID:
     """Return the id of a group; `InvalidError` for a tenant, which can have none below it."""
-    key, is_group = _find(connection, name)
+    key, is_group = _find_node(connection, name)
     if not is_group:
         raise InvalidError("parent", name, f"a group; {name} is a tenant, which asks for itself")
     return key
@@ -104,7 +104,7 @@ def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tu
     return paths
 
 
-def below(connection: Connection, key: UUID) -> tuple[UUID, ...]:
+def descendants(connection: Connection, key: UUID) -> tuple[UUID, ...]:
     """Return everything below a group, layer by layer, without itself; nothing for a tenant."""
     found: list[UUID] = []
     layer = [key]
@@ -117,7 +117,7 @@ def below(connection: Connection, key: UUID) -> tuple[UUID, ...]:
     return tuple(found)
 
 
-def check_place(connection: Connection, key: UUID | None, parent_id: UUID | None) -> None:
+def check_parent(connection: Connection, key: UUID | None, parent_id: UUID | None) -> None:
     """Raise unless a tenant (None: a new one) may stand below that group.
 
     Raises
@@ -134,7 +134,7 @@ def check_place(connection: Connection, key: UUID | None, parent_id: UUID | None
         raise ConflictError(f"{found}, {MAX_DEPTH} at most")
 
 
-def _find(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
+def _find_node(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
     """Return the id, and whether it is a group."""
     query = _LOCKED if locked else _NAMED
     found = connection.execute(query, {"named": lookup_name("tenant", name)}).one_or_none()

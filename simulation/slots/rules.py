@@ -11,7 +11,7 @@ import numpy as np
 from placement import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
-from registry.requests import allows, zone_of
+from registry.requests import rules_allow, zone_of
 from simulation.checkpoint import CheckpointData, MisfitError, Sizes
 from simulation.slots.cluster import Cluster
 from simulation.slots.running import VmRows
@@ -212,4 +212,4 @@ def _zones(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
 
 def may_use(table: ConstraintTable, host: SimHost) -> bool:
     """Return whether a request may use a host, as the register center says."""
-    return allows(table.rules, table.requires, table.hosts, host=host.name, labels=host.labels)
+    return rules_allow(table.rules, table.requires, table.hosts, host=host.name, labels=host.labels)

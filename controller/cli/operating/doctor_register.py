@@ -277,7 +277,7 @@ def _images(
 
 def _without_quota(registry: Registry) -> Iterator[CheckResult]:
     """Report tenants without limits, who could fill queue and database."""
-    names = registry.quotas.without_any()
+    names = registry.quotas.unlimited_tenants()
     if names:
         some = ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
         message = f"{len(names)} tenants have no limits: {some}; set them with `fuga quota set`"

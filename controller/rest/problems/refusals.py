@@ -130,7 +130,7 @@ class Refusals:
                 if each.row is None:  # the database did not answer then
                     each.row = self._registry.audit.finish(each.call, each.status)
                 ago_s = max(0.0, self._clock() - each.last)
-                self._registry.audit.gather(each.row, each.counts, last_ago_s=ago_s)
+                self._registry.audit.add_refusals(each.row, each.counts, last_ago_s=ago_s)
             except Exception as error:
                 token = each.call.token or each.call.address
                 log.error("audit_failed", caller=token, refused=each.counts, error=str(error))

@@ -30,7 +30,7 @@ KINDS = ("control", "worker", "monitor")
 def all_heard(registry: Registry) -> Iterator[None]:
     """A site at work: somebody leads, a slot was decided, and each kind of process is heard."""
     take_lease(registry, "cc:1")
-    registry.slot_loop.decided(registry.now(), 5)
+    registry.slot_loop.note_decided_slot(registry.now(), 5)
     for kind in KINDS:
         registry.processes.begin(
             kind, f"{kind}:1", "m1", 1, stamp_of=lambda _: "s", release=release()

@@ -106,11 +106,11 @@ def test_a_new_tenant_begins_with_the_sites_default_until_its_quota_is_set(api: 
 
 def test_it_is_told_whom_no_quota_binds(api: Api):
     in_research(api, "a")
-    assert api.registry.quotas.without_any() == ("a", "b")
+    assert api.registry.quotas.unlimited_tenants() == ("a", "b")
 
     api.operator.patch("/v1/tenants/research/quota", json={"limits": {"vms": 8}})
 
-    assert api.registry.quotas.without_any() == ("b",)
+    assert api.registry.quotas.unlimited_tenants() == ("b",)
 
 
 def test_a_default_of_what_is_no_resource_is_refused_with_its_name(api: Api):

@@ -121,17 +121,17 @@ def test_one_runs_few_wait_and_the_others_are_told_who_runs(api: Api):
     mine = api.app.state.services.what_ifs.executor_id
     first, second, *_ = [what_ifs.create({"hours": 1}, mine, actor="ada") for _ in range(4)]
 
-    assert what_ifs.carry(second.id, mine, 0.0) is WhatIfState.WAITING
-    assert what_ifs.carry(first.id, mine, 0.25) is WhatIfState.RUNNING
-    what_ifs.carry(first.id, mine, 0.5)
+    assert what_ifs.report_progress(second.id, mine, 0.0) is WhatIfState.WAITING
+    assert what_ifs.report_progress(first.id, mine, 0.25) is WhatIfState.RUNNING
+    what_ifs.report_progress(first.id, mine, 0.5)
     hosts(api, 1)
     refused = the_problem(
         api.operator.post("/v1/what-ifs", json={"policy": "first_fit"}), 409, "conflict"
     )
     assert f"{first.id} of ada runs, 50 %" in refused["detail"]
     what_ifs.cancel(first.id, actor="bob")
-    assert what_ifs.carry(first.id, mine, 0.6) is WhatIfState.CANCELLED
-    assert what_ifs.carry(second.id, mine, 0.0) is WhatIfState.RUNNING
+    assert what_ifs.report_progress(first.id, mine, 0.6) is WhatIfState.CANCELLED
+    assert what_ifs.report_progress(second.id, mine, 0.0) is WhatIfState.RUNNING
     what_ifs.end(second.id, mine, WhatIfEvent.FAILED, error="no")
     assert api.registry.check() == []
 

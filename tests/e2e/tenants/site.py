@@ -207,7 +207,7 @@ def _type(site: Site, vm_id: Any) -> None:
         work = holds.claim(opened.id, WORKER, 60)
         assert work is not None
         holds.mark_attached(work.claim)
-    holds.ended(work.claim, failed(1))
+    holds.mark_ended(work.claim, failed(1))
 
 
 def _hold_back(site: Site) -> None:

@@ -72,7 +72,7 @@ def live(api: Api, raw: RawSql, decider: PolicyProcess, number: int) -> None:
 def decided(api: Api, decider: PolicyProcess) -> None:
     """Let a round of now decide."""
     run_slot(api.registry, decider, 3)
-    api.registry.slot_loop.decided(datetime.now(UTC), 60.0)
+    api.registry.slot_loop.note_decided_slot(datetime.now(UTC), 60.0)
 
 
 def of_a_past(raw: RawSql, *, days: int, each_day: int) -> None:
@@ -199,12 +199,12 @@ def test_what_is_read_is_bounded_however_long_the_history_is(
     monkeypatch.setattr(reading, "OF_EACH_TIME", 2)
     live(api, raw, decider, LIVES)
     with work() as little:
-        before = api.registry.views.ahead()
+        before = api.registry.views.forecast_inputs()
     of_a_past(raw, days=400, each_day=20)
     raw.run("ANALYZE")
 
     with work() as much:
-        after = api.registry.views.ahead()
+        after = api.registry.views.forecast_inputs()
 
     assert len(before.lives) <= 5 + 2 * 14
     assert len(before.lives) < len(after.lives) <= 5 + 2 * 14

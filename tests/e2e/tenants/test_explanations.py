@@ -172,7 +172,7 @@ def test_a_vm_whose_image_is_not_on_its_host_says_so(api: Api, decider: PolicyPr
     api.registry.image_copies.begin(upload.claim, upload.volume)
     api.registry.image_copies.progress(upload.claim, 1000, 60)
     during = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
-    api.registry.image_copies.uploaded(upload.claim)
+    api.registry.image_copies.finish_upload(upload.claim)
     after = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
 
     assert (vm["host"], vm["waits_for_image"]["image"]) == (api.alias("h1"), image.reference)

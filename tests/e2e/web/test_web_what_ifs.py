@@ -64,7 +64,7 @@ def a_run(waiting: int, tenant: str) -> dict[str, object]:
 def finished(register: Registry, tenant: str) -> str:
     executor_id = uuid4()
     asked = register.what_ifs.create(BODY, executor_id, actor="operator:ada")
-    register.what_ifs.carry(asked.id, executor_id, 0.5)
+    register.what_ifs.report_progress(asked.id, executor_id, 0.5)
     inputs = {
         "at": "2026-05-01T12:00:00+00:00",
         "since": "2026-04-30T12:00:00+00:00",

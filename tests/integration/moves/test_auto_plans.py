@@ -152,21 +152,21 @@ def test_a_control_centre_that_takes_over_neither_loses_nor_doubles_a_plan(
 ) -> None:
     standing = world.registry.standing_plans
     old = take_lease(world.registry)
-    assert standing.ask_if_due(old, PlanKind.BALANCE, {}, every_s=3600) is not None
+    assert standing.request_if_due(old, PlanKind.BALANCE, {}, every_s=3600) is not None
     world.registry.leases.release(old)
     new = world.registry.leases.acquire(CONTROL_LEASE, "another", 60)
     assert new is not None
 
     with pytest.raises(StaleEpochError):
-        standing.ask_if_due(old, PlanKind.BALANCE, {}, every_s=0)
+        standing.request_if_due(old, PlanKind.BALANCE, {}, every_s=0)
     raw.run("UPDATE plans SET state = 'done'")
-    assert standing.ask_if_due(new, PlanKind.BALANCE, {}, every_s=3600) is None
-    assert standing.ask_if_due(new, PlanKind.BALANCE, {}, every_s=0) is not None
+    assert standing.request_if_due(new, PlanKind.BALANCE, {}, every_s=3600) is None
+    assert standing.request_if_due(new, PlanKind.BALANCE, {}, every_s=0) is not None
 
 
 def test_without_a_rule_what_it_asked_for_is_declined(world: MovingWorld, centre: Centre) -> None:
     lease = take_lease(world.registry)
-    world.registry.standing_plans.ask_if_due(lease, PlanKind.BALANCE, {}, every_s=1)
+    world.registry.standing_plans.request_if_due(lease, PlanKind.BALANCE, {}, every_s=1)
     without = PlanExecutor(
         world.registry,
         lambda: lease,

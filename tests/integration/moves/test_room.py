@@ -170,13 +170,13 @@ def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
         if vm.host not in {*taken, None} and vm.name not in taken
     )
 
-    may_go_to = set(destinations(world.registry.moves.as_one_more(vm.id), vm.name))
+    may_go_to = set(destinations(world.registry.moves.cluster_for_move(vm.id), vm.name))
 
     assert may_go_to == {"h1", "h2", "h3"} - {made["host"], vm.host}
     for name in may_go_to:
         world.registry.hosts.apply(name, HostAdminEvent.DRAIN, actor=ACTOR)
     with pytest.raises(MoveRefusedError, match="reserved for requests that have waited longer"):
-        next(destinations(world.registry.moves.as_one_more(vm.id), vm.name))
+        next(destinations(world.registry.moves.cluster_for_move(vm.id), vm.name))
     # Who names the host means it.
     assert world.ask(vm, made["host"]).to_host == made["host"]
 
@@ -202,9 +202,9 @@ def test_room_that_nobody_takes_is_given_up_in_time(world: MovingWorld) -> None:
     for _ in range(3):
         centre.advance()
         world.sweep()
-    assert world.registry.room_plans.keeps(plan.id, for_s=60)
+    assert world.registry.room_plans.keeps_room(plan.id, for_s=60)
 
-    assert not world.registry.room_plans.keeps(plan.id, for_s=-1)
+    assert not world.registry.room_plans.keeps_room(plan.id, for_s=-1)
 
 
 def test_what_no_moves_let_in_is_told_and_keeps_nothing(

@@ -45,7 +45,7 @@ class Site:
         return upload
 
     def bring(self, name: str) -> None:
-        self.registry.image_copies.uploaded(self.begin(name).claim)
+        self.registry.image_copies.finish_upload(self.begin(name).claim)
 
     def answer(self, name: str) -> None:
         report = a_report(hostname=name, volumes=self.volumes(name), started_at=now())
@@ -78,7 +78,7 @@ class Site:
         """Bring the image to a host that answers no more: its worker gives up."""
         upload = self.begin(name)
         self.lose(name)
-        self.registry.image_copies.interrupted(upload.claim, f"host {name} does not answer")
+        self.registry.image_copies.retry_upload(upload.claim, f"host {name} does not answer")
 
     def told(self) -> Image:
         return self.registry.images.get(self.image.reference)
@@ -119,7 +119,7 @@ def test_an_image_that_nobody_has_goes_to_two_hosts_at_a_time(site: Site) -> Non
     site.begin("h2")
     assert site.claim("h3") is None
 
-    site.registry.image_copies.uploaded(first.claim)
+    site.registry.image_copies.finish_upload(first.claim)
 
     assert site.claim("h3") is not None
     assert site.claim("h4") is not None
@@ -128,7 +128,7 @@ def test_an_image_that_nobody_has_goes_to_two_hosts_at_a_time(site: Site) -> Non
 def test_a_worker_that_stopped_between_leaves_room_for_others(site: Site) -> None:
     site.want("h1", "h2", "h3")
     for name in ("h1", "h2"):
-        site.registry.image_copies.interrupted(site.begin(name).claim, None)
+        site.registry.image_copies.retry_upload(site.begin(name).claim, None)
 
     assert site.claim("h3") is not None
 

@@ -71,7 +71,7 @@ def bring(registry: Registry) -> Upload:
     upload = upload_of(registry)
     registry.image_copies.begin(upload.claim, upload.volume)
     registry.image_copies.progress(upload.claim, GIB, 60)
-    registry.image_copies.uploaded(upload.claim)
+    registry.image_copies.finish_upload(upload.claim)
     return upload
 
 
@@ -230,7 +230,7 @@ def test_an_upload_whose_lease_ran_out_begins_anew_under_another_name(register: 
     with pytest.raises(ClaimLostError):
         register.image_copies.progress(first.claim, 1, 60)
     with pytest.raises(ClaimLostError):
-        register.image_copies.uploaded(first.claim)
+        register.image_copies.finish_upload(first.claim)
 
 
 def test_a_host_takes_one_upload_at_a_time(register: Registry) -> None:
@@ -244,7 +244,7 @@ def test_a_host_takes_one_upload_at_a_time(register: Registry) -> None:
     [due] = register.assignments.due(resend_after_s=0)
 
     assert register.image_copies.claim_upload(due.id, "w2", 60) is None
-    register.image_copies.uploaded(upload.claim)
+    register.image_copies.finish_upload(upload.claim)
     assert register.image_copies.claim_upload(due.id, "w2", 60) is not None
 
 
@@ -256,7 +256,7 @@ def test_an_image_that_a_host_refuses_gives_its_vms_back_and_does_not_hold_the_h
     request = add_request(register, image="debian")
     [assignment_id] = place(register, request, host).assignment_ids
 
-    register.image_copies.refused(upload_of(register).claim, "No space left on device")
+    register.image_copies.fail_upload(upload_of(register).claim, "No space left on device")
 
     assert register.assignments.state(assignment_id) == AssignmentState.RELEASED
     [vm] = register.vms.list().items
@@ -282,7 +282,7 @@ def test_a_stop_asked_of_a_vm_whose_image_does_not_come_is_over_with_its_place(
     [vm] = register.vms.list().items
     register.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
-    register.image_copies.refused(upload_of(register).claim, "No space left on device")
+    register.image_copies.fail_upload(upload_of(register).claim, "No space left on device")
 
     assert register.vms.get(vm.id).power is None
     register.vms.switch(vm.id, VmDesiredEvent.START, actor=ACTOR)
@@ -296,7 +296,7 @@ def test_a_later_round_may_try_a_host_that_refused_again(register: Registry) -> 
     add_image(register)
     request, lease = add_request(register, image="debian"), take_lease(register)
     place(register, request, host, lease=lease)
-    register.image_copies.refused(upload_of(register).claim, "No space left on device")
+    register.image_copies.fail_upload(upload_of(register).claim, "No space left on device")
 
     place(register, request, host, lease=lease)
 
@@ -309,12 +309,12 @@ def test_what_passes_is_tried_again_but_not_for_ever(register: Registry) -> None
     add_image(register)
     place(register, add_request(register, image="debian"), host)
 
-    register.image_copies.interrupted(upload_of(register).claim, None)
+    register.image_copies.retry_upload(upload_of(register).claim, None)
     for _ in range(4):
-        register.image_copies.interrupted(upload_of(register).claim, "no answer")
+        register.image_copies.retry_upload(upload_of(register).claim, "no answer")
         [copy] = register.images.copies("debian")
         assert copy.state == CopyState.ABSENT
-    register.image_copies.interrupted(upload_of(register).claim, "no answer")
+    register.image_copies.retry_upload(upload_of(register).claim, "no answer")
 
     [copy] = register.images.copies("debian")
     assert copy.state == CopyState.FAILED
@@ -357,7 +357,7 @@ def test_a_removed_image_goes_from_its_hosts_and_gives_their_disk_back(register:
     assert removal is not None
     assert removal.volume == upload.volume
     assert disk_of(register) == (298, 0)
-    register.image_copies.removed(removal.claim)
+    register.image_copies.finish_removal(removal.claim)
 
     assert disk_of(register) == (300, 0)
     assert register.image_copies.claim_removal(due.id, "w1", 60) is None
@@ -376,8 +376,8 @@ def test_whoever_uploads_an_image_that_is_removed_loses_its_claim(register: Regi
 
     for call in (
         lambda: register.image_copies.begin(upload.claim, upload.volume),
-        lambda: register.image_copies.uploaded(upload.claim),
-        lambda: register.image_copies.refused(upload.claim, "too late"),
+        lambda: register.image_copies.finish_upload(upload.claim),
+        lambda: register.image_copies.fail_upload(upload.claim, "too late"),
     ):
         with pytest.raises(ClaimLostError):
             call()
@@ -475,5 +475,5 @@ def test_a_vm_tells_how_much_of_its_image_has_come(register: Registry) -> None:
     register.image_copies.begin(upload.claim, upload.volume)
     register.image_copies.progress(upload.claim, GIB, 60)
     assert waits() == (CopyState.UPLOADING, GIB)
-    register.image_copies.uploaded(upload.claim)
+    register.image_copies.finish_upload(upload.claim)
     assert waits() is None

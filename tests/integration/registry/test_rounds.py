@@ -236,11 +236,11 @@ def test_who_waits_gets_older_in_slots_that_leave_no_round(register: Registry) -
 
     for slot in range(3):  # each would have repeated the round
         start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=slot)
-        register.slot_loop.decided(start, 60)
+        register.slot_loop.note_decided_slot(start, 60)
 
     assert [each.age for each in register.rounds.read_cluster(lease).requests] == [4, 0]
-    assert register.room_plans.lacking(rounds=4, rest_s=0) == {early.id}
-    assert register.room_plans.lacking(rounds=5, rest_s=0) == frozenset()
+    assert register.room_plans.requests_lacking_room(rounds=4, rest_s=0) == {early.id}
+    assert register.room_plans.requests_lacking_room(rounds=5, rest_s=0) == frozenset()
     both = {early.id: why, late.id: replace(why, count=1)}
     register.rounds.commit_round(a_commit(lease, waiting=both))
     assert [each.age for each in register.rounds.read_cluster(lease).requests] == [5, 1]

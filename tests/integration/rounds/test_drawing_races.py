@@ -22,7 +22,7 @@ def test_what_a_round_places_meanwhile_is_not_left(
     reservation = accepted(register, 4)
     a_round(register, 60)
     add_request(register, 3, tenant="a", reservation=reservation.id)
-    waiting_of = reserved_use.waiting_of
+    waiting_of = reserved_use.count_waiting_vms
 
     def after_a_round(*given):  # whoever asks in two statements sees two moments
         a_round(register, 120)

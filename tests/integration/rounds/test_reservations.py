@@ -55,7 +55,7 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
-    view, standing = register.views.ahead(), register.reservations.standing()
+    view, standing = register.views.forecast_inputs(), register.reservations.list_standing()
     decision = decision_of(asked, judge_reservation(query_of(view, asked, standing)))
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
@@ -260,14 +260,14 @@ def test_one_that_is_held_after_a_step_ahead_of_the_clock_is_as_it_should_be(
 def test_a_move_by_hand_passes_over_room_that_is_reserved(register: Registry) -> None:
     world = MovingWorld(register)
     vm = world.running("h1")
-    free = set(destinations(register.moves.as_one_more(vm.id), vm.name))
+    free = set(destinations(register.moves.cluster_for_move(vm.id), vm.name))
     accepted(register, 29)  # all that is free
 
     a_round(register, 60)
 
     assert free
     with pytest.raises(MoveRefusedError):
-        list(destinations(register.moves.as_one_more(vm.id), vm.name))
+        list(destinations(register.moves.cluster_for_move(vm.id), vm.name))
 
 
 def test_those_that_ended_long_ago_are_purged_and_those_that_hold_are_not(
@@ -276,7 +276,7 @@ def test_those_that_ended_long_ago_are_purged_and_those_that_hold_are_not(
     ended, drawn_on, held = (accepted(register, 1) for _ in range(3))
     add_request(register, 1, tenant="a", reservation=drawn_on.id)
     long_ago = now() - timedelta(days=500)
-    for each, state in ((ended, "ended"), (drawn_on, "ended"), (held, "in_force")):
+    for each, state in ((ended, "ended"), (drawn_on, "ended"), (held, "is_in_force")):
         key = UUID(int=first_at(long_ago).int + each.id.int % 2**80).hex
         raw.run(
             "UPDATE reservations SET id = ?, state = ?, keep_from = ?, starts_at = ?, ends_at = ?"
@@ -339,7 +339,7 @@ def test_metrics_tell_what_is_reserved_and_short(register: Registry, two_hosts) 
 
     fleet = register.fleet()
 
-    assert fleet.reservations == {"pending": 1, "in_force": 1}
+    assert fleet.reservations == {"pending": 1, "is_in_force": 1}
     assert fleet.reserved_short == 4
     open_ones = register.reservations.list(is_open=True).items
     register.reservations.cancel(reservation.id, actor="a")
@@ -387,7 +387,7 @@ def test_who_names_other_hosts_draws_there_and_counts_once(register: Registry, t
 
 
 def _is_full(register: Registry, name: str) -> bool:
-    [host] = [each for each in register.views.ahead().cluster.hosts if each.name == name]
+    [host] = [each for each in register.views.forecast_inputs().cluster.hosts if each.name == name]
     return host.committed[0] == host.capacity[0]
 
 

@@ -114,7 +114,7 @@ def test_what_is_typed_reaches_the_guest_and_its_answer_comes_back(
         answer = eventually(said)
         assert answer == b"LAB-GUEST-HEARD hello\r\n"
         assert raw.value("SELECT count(*) FROM console_inputs") == 0
-        sessions.heard(vm_id, key, after=len(answer))
+        sessions.note_caller(vm_id, key, after=len(answer))
         assert raw.value("SELECT count(*) FROM console_outputs") == 0
         assert world.host.held_console == str(vm_id)
 

@@ -32,7 +32,7 @@ class Carried:
         registry: Any = SimpleNamespace(what_ifs=self, database_url="postgresql:///")
         self.what_ifs = WhatIfExecutor(registry, WhatIfBounds(), {}, self.start)
 
-    def carry(self, _id: UUID, _carrier: UUID, _progress: float) -> WhatIfState:
+    def report_progress(self, _id: UUID, _carrier: UUID, _progress: float) -> WhatIfState:
         self.said += 1
         if self.said == self.closes_at:
             self.what_ifs.close()

@@ -16,9 +16,9 @@ from registry.reconciliation import (
     LedgerAssignment,
     LedgerVm,
     Remedy,
-    fate_of,
-    whose,
-    whose_volume,
+    mark_difference,
+    vm_difference,
+    volume_difference,
 )
 
 LOOK = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -62,7 +62,7 @@ def test_a_domain_is_what_its_mark_says(
 ) -> None:
     ledger = {} if known is None else {THERE: known}
 
-    assert whose(mark, {HERE}, ledger, LOOK, host_id=HOST) == expected
+    assert mark_difference(mark, {HERE}, ledger, LOOK, host_id=HOST) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,8 @@ def test_a_volume_of_a_vm_elsewhere_is_never_ours_to_remove(
     ledger = {} if known is None else {THERE: known}
 
     assert (
-        whose_volume(THERE, {HERE}, ledger, LOOK, host_id=HOST, shared_pool=shared_pool) == expected
+        volume_difference(THERE, {HERE}, ledger, LOOK, host_id=HOST, shared_pool=shared_pool)
+        == expected
     )
     if expected == Difference.DISK_ELSEWHERE:
         assert DECIDED[expected].on_confirmation is None
@@ -123,7 +124,7 @@ def test_a_vm_is_judged_by_what_its_tenant_wants_and_why_it_is_off(
     vm = LedgerVm(desired=VmDesired(desired), observed=observed, started_at=BEFORE)
     domain = None if state is None else SimpleNamespace(state=state, off_reason=off_reason)
 
-    assert fate_of(vm, domain, LOOK) == expected
+    assert vm_difference(vm, domain, LOOK) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,4 +136,4 @@ def test_a_vm_that_crashes_soon_after_its_start_is_not_started_over_and_over(
     started_at = LOOK - timedelta(seconds=lived_s)
     vm = LedgerVm(desired=VmDesired.RUNNING, observed=RUNS, started_at=started_at)
 
-    assert fate_of(vm, SimpleNamespace(state="stopped", off_reason="crash"), LOOK) == expected
+    assert vm_difference(vm, SimpleNamespace(state="stopped", off_reason="crash"), LOOK) == expected

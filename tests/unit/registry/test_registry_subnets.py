@@ -6,7 +6,7 @@ import pytest
 
 from registry import InvalidError
 from registry.networks import Subnet
-from registry.subnets import check_subnet, reachable, shown, usable
+from registry.subnets import address_text, check_subnet, reachable_ranges, usable_addresses
 
 
 def test_neither_the_networks_own_addresses_nor_what_is_excluded_is_given():
@@ -16,7 +16,7 @@ def test_neither_the_networks_own_addresses_nor_what_is_excluded_is_given():
         )
     )
 
-    assert [shown(each) for each in usable(subnet)] == [
+    assert [address_text(each) for each in usable_addresses(subnet)] == [
         "10.0.0.2",
         *(f"10.0.0.{last}" for last in range(10, 14)),
     ]
@@ -78,7 +78,7 @@ def test_a_subnet_that_is_written_with_its_mask_is_stored_by_its_length():
 def test_the_name_servers_of_a_subnet_are_not_given_to_vms():
     subnet = check_subnet(Subnet(cidr="10.0.0.0/29", dns=("10.0.0.3", "169.254.169.253")))
 
-    assert [shown(each) for each in usable(subnet)] == [
+    assert [address_text(each) for each in usable_addresses(subnet)] == [
         f"10.0.0.{last}" for last in (1, 2, 4, 5, 6)
     ]
 
@@ -91,7 +91,7 @@ def test_isolated_vms_reach_what_is_never_given_to_a_vm():
         excluded=("10.0.0.3-10.0.0.9", "10.0.0.8"),
     )
 
-    assert reachable(check_subnet(subnet)) == (
+    assert reachable_ranges(check_subnet(subnet)) == (
         "10.0.0.1/32",
         "10.0.0.2/31",
         "10.0.0.4/30",
@@ -102,4 +102,4 @@ def test_isolated_vms_reach_what_is_never_given_to_a_vm():
 def test_what_is_too_scattered_for_a_host_to_look_at_is_not_told():
     odd = tuple(f"10.0.0.{last}" for last in range(1, 61, 2))
 
-    assert reachable(check_subnet(Subnet(cidr="10.0.0.0/24", excluded=odd))) is None
+    assert reachable_ranges(check_subnet(Subnet(cidr="10.0.0.0/24", excluded=odd))) is None

@@ -64,7 +64,7 @@ def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Resp
         if body.host is not None:
             hosts = (_host_name(registry, body.host),)
         else:
-            view = registry.moves.as_one_more(vm.id, only_cold=body.only_cold)
+            view = registry.moves.cluster_for_move(vm.id, only_cold=body.only_cold)
             hosts = destinations(view, vm.name)
         return _create_move(registry, body, islice(hosts, MOST_HOSTS_TRIED), caller.actor)
 

@@ -28,7 +28,7 @@ class AuditInMemory:
         self.rows.append({"token": call.token, "address": call.address, "status": status})
         return len(self.rows) - 1
 
-    def gather(self, row: int, refusals: dict[str, int], *, last_ago_s: float) -> None:
+    def add_refusals(self, row: int, refusals: dict[str, int], *, last_ago_s: float) -> None:
         self.rows[row] |= {"refusals": dict(refusals), "last_ago_s": last_ago_s}
 
 

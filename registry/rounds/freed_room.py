@@ -13,7 +13,7 @@ from registry.db.schema import assignment_resources, assignments, is_place, plan
 from registry.records.rounds import FreedView
 
 
-def freed(
+def freed_views(
     connection: Connection, axis: Sequence[str], plans_: Sequence[Any]
 ) -> tuple[FreedView, ...]:
     """Return what plans free; of each its ``id``, ``arguments`` and ``admitted``."""
@@ -22,13 +22,13 @@ def freed(
             plan_id=row.id,
             request_id=UUID(row.arguments["request"]),
             hosts=tuple(UUID(each["host_id"]) for each in row.admitted["hosts"]),
-            coming=_coming(connection, axis, plan_moves.c.plan_id == row.id),
+            coming=_amounts_to_come(connection, axis, plan_moves.c.plan_id == row.id),
         )
         for row in plans_
     )
 
 
-def _coming(
+def _amounts_to_come(
     connection: Connection, axis: Sequence[str], of_plan: ColumnElement[bool]
 ) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
     """Return what VMs will hold at their destinations, of moves not requested yet."""

@@ -20,7 +20,7 @@ from registry.ledger.progress import recompute_states
 from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import give_macs
 from registry.records.requests import Request
-from registry.requests.new import vm_rows
+from registry.requests.request_spec import vm_rows
 from registry.requests.rules import check_hosts_suffice
 from registry.requests.vm_names import free_numbers
 
@@ -31,7 +31,7 @@ def resize(
     owner: UUID,
     count: int,
     *,
-    most: int,
+    max_count: int,
     remove: Collection[UUID],
     now: datetime,
     actor: str,
@@ -43,14 +43,14 @@ def resize(
     place, then those with one, the newest first. `min_count` stays what it was: it bound the first
     round that placed the request, or will.
     """
-    check_int("count", count, 1, most)
+    check_int("count", count, 1, max_count)
     if request.state in FINISHED:
         raise ConflictError(f"request {request.name} is {request.state}")
-    lock_vms(connection, _wanted(request.id))
+    lock_vms(connection, _is_wanted(request.id))
     place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
     rows = connection.execute(
         select(vms.c.id, place.exists().label("placed"))
-        .where(_wanted(request.id))
+        .where(_is_wanted(request.id))
         .order_by(vms.c.id)
     ).all()
     if not rows:
@@ -63,7 +63,7 @@ def resize(
             else f"none: {count} VMs are to be there, and {len(rows)} are; ask for fewer"
         )
         raise InvalidError("remove", len(remove), allowed)
-    leaving = _leaving(rows, remove, surplus)
+    leaving = _vms_to_remove(rows, remove, surplus)
     if surplus < 0:
         check_hosts_suffice(request.rules, request.hosts, count)
         _add_vms(connection, request, owner, -surplus, now=now)
@@ -108,11 +108,13 @@ def _add_vms(
     give_macs(connection, [row["id"] for row in rows], network_id)
 
 
-def _wanted(request_id: UUID) -> Any:
+def _is_wanted(request_id: UUID) -> Any:
     return and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
 
 
-def _leaving(rows: Collection[Row[Any]], remove: Collection[UUID], surplus: int) -> list[UUID]:
+def _vms_to_remove(
+    rows: Collection[Row[Any]], remove: Collection[UUID], surplus: int
+) -> list[UUID]:
     unknown = set(remove) - {row.id for row in rows}
     if unknown:
         raise InvalidError("remove", str(min(unknown)), "ids of VMs of this request")

@@ -31,12 +31,12 @@ _WAITING: Final = (
 )
 
 
-def in_force(now: datetime) -> ColumnElement[bool]:
+def is_in_force(now: datetime) -> ColumnElement[bool]:
     """Return the condition for a reservation whose time it is, whether or not that is noted."""
     return and_(IS_STANDING, reservations.c.starts_at <= now, reservations.c.ends_at > now)
 
 
-def waiting_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, int]:
+def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, int]:
     """Return how many VMs of requests that draw on reservations never had a place yet."""
     found: dict[UUID, int] = {}
     for some in chunks(sorted(keys)):
@@ -55,7 +55,7 @@ def waiting_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, 
     return found
 
 
-def unused(
+def unrequested_vms(
     connection: Connection, owners: Iterable[UUID], which: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, int]]:
     """Return the VMs not requested yet of reservations for which a condition holds.
@@ -72,7 +72,7 @@ def unused(
             reservations.c.used,
         ).where(which, among(connection, reservations.c.tenant_id, some))
         rows += connection.execute(query).all()
-    waits = waiting_of(connection, [row.id for row in rows]) if rows else {}
+    waits = count_waiting_vms(connection, [row.id for row in rows]) if rows else {}
     found: dict[UUID, Counter[UUID]] = {}
     for key, owner, vm_type, count, used in rows:
         left = max(0, count - used - waits.get(key, 0))
@@ -80,7 +80,7 @@ def unused(
     return found
 
 
-class Draws:
+class ReservationDraws:
     """What is left of reservations, while one request after another draws on them."""
 
     def __init__(self, connection: Connection, now: datetime) -> None:

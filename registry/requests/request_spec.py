@@ -58,12 +58,12 @@ def _is_local(name: str) -> bool:
     return parts[-1] in {"localhost", "localdomain"} or parts[0] == "localhost"
 
 
-def numbered(name: str, number: int) -> str:
+def numbered_hostname(name: str, number: int) -> str:
     """Return the host name of one of many VMs: the number follows the first part of the name."""
     first, dot, rest = name.partition(".")
     suffix = f"-{number}"
-    most = min(_LABEL_LENGTH, _WHOLE_LENGTH - len(dot + rest)) - len(suffix)
-    return first[:most].rstrip("-") + suffix + dot + rest
+    max_length = min(_LABEL_LENGTH, _WHOLE_LENGTH - len(dot + rest)) - len(suffix)
+    return first[:max_length].rstrip("-") + suffix + dot + rest
 
 
 MAX_COUNT: Final = 10_000
@@ -246,14 +246,16 @@ def vm_rows(
             "observed": VmObserved.ABSENT.value,
             "labels": dict(request.labels),
             "spot": request.spot,
-            "hostname": (hostname if hostname is None or alone else numbered(hostname, number)),
+            "hostname": (
+                hostname if hostname is None or alone else numbered_hostname(hostname, number)
+            ),
             "created_at": now,
         }
         for number in numbers
     ]
 
 
-def history(made: Request, actor: str) -> dict[str, Any]:
+def creation_event(made: Request, actor: str) -> dict[str, Any]:
     """Return the row of the event that it was made."""
     return event_row(
         made.created_at,

@@ -60,9 +60,9 @@ def lock_move(
     return connection.execute(query).one_or_none()
 
 
-def arrived(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
+def complete_arrival(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
     """Make the arriving assignment the place of the VM, and have the old one cleared."""
-    ends = {row.id: row for row in lock_assignments(connection, _either(move))}
+    ends = {row.id: row for row in lock_assignments(connection, _is_of_move(move))}
     if move.from_id in ends:  # else its host has been fenced and its assignments are released
         left = AssignmentRelease(
             ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}"
@@ -74,7 +74,7 @@ def arrived(connection: Connection, move: Row[Any], *, now: datetime, actor: str
     end_assignments(connection, [came], now=now, actor=actor, activated_at=now)
 
 
-def not_arrived(
+def end_without_arrival(
     connection: Connection, move: Row[Any], reason: str, *, now: datetime, actor: str
 ) -> None:
     """Have what there may be of a VM where it did not arrive cleared, and free the room then.
@@ -91,7 +91,7 @@ def not_arrived(
     end_assignments(connection, endings, now=now, actor=actor, reason=reason)
 
 
-def close(
+def close_move(
     connection: Connection,
     move: Row[Any],
     event: MoveEvent,
@@ -115,5 +115,5 @@ def close(
     )
 
 
-def _either(move: Row[Any]) -> Any:
+def _is_of_move(move: Row[Any]) -> Any:
     return assignments.c.id.in_([move.from_id, move.to_id])

@@ -26,7 +26,7 @@ from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, give_addresses
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import Placement, RoundCommit
-from registry.rounds.cluster import at_once, ever_placed
+from registry.rounds.cluster import min_at_once, requests_ever_placed
 
 HOST_MOVED: Final = "host_moved"
 QUOTA: Final = "quota"
@@ -36,7 +36,7 @@ GROUP_MOVED: Final = "group_moved"
 _LAST_REASONS: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
 
 
-def as_parts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
+def parts_of_counts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
     """Return VMs counted by request and host as parts of a round."""
     return [
         Placement(request_id=request_id, host_id=host_id, count=count)
@@ -44,7 +44,7 @@ def as_parts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
     ]
 
 
-def with_room_for_images(
+def drop_without_image_room(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Return the pairs without those whose image does not fit on their host, and these as parts.
@@ -60,11 +60,11 @@ def with_room_for_images(
         avoid_host(connection, request_id, host_id, now)
     return (
         [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
-        as_parts(parts),
+        parts_of_counts(parts),
     )
 
 
-def with_addresses(
+def drop_without_address(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]]
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Return the pairs without those whose network has no address left, and these as parts.
@@ -73,10 +73,13 @@ def with_addresses(
     """
     without = give_addresses(connection, [vm.id for vm, _ in chosen])
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
-    return ([(vm, host_id) for vm, host_id in chosen if vm.id not in without], as_parts(parts))
+    return (
+        [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
+        parts_of_counts(parts),
+    )
 
 
-def whole_gangs(
+def drop_broken_gangs(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]]
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Return the pairs without those of gangs that are not whole, and these as parts."""
@@ -87,17 +90,17 @@ def whole_gangs(
             among(connection, requests.c.id, some), requests.c.min_count > 1
         )
         least |= {row.id: row.min_count for row in connection.execute(gangs)}
-    begun = ever_placed(connection, sorted(least))
+    begun = requests_ever_placed(connection, sorted(least))
     waiting = count_waiting(connection, least)
     broken = {
         key
         for key, min_count in least.items()
-        if placed[key] < at_once(min_count, waiting[key], begun=key in begun)
+        if placed[key] < min_at_once(min_count, waiting[key], begun=key in begun)
     }
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)
     return (
         [(vm, host_id) for vm, host_id in chosen if vm.request_id not in broken],
-        as_parts(parts),
+        parts_of_counts(parts),
     )
 
 

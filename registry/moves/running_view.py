@@ -60,15 +60,17 @@ def view_running(
         requests=requests,
         vm_groups=vm_group_views(connection, sorted({*known, *waiting})),
         vms=tuple(
-            each for each in _vms(connection, axis, cluster.now, rest_s) if each.request_id in known
+            each
+            for each in _running_vms(connection, axis, cluster.now, rest_s)
+            if each.request_id in known
         ),
     )
 
 
-def _vms(
+def _running_vms(
     connection: Connection, axis: Sequence[str], now: datetime, rest_s: float
 ) -> list[RunningVm]:
-    held = _held(connection, axis)
+    held = _held_amounts(connection, axis)
     moving_states = (AssignmentState.ARRIVING.value, AssignmentState.LEAVING.value)
     moving = set(
         connection.scalars(
@@ -120,7 +122,7 @@ def _vms(
     ]
 
 
-def _held(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, ...]]:
+def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, ...]]:
     """Return what each place holds, by the id of its assignment.
 
     The database makes one row of the rows of a place: reading these one by one takes longer

@@ -23,7 +23,7 @@ from registry.records.rounds import (
     ReservedCommit,
     ReservedView,
 )
-from registry.tenancy.reserved_use import IS_STANDING, in_force
+from registry.tenancy.reservation_use import IS_STANDING, is_in_force
 
 
 def reserved_view(
@@ -68,7 +68,7 @@ def reserved_view(
                 holds.append((key, count))
         found.append(
             ReservationView(
-                asks=_request_of(row, amounts),
+                asks=_reservation_request(row, amounts),
                 in_force=row.starts_at <= now,
                 holds=tuple(holds),
                 lost=len(holds) < len(kept[row.id]),
@@ -89,7 +89,7 @@ def reserved_view(
     return ReservedView(reservations=tuple(found), draws=draws), tuple(changed)
 
 
-def _request_of(row: Any, amounts: tuple[int, ...]) -> RequestView:
+def _reservation_request(row: Any, amounts: tuple[int, ...]) -> RequestView:
     """Return a reservation as a request for its VMs now."""
     return RequestView(
         id=row.id,
@@ -114,7 +114,7 @@ def held_for_reservations(
     rows = connection.execute(
         select(reservations.c.tenant_id, reservations.c.vm_type_id, reservation_holds.c["count"])
         .join(reservations, reservations.c.id == reservation_holds.c.reservation_id)
-        .where(in_force(now))
+        .where(is_in_force(now))
     ).all()
     demand = demands(connection, {row.vm_type_id for row in rows}) if rows else {}
     held: dict[UUID, tuple[int, ...]] = {}
@@ -125,7 +125,7 @@ def held_for_reservations(
     return held
 
 
-def note_reserved(
+def record_reserved_rooms(
     connection: Connection,
     decided: ReservedCommit,
     moved: Collection[UUID],
@@ -190,7 +190,7 @@ def note_reserved(
     record(connection, history)
 
 
-def note_used(connection: Connection, first_places: Mapping[UUID, int]) -> None:
+def count_used(connection: Connection, first_places: Mapping[UUID, int]) -> None:
     """Count VMs, by request, that got their first place, as used of what these draw on."""
     used: Counter[UUID] = Counter()
     for some in chunks(sorted(first_places)):

@@ -18,7 +18,7 @@ from registry.records.networks import NetworkSource
 
 
 @dataclass(frozen=True, slots=True)
-class LeftSource:
+class ReplacedSource:
     """What a host called a network before, and some of its VMs there still use."""
 
     network_id: UUID
@@ -26,7 +26,7 @@ class LeftSource:
     source: NetworkSource
 
 
-def keep_left_source(
+def keep_replaced_source(
     connection: Connection, network_id: UUID, host_id: UUID, source: NetworkSource
 ) -> None:
     """Count a source on while VMs of the network that have a place on the host now keep it.
@@ -46,7 +46,7 @@ def keep_left_source(
     connection.execute(insert(left).values(placed_until=newest, **row))
 
 
-def left_sources(connection: Connection, network_ids: Collection[UUID]) -> list[LeftSource]:
+def replaced_sources(connection: Connection, network_ids: Collection[UUID]) -> list[ReplacedSource]:
     """Return the replaced sources that VMs of these networks still use, by host and name."""
     query = (
         select(left, hosts.c.name.label("host"))
@@ -55,7 +55,7 @@ def left_sources(connection: Connection, network_ids: Collection[UUID]) -> list[
         .order_by(hosts.c.name, left.c.kind, left.c.source)
     )
     return [
-        LeftSource(row.network_id, row.host, NetworkSource(kind=row.kind, name=row.source))
+        ReplacedSource(row.network_id, row.host, NetworkSource(kind=row.kind, name=row.source))
         for row in connection.execute(query)
     ]
 

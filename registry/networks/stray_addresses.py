@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, and_, or_, select, update
 from registry.audit.events import event_row, record
 from registry.db.clock import db_now
 from registry.db.schema import assignments, interfaces, is_place, network_addresses, networks, vms
-from registry.subnets import shown
+from registry.subnets import address_text
 
 
 def check_addresses(connection: Connection) -> Iterator[str]:
@@ -19,7 +19,7 @@ def check_addresses(connection: Connection) -> Iterator[str]:
     # Of an empty table SQLite knows no statistics, and would begin with all VMs that ever were.
     strays = connection.execute(_STRAY) if connection.scalar(given) is not None else ()
     for stray in strays:
-        yield f"{_label_of(stray)}; `fuga doctor --repair` frees it"
+        yield f"{_stray_message(stray)}; `fuga doctor --repair` frees it"
     lacking = (
         select(vms.c.name, vms.c.id, networks.c.name.label("network"))
         .join(interfaces, interfaces.c.vm_id == vms.c.id)
@@ -46,7 +46,7 @@ def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
             )
             .values(vm_id=None)
         )
-    rendered = [_label_of(row) for row in rows]
+    rendered = [_stray_message(row) for row in rows]
     now = db_now(connection)
     history = [
         event_row(now, actor, "stray_address_freed", "vm", row.vm_id, reason=sentence)
@@ -81,11 +81,11 @@ _STRAY: Final[Select[Any]] = (
 )
 
 
-def _label_of(row: Row[Any]) -> str:
+def _stray_message(row: Row[Any]) -> str:
     why = "is of another network"
     if row.deleted_at is not None:
         why = "is gone"
     elif not row.generation:
         why = "never had a place"
-    address = shown(row.address)
+    address = address_text(row.address)
     return f"address {address} of network {row.network} is that of VM {row.name}, which {why}"

@@ -34,23 +34,23 @@ class PastLife:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateRequest:
+class RecentRequest:
     """VMs that were requested together, lately."""
 
-    kind: int  #: an index of `AheadView.kinds`
+    kind: int  #: an index of `ForecastInputs.kinds`
     requested_at: datetime
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AheadView:
+class ForecastInputs:
     """The cluster, what runs on it and for how long, and what happened to VMs before."""
 
     cluster: ClusterView
     living: tuple[LivingVms, ...]
     lives: tuple[PastLife, ...]
     kinds: tuple[RequestView, ...]  #: of requests that came lately, each of one VM
-    came: tuple[LateRequest, ...]  #: by time
+    came: tuple[RecentRequest, ...]  #: by time
     came_since: datetime  #: the beginning of that time
     ends: Mapping[UUID, datetime]  #: when the time of requests is over that are not, by request
     demand: Mapping[UUID, tuple[int, ...]]  #: of one VM, by type

@@ -32,14 +32,14 @@ class RoomPlans:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def going_on(self) -> int:
+    def count_open(self) -> int:
         """Return how many plans that make room are pending or carried out."""
         with self._database.read() as connection:
             return connection.execute(
                 select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, GOES_ON)
             ).scalar_one()
 
-    def lacking(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
+    def requests_lacking_room(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
         """Return requests that lacked room in so many rounds, at least.
 
         Without those for which a plan was to make room within the last ``rest_s``.
@@ -59,12 +59,12 @@ class RoomPlans:
             tried = {UUID(each["request"]) for each in connection.scalars(lately)}
             return frozenset(connection.scalars(waits)) - tried
 
-    def waits(self, request: UUID) -> bool:
+    def is_waiting(self, request: UUID) -> bool:
         """Return whether a VM of a request waits for a place."""
         with self._database.read() as connection:
-            return waiting_of(connection, request) > 0
+            return count_waiting_vms(connection, request) > 0
 
-    def keeps(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
+    def keeps_room(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
         """Return whether what a plan freed is to be kept for its request still.
 
         It is until VMs of the request were placed, as many as are let in; no longer than
@@ -74,7 +74,7 @@ class RoomPlans:
             plan = get_plan(connection, id)
             if plan.admitted is None or plan.failed or plan.approved_at is None:
                 return False
-            waits = waiting_of(connection, UUID(plan.arguments["request"]))
+            waits = count_waiting_vms(connection, UUID(plan.arguments["request"]))
             admitted = sum(each["count"] for each in plan.admitted["hosts"])
             last = connection.scalar(
                 select(func.max(moves.c.ended_at))
@@ -86,7 +86,7 @@ class RoomPlans:
             return not late and waits > plan.admitted["waiting"] - admitted
 
 
-def waiting_of(connection: Connection, request: UUID) -> int:
+def count_waiting_vms(connection: Connection, request: UUID) -> int:
     """Return how many VMs of a request wait for a place."""
     return count_waiting(connection, {request: _MOST_VMS}).get(request, 0)
 
@@ -104,7 +104,7 @@ def check_waits(connection: Connection, request: UUID) -> None:
         If no VM of it waits, or a plan makes room for it already.
     """
     take_turns(connection, f"room for {request}")
-    if not waiting_of(connection, request):
+    if not count_waiting_vms(connection, request):
         if connection.execute(select(requests.c.id).where(requests.c.id == request)).first():
             raise ConflictError(f"no VM of request {request} waits for a place")
         raise UnknownNameError("request", "request", request, hint="`fuga requests` lists them")
