@@ -22,7 +22,7 @@ from placement.forecast.estimate import Estimate, estimate_of
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from registry.requests import zone_of
-from registry.rounds import ForecastInputs, ClusterView
+from registry.rounds import ClusterView, ForecastInputs
 
 HORIZON_S: Final = 7 * 86_400.0
 SAMPLES: Final = 40
