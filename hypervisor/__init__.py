@@ -14,6 +14,7 @@ from hypervisor.errors import (
     MoveHangsError,
     OperationFailedError,
 )
+from hypervisor.migrator import HostPairMigrator
 from hypervisor.model import (
     ConsoleExchange,
     ConsoleTail,
@@ -32,8 +33,13 @@ from hypervisor.model import (
     seed_name,
     volume_name,
 )
-from hypervisor.move_model import HostEnd, MigrationObstacle, MigrationProgress, MoveDone, MoveSpec
-from hypervisor.moving import HostPairMigrator
+from hypervisor.move_model import (
+    HostEndpoint,
+    MigrationObstacle,
+    MigrationProgress,
+    MoveDone,
+    MoveSpec,
+)
 from hypervisor.pool import HostConnections, MigratorPool
 from hypervisor.shared_hosts import SharedHost, SharedHosts
 
@@ -47,7 +53,7 @@ __all__ = [
     "HostConnection",
     "HostConnections",
     "HostDomain",
-    "HostEnd",
+    "HostEndpoint",
     "HostInspection",
     "HostPairMigrator",
     "HostPoll",

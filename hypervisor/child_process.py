@@ -43,9 +43,9 @@ def child_environ() -> dict[str, str]:
 
 
 #: Far more than a report of 16,384 domains, which is what libvirt lists at most.
-MOST_ANSWER_BYTES: Final = 64 << 20
+MAX_ANSWER_BYTES: Final = 64 << 20
 _STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
-_BURIAL_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
+_KILL_WAIT_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
 _GOODBYE_S: Final = 0.5  #: for a child to end by itself
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -68,7 +68,7 @@ class ChildProcess:
         self,
         command: Sequence[str],
         credential: Credential | None = None,
-        surroundings: Mapping[str, str] = _NOTHING,
+        environment: Mapping[str, str] = _NOTHING,
     ) -> None:
         # A file, not a pipe: it needs no reader, so it cannot fill up and block.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
@@ -76,7 +76,7 @@ class ChildProcess:
         # libvirt starts (ssh) can be killed as one group.
         self._process = subprocess.Popen(
             command,
-            env={**_environment(credential), **surroundings},
+            env={**_environment(credential), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -89,7 +89,7 @@ class ChildProcess:
         self._poller = select.poll()
         self._poller.register(self._stdout, select.POLLIN | select.POLLHUP)
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether it has ended."""
         return self._process.poll() is not None
 
@@ -100,14 +100,14 @@ class ChildProcess:
         parts: list[bytes] = []
         size = 0
         while not (parts and parts[-1].endswith(b"\n")):
-            part = self.hear(deadline - time.monotonic())
+            part = self.read(deadline - time.monotonic())
             if part is None:
                 waited_s = time.monotonic() - started
                 raise SilentError(f"no answer within {waited_s:.1f} s")
             parts.append(part)
             size += len(part)
-            if size > MOST_ANSWER_BYTES:
-                raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
+            if size > MAX_ANSWER_BYTES:
+                raise SilentError(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
         return b"".join(parts)
 
     def send(self, line: bytes) -> None:
@@ -117,23 +117,23 @@ class ChildProcess:
             while unsent:
                 unsent = unsent[self._stdin.write(unsent) or 0 :]
         except BrokenPipeError:
-            raise self._ended() from None
+            raise self._ended_error() from None
 
-    def hear(self, patience_s: float) -> bytes | None:
+    def read(self, patience_s: float) -> bytes | None:
         """Return some of what it says; None: nothing for so long. Raises `SilentError`: ended."""
         if patience_s <= 0 or not self._poller.poll(patience_s * 1000):
             return None
         part = os.read(self._stdout.fileno(), 1 << 16)
         if not part:
-            raise self._ended()
+            raise self._ended_error()
         return part
 
-    def hang_up(self) -> None:
+    def close_input(self) -> None:
         """Let it end by itself; its reader learns when it has."""
         with contextlib.suppress(OSError):
             self._stdin.close()
 
-    def strike(self) -> None:
+    def kill_group(self) -> None:
         """End it now, with all that libvirt started for it, and keep our ends open."""
         # Not yet waited for, so its pid, which is its group's, cannot be anyone else's.
         if self._process.returncode is None:
@@ -142,7 +142,7 @@ class ChildProcess:
 
     def end(self) -> None:
         """Let it close its connection and end; kill it if it does not."""
-        self.hang_up()
+        self.close_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GOODBYE_S)
         self.kill()
@@ -150,19 +150,19 @@ class ChildProcess:
     def kill(self) -> None:
         """End it now, with all that libvirt started for it, and close our ends."""
         if self._process.returncode is None:
-            self.strike()
+            self.kill_group()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_BURIAL_S)
-        self.let_go()
+                self._process.wait(_KILL_WAIT_S)
+        self.release_pipes()
 
-    def let_go(self) -> None:
+    def release_pipes(self) -> None:
         """Close our ends without touching the process (in a fork it is the parent's)."""
         for stream in (self._stdin, self._stdout, self._stderr):
             with contextlib.suppress(OSError):
                 stream.close()
         self._process.returncode = self._process.returncode or 0
 
-    def _ended(self) -> SilentError:
+    def _ended_error(self) -> SilentError:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GOODBYE_S)
         size = self._stderr.seek(0, os.SEEK_END)

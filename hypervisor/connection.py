@@ -44,7 +44,7 @@ from plain_text import shortened
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.single_host_child")
 _PIECE_BYTES: Final = 1 << 20  #: of an upload, between two looks at the clock
 POOL_PATIENCE: Final = 0.75  #: of a look's deadline; what comes after it takes a moment
-MOST_REASON: Final = 1000  #: characters of what a host says went wrong
+MAX_REASON_LENGTH: Final = 1000  #: characters of what a host says went wrong
 
 
 class HostConnection:
@@ -216,12 +216,12 @@ class HostConnection:
         """Return whether a pool has a volume; of a shared pool another host may have made it."""
         return bool(self._call("has_volume", {"pool": pool, "name": name}, deadline_s))
 
-    def layers_on(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
+    def overlays_of(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
         """Return the names of files of a pool that rest on a VM's disk, as snapshots make them."""
         found = self._call("layers_on", {"pool": pool, "name": name}, deadline_s)
         return [str(each) for each in found]
 
-    def users_of(
+    def domains_using(
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
         """Return the names of domains whose disks are, or rest on, volumes of a pool."""
@@ -369,13 +369,13 @@ class HostConnection:
         if not self._lock.acquire(timeout=max(0.0, allowed)):
             raise HostUnreachableError(self.uri, f"busy with another call for {allowed:g} s")
         try:
-            if self._child is None or self._child.ended():
+            if self._child is None or self._child.has_ended():
                 self._discard()
                 self._child = ChildProcess(self._command(), self.credential)
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
         except (SilentError, ValueError, OSError) as error:
             self._discard()
-            reason = self._masked(f"{in_words(op)}: {error}")
+            reason = self._mask_credentials(f"{in_words(op)}: {error}")
             raise HostSilentError(self.uri, reason, getattr(error, "signal", None)) from error
         except BaseException:
             # Interrupted between question and answer: the next answer would not be ours.
@@ -384,14 +384,16 @@ class HostConnection:
         finally:
             self._lock.release()
         if answer.get("error") == "unreachable":
-            raise HostUnreachableError(self.uri, self._masked(answer["reason"]))
+            raise HostUnreachableError(self.uri, self._mask_credentials(answer["reason"]))
         if "error" in answer:
-            raise OperationFailedError(op, self._masked(answer["reason"]), answer.get("code"))
+            raise OperationFailedError(
+                op, self._mask_credentials(answer["reason"]), answer.get("code")
+            )
         return answer["ok"]
 
-    def _masked(self, reason: str) -> str:
-        known = reason if self.credential is None else self.credential.masked(reason)
-        return shortened(known, MOST_REASON)
+    def _mask_credentials(self, reason: str) -> str:
+        known = reason if self.credential is None else self.credential.mask(reason)
+        return shortened(known, MAX_REASON_LENGTH)
 
     def _command(self) -> tuple[str, ...]:
         return (*_CHILD, self.uri, *(() if self.machine is None else (self.machine,)))
@@ -405,7 +407,7 @@ class HostConnection:
         """In a forked process: the lock may be held by a thread that is not here."""
         self._lock = threading.Lock()
         if self._child is not None:
-            self._child.let_go()
+            self._child.release_pipes()
             self._child = None
 
 

@@ -28,7 +28,7 @@ class Credential:
     stamp: str = ""  #: another one makes it another credential: its files have changed
     ssh_host_keys: tuple[str, ...] = ()  #: of which the host must show one
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return a text without the folder: it may come from libvirt and be shown."""
         for shown in (self.folder, quote(self.folder)):
             text = text.replace(shown, f"credential {self.name}")

@@ -11,7 +11,7 @@ from hypervisor.model import Guard, Mark
 
 
 @dataclass(frozen=True, slots=True)
-class HostEnd:
+class HostEndpoint:
     """One of the two hosts of a move."""
 
     uri: str

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hypervisor.connection import HostConnection
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError
-from hypervisor.move_model import HostEnd
-from hypervisor.moving import HostPairMigrator
+from hypervisor.migrator import HostPairMigrator
+from hypervisor.move_model import HostEndpoint
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +21,7 @@ class _Idle:
     since: float = field(default_factory=time.monotonic)
 
     @property
-    def opens(self) -> tuple[str, Credential | None, str | None]:
+    def key(self) -> tuple[str, Credential | None, str | None]:
         return (self.connection.uri, self.connection.credential, self.connection.machine)
 
 
@@ -74,9 +74,9 @@ class HostConnections:
         closing: list[_Idle] = []
         with self._changed:
             while True:
-                closing += self._outdated()
+                closing += self._take_expired()
                 # The latest one used: its connection is the likeliest to be alive.
-                found = next((each for each in self._idle[::-1] if each.opens == wanted), None)
+                found = next((each for each in self._idle[::-1] if each.key == wanted), None)
                 if found is not None:
                     self._idle.remove(found)
                     break
@@ -96,7 +96,7 @@ class HostConnections:
             uri, credential=credential, machine=machine, deadline_s=self._deadline_s
         )
 
-    def _outdated(self) -> list[_Idle]:
+    def _take_expired(self) -> list[_Idle]:
         oldest = time.monotonic() - self._idle_s
         outdated = [idle for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
@@ -132,7 +132,7 @@ class MigratorPool:
         self._idle: list[_IdleMigrator] = []  #: longest idle first
 
     @contextmanager
-    def use(self, source: HostEnd, destination: HostEnd) -> Iterator[HostPairMigrator]:
+    def use(self, source: HostEndpoint, destination: HostEndpoint) -> Iterator[HostPairMigrator]:
         """Lend a migrator for exclusive use. Any exception ends its process."""
         self.end_idle()
         with self._lock:

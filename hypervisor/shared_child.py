@@ -12,12 +12,12 @@ from concurrent.futures import TimeoutError as NotYetError
 from typing import Any, Final
 
 from hypervisor import wire
-from hypervisor.child_process import MOST_ANSWER_BYTES, ChildProcess, SilentError
+from hypervisor.child_process import MAX_ANSWER_BYTES, ChildProcess, SilentError
 
 #: -P: not a module of that name in the current folder.
 COMMAND: Final = (sys.executable, "-P", "-m", "hypervisor.child.multi_host_child")
 #: glibc keeps memory for each of many threads, by default far more than they use.
-_SURROUNDINGS: Final = {"MALLOC_ARENA_MAX": "2"}
+_ENVIRONMENT: Final = {"MALLOC_ARENA_MAX": "2"}
 #: It beats each second, and takes a while to start on a busy machine.
 _STALLED_AFTER_S: Final = 5.0
 _STARTED_WITHIN_S: Final = 30.0
@@ -49,35 +49,35 @@ class SharedChild:
         self, command: tuple[str, ...] = COMMAND, *, closes_at: float | None = None
     ) -> None:
         self.hosts: set[int] = set()  #: which it polls; kept by the code that assigns them
-        self._process = ChildProcess(command, surroundings=_SURROUNDINGS)
+        self._process = ChildProcess(command, environment=_ENVIRONMENT)
         self._closes_at = closes_at
         self._changing = threading.Lock()
-        self._telling = threading.Lock()
+        self._write_lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._under_way: dict[int, Future[dict[str, Any]]] = {}
-        self._given_up: set[int] = set()
+        self._abandoned: set[int] = set()
         self._retired = False
         self._lost: str | None = None
         # It alone closes what it reads from: another thread's close might have it read
         # from another process's pipe.
-        self._hearing = threading.Thread(target=self._hear, name="shared-child", daemon=True)
-        self._hearing.start()
+        self._reader = threading.Thread(target=self._read_answers, name="shared-child", daemon=True)
+        self._reader.start()
 
     @property
     def is_open(self) -> bool:
         """Whether it may begin a poll."""
         with self._changing:
-            return not self._retired and self._lost is None and not self._is_over()
+            return not self._retired and self._lost is None and not self._is_past_close()
 
     @property
     def is_gone(self) -> bool:
         """Whether its process has ended."""
-        return not self._hearing.is_alive()
+        return not self._reader.is_alive()
 
     @property
-    def given_up(self) -> int:
+    def abandoned(self) -> int:
         """The number of open polls whose callers gave up."""
-        return len(self._given_up)
+        return len(self._abandoned)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
         """Return the answer. Raises `TooLateError`, `ChildLostError` or `NotBegunError`."""
@@ -93,7 +93,7 @@ class SharedChild:
         except NotYetError:
             with self._changing:
                 if number in self._under_way:  # not answered since
-                    self._given_up.add(number)
+                    self._abandoned.add(number)
             raise TooLateError from None
         finally:
             with self._changing:
@@ -115,43 +115,43 @@ class SharedChild:
 
     def end(self, why: str = "it was closed") -> None:
         """End it; polls under way are lost."""
-        self._lose(why)
-        self._hang_up()
-        self._hearing.join(_GOODBYE_S)
-        if self._hearing.is_alive():
-            self._process.strike()
-            self._hearing.join(_GOODBYE_S)
+        self._mark_lost(why)
+        self._close_input()
+        self._reader.join(_GOODBYE_S)
+        if self._reader.is_alive():
+            self._process.kill_group()
+            self._reader.join(_GOODBYE_S)
 
     def _send(self, message: Mapping[str, Any]) -> None:
         try:
-            with self._telling:
+            with self._write_lock:
                 self._process.send(wire.encode(message))
         except (SilentError, OSError, ValueError) as error:
-            self._lose(str(error))
+            self._mark_lost(str(error))
             raise ChildLostError(str(error)) from None
 
-    def _is_over(self) -> bool:
+    def _is_past_close(self) -> bool:
         return self._closes_at is not None and time.monotonic() >= self._closes_at
 
     def _end_if_done(self) -> None:
         with self._changing:
-            done = (self._retired or self._is_over()) and not self._under_way
+            done = (self._retired or self._is_past_close()) and not self._under_way
             if not done or self._lost is not None:
                 return
             self._lost = "it was retired"
-        self._hang_up()
+        self._close_input()
 
-    def _hang_up(self) -> None:
+    def _close_input(self) -> None:
         """Have it end, even with hanging polls."""
-        if self._telling.acquire(timeout=_GOODBYE_S):
+        if self._write_lock.acquire(timeout=_GOODBYE_S):
             try:
-                self._process.hang_up()
+                self._process.close_input()
             finally:
-                self._telling.release()
+                self._write_lock.release()
         else:
-            self._process.strike()  # it does not read any more
+            self._process.kill_group()  # it does not read any more
 
-    def _lose(self, why: str) -> None:
+    def _mark_lost(self, why: str) -> None:
         with self._changing:
             self._lost = self._lost or why
             waiting = list(self._under_way.values())
@@ -159,34 +159,34 @@ class SharedChild:
         for answer in waiting:
             answer.set_exception(ChildLostError(why))
 
-    def _hear(self) -> None:
+    def _read_answers(self) -> None:
         """Hand answers to those who wait for them, until the process ends or stands still."""
         patience_s = _STARTED_WITHIN_S
         parts: list[bytes] = []
         size = 0
         try:
             while True:
-                heard = self._process.hear(patience_s)
+                heard = self._process.read(patience_s)
                 if heard is None:
                     raise SilentError(f"it stood still for {patience_s:g} s")  # noqa: TRY301
                 patience_s = _STALLED_AFTER_S
                 *lines, rest = heard.split(b"\n")
                 for line in lines:
-                    self._take(b"".join((*parts, line)))
+                    self._deliver(b"".join((*parts, line)))
                     parts, size = [], 0
                 parts.append(rest)
                 size += len(rest)
-                if size > MOST_ANSWER_BYTES:
-                    raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")  # noqa: TRY301
+                if size > MAX_ANSWER_BYTES:
+                    raise SilentError(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")  # noqa: TRY301
         except (SilentError, OSError, ValueError) as error:
-            self._lose(str(error))
+            self._mark_lost(str(error))
             self._process.kill()
 
-    def _take(self, line: bytes) -> None:
+    def _deliver(self, line: bytes) -> None:
         answer = wire.decode(line)
         number = answer["id"]
         with self._changing:
-            self._given_up.discard(number)
+            self._abandoned.discard(number)
             waiting = self._under_way.pop(number, None)
         if waiting is not None:
             waiting.set_result(answer)

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from hypervisor import wire
-from hypervisor.connection import MOST_REASON, POOL_PATIENCE, HostConnection
+from hypervisor.connection import MAX_REASON_LENGTH, POOL_PATIENCE, HostConnection
 from hypervisor.credential import Credential
 from hypervisor.errors import HostSilentError, HostUnreachableError, OperationFailedError
 from hypervisor.model import HostPoll
@@ -32,7 +32,7 @@ from plain_text import shortened
 
 _HOSTS_PER_CHILD: Final = 250
 #: Threads that hang in a process; it is replaced then, so that they do not gather.
-_MOST_GIVEN_UP: Final = 10
+_MAX_ABANDONED: Final = 10
 #: Of a look's deadline, for how long looks are begun in a process apart: it is over, and
 #: ends, when the first of them has had its time.
 _OPEN_APART: Final = 0.9
@@ -105,7 +105,7 @@ class SharedHosts:
         if before is not None and before.is_open:
             return before
         with self._changing:
-            self._refuse_closed()
+            self._check_open()
             self._children = [child for child in self._children if child.is_open]
             roomy = [each for each in self._children if len(each.hosts) < self._hosts_per_child]
             if roomy:
@@ -120,7 +120,7 @@ class SharedHosts:
         """Return the process for hosts that did not answer, a new one for each span of polls."""
         self._end_apart()
         with self._changing:
-            self._refuse_closed()
+            self._check_open()
             if self._apart is None:
                 closes_at = time.monotonic() + self.deadline_s * _OPEN_APART
                 self._apart = self._start(closes_at)
@@ -141,7 +141,7 @@ class SharedHosts:
         """Take a host out of a process, which ends with its last one."""
         with self._changing:
             child.hosts.discard(key)
-            is_over = not child.hosts or child.given_up >= _MOST_GIVEN_UP
+            is_over = not child.hosts or child.abandoned >= _MAX_ABANDONED
         child.forget(key)
         if is_over:
             child.retire()
@@ -152,7 +152,7 @@ class SharedHosts:
         self._started.append(child)
         return child
 
-    def _refuse_closed(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ChildLostError("it was closed")
 
@@ -169,42 +169,42 @@ class SharedHost:
         self._key = key
         self._place = _HostPlace.SHARED
         self._child: SharedChild | None = None
-        self._looking = threading.Lock()
+        self._poll_lock = threading.Lock()
         self._closed = False
 
     def report(self, pool: str) -> HostPoll:
         """Look at the host; see `HostConnection.report`."""
-        with self._looking:
+        with self._poll_lock:
             try:
-                return self._look(pool)
+                return self._poll(pool)
             finally:
                 if self._closed:
                     self._leave_child()
 
-    def _look(self, pool: str) -> HostPoll:
+    def _poll(self, pool: str) -> HostPoll:
         if self._closed:
             raise HostUnreachableError(self.uri, "it is not polled any more")
         deadline = time.monotonic() + self._hosts.deadline_s
         if self._place is not _HostPlace.ALONE:
             try:
-                return self._look_among_others(pool, deadline)
+                return self._poll_in_shared_child(pool, deadline)
             except TooLateError:
                 self._leave_child()
                 self._place = _HostPlace.APART
-                raise self._silent() from None
+                raise self._timeout_error() from None
             except ChildLostError as error:
                 self._leave_child()
                 if self._hosts.is_closed:
                     raise HostUnreachableError(self.uri, f"report: {error}") from None
                 self._place = _HostPlace.ALONE
-        return self._look_alone(pool)
+        return self._poll_in_own_child(pool)
 
     def close(self) -> None:
         """Release the host. A poll under way continues until its answer or deadline."""
         self._closed = True
         self._leave_child()
 
-    def _look_among_others(self, pool: str, deadline: float) -> HostPoll:
+    def _poll_in_shared_child(self, pool: str, deadline: float) -> HostPoll:
         patience_s = self._hosts.deadline_s * POOL_PATIENCE
         request = {
             "host": self._key,
@@ -224,7 +224,7 @@ class SharedHost:
             self._place = _HostPlace.SHARED
             return self._read(answer)
 
-    def _look_alone(self, pool: str) -> HostPoll:
+    def _poll_in_own_child(self, pool: str) -> HostPoll:
         if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
             raise HostUnreachableError(self.uri, "too many hosts have a child process of their own")
         try:
@@ -245,17 +245,19 @@ class SharedHost:
 
     def _read(self, answer: dict[str, Any]) -> HostPoll:
         if answer.get("error") == "unreachable":
-            raise HostUnreachableError(self.uri, self._masked(answer["reason"]))
+            raise HostUnreachableError(self.uri, self._mask_credentials(answer["reason"]))
         if "error" in answer:
-            raise OperationFailedError("report", self._masked(answer["reason"]), answer.get("code"))
+            raise OperationFailedError(
+                "report", self._mask_credentials(answer["reason"]), answer.get("code")
+            )
         return wire.report_from(answer["ok"])
 
-    def _silent(self) -> HostSilentError:
+    def _timeout_error(self) -> HostSilentError:
         return HostSilentError(self.uri, f"report: no answer within {self._hosts.deadline_s:.1f} s")
 
-    def _masked(self, reason: str) -> str:
-        known = reason if self.credential is None else self.credential.masked(reason)
-        return shortened(known, MOST_REASON)
+    def _mask_credentials(self, reason: str) -> str:
+        known = reason if self.credential is None else self.credential.mask(reason)
+        return shortened(known, MAX_REASON_LENGTH)
 
     def _leave_child(self) -> None:
         child, self._child = self._child, None

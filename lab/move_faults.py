@@ -26,7 +26,7 @@ from hypervisor import (
     DomainSpec,
     DomainState,
     HostConnection,
-    HostEnd,
+    HostEndpoint,
     HostPairMigrator,
     HypervisorError,
     Mark,
@@ -265,7 +265,7 @@ class Experiment:
     # --- the move ------------------------------------------------------------------
 
     def _mover(self) -> HostPairMigrator:
-        ends = [HostEnd(each.uri) for each in self.hosts]
+        ends = [HostEndpoint(each.uri) for each in self.hosts]
         return HostPairMigrator(ends[self._at], ends[1 - self._at], deadline_s=_ANSWER_S)
 
     def _move(self, mover: HostPairMigrator, wanted: MoveSpec, trial: Trial) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 _SERVES_S: Final = 1.0
 
 
-class NearClock:
+class EstimatedClock:
     """Estimates the database's time: never ahead, and behind by at most the query's duration.
 
     To a look that seems to have begun a little sooner more counts as having changed since,
@@ -31,10 +31,10 @@ class NearClock:
         """Return the time; queries the database if the last answer is too old."""
         known = self._known
         if known is None or self._monotonic() - known[1] > _SERVES_S:
-            known = self._read_after(known)
+            known = self._refresh(known)
         return known[0] + timedelta(seconds=self._monotonic() - known[1])
 
-    def _read_after(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
+    def _refresh(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
         with self._lock:
             if self._known is not None and self._known is not before:
                 return self._known  # another thread has just read it

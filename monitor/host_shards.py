@@ -13,10 +13,10 @@ from registry import Registry
 from registry.db import uuid7
 
 #: A monitor that was not heard for this long is gone; as long as the interval within these.
-_LEASE_AT_LEAST_S: Final = 3.0
-_LEASE_AT_MOST_S: Final = 15.0
+_MIN_LEASE_S: Final = 3.0
+_MAX_LEASE_S: Final = 15.0
 #: Of a lease, how long after a beat the next one is due.
-_BEAT_AFTER: Final = 0.25
+_BEAT_FRACTION: Final = 0.25
 
 
 class Peers:
@@ -34,7 +34,7 @@ class Peers:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.key = uuid7()
-        self.lease_s = min(_LEASE_AT_MOST_S, max(_LEASE_AT_LEAST_S, interval_s))
+        self.lease_s = min(_MAX_LEASE_S, max(_MIN_LEASE_S, interval_s))
         self._name = f"{socket.gethostname()}:{process_id}"
         self._registry = registry
         self._monotonic = monotonic
@@ -42,12 +42,12 @@ class Peers:
         self._beat_at: float | None = None
         self._heard_at = self._steady_since = monotonic()
 
-    def meet(self, *, watched: int, late: int) -> frozenset[UUID]:
+    def renew_lease(self, *, watched: int, late: int) -> frozenset[UUID]:
         """Renew the lease when due, and return the monitors that share the hosts."""
         now = self._monotonic()
         if now - self._heard_at > self.lease_s:
             self._steady_since = now
-        if self._beat_at is None or now - self._beat_at >= self.lease_s * _BEAT_AFTER:
+        if self._beat_at is None or now - self._beat_at >= self.lease_s * _BEAT_FRACTION:
             self._registry.monitors.beat(
                 self.key, self._name, lease_s=self.lease_s, watched=watched, late=late
             )
@@ -70,9 +70,9 @@ def rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:
     Each draws a number for the host, and the highest wins. So when one comes or goes, only
     hosts that it gets or had change their monitor, and those go to all others alike.
     """
-    mine = _drawn(host, monitor)
-    return sum(_drawn(host, other) > mine for other in monitors)
+    mine = _hash_weight(host, monitor)
+    return sum(_hash_weight(host, other) > mine for other in monitors)
 
 
-def _drawn(host: UUID, monitor: UUID) -> bytes:
+def _hash_weight(host: UUID, monitor: UUID) -> bytes:
     return blake2b(host.bytes + monitor.bytes, digest_size=16).digest()

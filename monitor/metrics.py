@@ -19,7 +19,7 @@ class PollMetrics:
     """Counts polls by outcome."""
 
     def __init__(self, metrics: ProcessMetrics) -> None:
-        self._looks = Counter(
+        self._polls = Counter(
             "fuga_polls", "Polls of hosts.", ["outcome"], registry=metrics.registry
         )
         self._seconds = Histogram(
@@ -32,15 +32,15 @@ class PollMetrics:
             "fuga_watched_hosts", "Hosts that this monitor polls.", registry=metrics.registry
         )
 
-    def watched(self, count: Callable[[], int]) -> None:
+    def report_watched_hosts(self, count: Callable[[], int]) -> None:
         """Report from now on how many hosts are polled."""
         self._watched.set_function(lambda: float(count()))
 
-    def look(self, outcome: str) -> None:
+    def count_poll(self, outcome: str) -> None:
         """Count a poll."""
-        self._looks.labels(outcome).inc()
+        self._polls.labels(outcome).inc()
 
-    def answered(self, seconds: float) -> None:
+    def record_answer(self, seconds: float) -> None:
         """Count a poll that the host answered."""
-        self.look(ANSWERED)
+        self.count_poll(ANSWERED)
         self._seconds.observe(seconds)

@@ -10,11 +10,11 @@ from typing import Final
 import structlog
 
 from hypervisor import HypervisorError
-from monitor.clock import NearClock
+from monitor.address_cache import AddressCache
+from monitor.clock import EstimatedClock
 from monitor.metrics import MISSED, NOT_RECORDED, PollMetrics
 from monitor.probe import HostProbe
 from monitor.recorder import PollRecorder
-from monitor.resolved import Resolved
 from monitor.translate import to_report
 from registry import AnotherMachineError
 from registry.hosts import Miss, WatchedHost
@@ -36,15 +36,15 @@ class HostWatch:
         metrics: PollMetrics,
         *,
         recorder: PollRecorder,
-        clock: NearClock,
-        resolved: Resolved,
+        clock: EstimatedClock,
+        addresses: AddressCache,
     ) -> None:
         self.host = host
         self._probe = probe
         self._metrics = metrics
         self._recorder = recorder
         self._clock = clock
-        self._resolved = resolved
+        self._addresses = addresses
         self._stop = threading.Event()
         self._health = host.health
 
@@ -56,7 +56,7 @@ class HostWatch:
         """Close the host's connection, once no poll is under way."""
         self._probe.close()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll once and record the report, or the miss."""
         bound = log.bind(host=self.host.name)
         try:
@@ -74,22 +74,22 @@ class HostWatch:
                     started_at=min(started_at, polled_at - timedelta(seconds=took_s)),
                     polled_at=polled_at,
                     took_ms=took_ms,
-                    addresses=self._resolved.of(self.host.uri),
+                    addresses=self._addresses.addresses_of(self.host.uri),
                 )
                 host = self._recorder.record(self.host.id, report)
             except (HypervisorError, AnotherMachineError) as error:
                 if self._stop.is_set():
                     return  # the caller has given up
                 host = self._recorder.record_miss(self.host.id, Miss(str(error), started_at))
-                self._metrics.look(MISSED)
+                self._metrics.count_poll(MISSED)
                 bound.warning("look_missed", misses=host.missed_polls, error=str(error))
             else:
-                self._metrics.answered(took_ms / 1000)
+                self._metrics.record_answer(took_ms / 1000)
                 bound.debug("looked", took_ms=took_ms, domains=len(report.domains))
         except Exception:
             # The register center may be away for a moment; a watch that died of
             # it would leave its host unwatched for good.
-            self._metrics.look(NOT_RECORDED)
+            self._metrics.count_poll(NOT_RECORDED)
             bound.exception("look_not_recorded")
             return
         if host.health != self._health:

@@ -42,7 +42,7 @@ class PreflightTarget:
     network: str = "default"
 
 
-def look(
+def check_host(
     target: PreflightTarget,
     others: Sequence[PreflightTarget],
     credentials: HostCredentials,
@@ -55,7 +55,7 @@ def look(
     """
     with ThreadPoolExecutor(max_workers=1 + len(others)) as pool:
         futures = [pool.submit(_processor, each, credentials, deadline_s) for each in others]
-        found = _look(target, credentials, deadline_s)
+        found = _inspect_target(target, credentials, deadline_s)
         answers = {each.name: answer.result() for each, answer in zip(others, futures, strict=True)}
     known = {name: xml for name, (xml, _) in answers.items() if xml is not None}
     found["others_unread"] = {name: fault for name, (xml, fault) in answers.items() if xml is None}
@@ -63,7 +63,7 @@ def look(
     if own is not None and known:
         try:
             with _connection(target, credentials, deadline_s) as host:
-                compared = _steadily(
+                compared = _retry_after_crash(
                     lambda: host.compare_processors(
                         domain_type=target.domain_type, own=own, others=known
                     )
@@ -74,7 +74,7 @@ def look(
     return found
 
 
-def _look(
+def _inspect_target(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> dict[str, Any]:
     try:
@@ -89,7 +89,7 @@ def _look(
         except HypervisorError as error:
             return {"unreachable": str(error)}
         try:
-            pool = _steadily(lambda: host.inspect_pool(target.pool))
+            pool = _retry_after_crash(lambda: host.inspect_pool(target.pool))
             return {"host": asdict(seen), "pool": asdict(pool)}
         except HypervisorError as error:
             reason = error.reason if isinstance(error, OperationFailedError) else str(error)
@@ -108,10 +108,12 @@ def _processor(
 
 
 def _inspect(host: HostConnection, target: PreflightTarget) -> HostInspection:
-    return _steadily(lambda: host.inspect(domain_type=target.domain_type, network=target.network))
+    return _retry_after_crash(
+        lambda: host.inspect(domain_type=target.domain_type, network=target.network)
+    )
 
 
-def _steadily(call: Callable[[], T]) -> T:
+def _retry_after_crash(call: Callable[[], T]) -> T:
     """Ask, and once more if a signal ended the child.
 
     Over SSH libvirt's client dies of SIGSEGV once in some hundred connections. That says
@@ -143,7 +145,7 @@ def _connection(
 
 def main(request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer one request."""
-    return look(
+    return check_host(
         PreflightTarget(**request["target"]),
         [PreflightTarget(**each) for each in request["others"]],
         HostCredentials(Path(request["credentials"])),

@@ -24,7 +24,7 @@ ProbeFactory = Callable[[str, Credential | None], HostProbe]
 
 
 @dataclass(frozen=True, slots=True)
-class LockedOut:
+class LockedOutProbe:
     """The probe of a host without a usable credential."""
 
     uri: str

@@ -29,10 +29,10 @@ MAX_AT_ONCE: Final = 50
 
 
 @dataclass(slots=True)
-class _Brought:
+class _PendingPoll:
     """A poll to record, and where its watch waits."""
 
-    seen: HostReport | Miss
+    poll: HostReport | Miss
     written: Future[Host] = field(default_factory=Future)
 
 
@@ -44,7 +44,7 @@ class PollRecorder:
         self._policy = policy
         self._gather_s = gather_s
         self._gathering = threading.Lock()
-        self._brought: dict[UUID, _Brought] = {}
+        self._pending: dict[UUID, _PendingPoll] = {}
         self._writing = threading.Lock()
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
@@ -55,11 +55,11 @@ class PollRecorder:
         """Record a missed poll."""
         return self._record(host_id, miss)
 
-    def _record(self, host_id: UUID, seen: HostReport | Miss) -> Host:
+    def _record(self, host_id: UUID, poll: HostReport | Miss) -> Host:
         with self._gathering:
-            is_first = not self._brought
-            mine = self._brought.setdefault(host_id, _Brought(seen))
-            mine.seen = seen  # a second watch of the host looked later
+            is_first = not self._pending
+            mine = self._pending.setdefault(host_id, _PendingPoll(poll))
+            mine.poll = poll  # a second watch of the host looked later
         if is_first:
             time.sleep(self._gather_s)
             with self._writing:
@@ -68,18 +68,18 @@ class PollRecorder:
 
     def _write_all(self) -> None:
         with self._gathering:
-            brought, self._brought = self._brought, {}
+            pending, self._pending = self._pending, {}
         try:
-            self._write_in_parts(list(brought.items()))
+            self._write_batches(list(pending.items()))
         except Exception as error:
             # Whatever fails here, a log that takes nothing among it: no watch waits for ever.
-            for each in brought.values():
+            for each in pending.values():
                 if not each.written.done():
                     each.written.set_exception(error)
 
-    def _write_in_parts(self, looks: Sequence[tuple[UUID, _Brought]]) -> None:
-        for start in range(0, len(looks), MAX_AT_ONCE):
-            some = looks[start : start + MAX_AT_ONCE]
+    def _write_batches(self, polls: Sequence[tuple[UUID, _PendingPoll]]) -> None:
+        for start in range(0, len(polls), MAX_AT_ONCE):
+            some = polls[start : start + MAX_AT_ONCE]
             if len(some) == 1:
                 self._write_alone(some[0])
                 continue
@@ -90,16 +90,16 @@ class PollRecorder:
                 for each in some:  # an error of one host's report concerns no other host
                     self._write_alone(each)
 
-    def _write_alone(self, brought: tuple[UUID, _Brought]) -> None:
+    def _write_alone(self, pending: tuple[UUID, _PendingPoll]) -> None:
         try:
-            self._write([brought])
+            self._write([pending])
         except Exception as error:
-            brought[1].written.set_exception(error)
+            pending[1].written.set_exception(error)
 
-    def _write(self, some: Sequence[tuple[UUID, _Brought]]) -> None:
+    def _write(self, some: Sequence[tuple[UUID, _PendingPoll]]) -> None:
         hosts = self._registry.hosts
-        reports = {key: each.seen for key, each in some if not isinstance(each.seen, Miss)}
-        misses = {key: each.seen for key, each in some if isinstance(each.seen, Miss)}
+        reports = {key: each.poll for key, each in some if not isinstance(each.poll, Miss)}
+        misses = {key: each.poll for key, each in some if isinstance(each.poll, Miss)}
         found: dict[UUID, Host | Exception] = {}
         if reports:
             found |= hosts.record_reports(reports)

@@ -93,7 +93,7 @@ _MOST_OF_PERIOD: Final = 0.5
 class PeriodicTask(Protocol):
     """Repeated work."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll once. Must not raise."""
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ class _Entry:
     turn: PeriodicTask
     due_at: float
     ended_at: float  #: of its latest look; at first, when it was taken on
-    is_looking: bool = False
+    is_polling: bool = False
     is_over: bool = False
     is_closed: bool = False
 
@@ -126,10 +126,10 @@ class PollScheduler:
     def __init__(self, period_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._period_s = period_s
         self._monotonic = monotonic
-        self._hands = PollerThreads()
+        self._threads = PollerThreads()
         self._changed = threading.Condition()
         self._entries: dict[int, _Entry] = {}
-        self._dues: list[_Due] = []
+        self._due_times: list[_Due] = []
         self._numbers = itertools.count()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="poll-scheduler", daemon=True)
@@ -143,7 +143,7 @@ class PollScheduler:
         """Whether turns are given."""
         return self._thread.is_alive()
 
-    def take_on(self, turns: Sequence[PeriodicTask]) -> None:
+    def add(self, turns: Sequence[PeriodicTask]) -> None:
         """Give these turns from now on: the first at once, many spread out."""
         now = self._monotonic()
         apart_s = min(_APART_S, self._period_s * _MOST_OF_PERIOD / max(1, len(turns)))
@@ -160,11 +160,11 @@ class PollScheduler:
         with self._changed:
             entry = self._entries.pop(id(turn))
             entry.is_over = True
-            closes_now = not entry.is_looking
+            closes_now = not entry.is_polling
         if closes_now:
-            self._hands.do(lambda: self._close(entry))
+            self._threads.do(lambda: self._close(entry))
 
-    def late(self, after_s: float) -> int:
+    def count_late(self, after_s: float) -> int:
         """Return how many had no finished poll within ``after_s``."""
         oldest = self._monotonic() - after_s
         with self._changed:
@@ -182,7 +182,7 @@ class PollScheduler:
             self._changed.wait_for(
                 lambda: all(entry.is_closed for entry in entries), timeout=within_s
             )
-        self._hands.close()
+        self._threads.close()
 
     def _run(self) -> None:
         while True:
@@ -191,20 +191,20 @@ class PollScheduler:
                     self._changed.wait(self._wait_s())
                 if self._stopped:
                     return
-                entry = heapq.heappop(self._dues).entry
+                entry = heapq.heappop(self._due_times).entry
                 if entry.is_over:
                     continue
-                entry.is_looking = True
-            self._hands.do(lambda entry=entry: self._give(entry))  # type: ignore[misc]
+                entry.is_polling = True
+            self._threads.do(lambda entry=entry: self._poll(entry))  # type: ignore[misc]
 
-    def _give(self, entry: _Entry) -> None:
+    def _poll(self, entry: _Entry) -> None:
         try:
-            entry.turn.look()
+            entry.turn.poll()
         except Exception:
             log.exception("turn_failed")  # the host is looked at again all the same
         with self._changed:
             now = entry.ended_at = self._monotonic()
-            entry.is_looking = False
+            entry.is_polling = False
             is_over = entry.is_over
             if not is_over:
                 entry.due_at = next_tick(entry.due_at, self._period_s, now)
@@ -220,13 +220,13 @@ class PollScheduler:
             self._changed.notify_all()
 
     def _push(self, entry: _Entry) -> None:
-        heapq.heappush(self._dues, _Due(entry.due_at, next(self._numbers), entry))
+        heapq.heappush(self._due_times, _Due(entry.due_at, next(self._numbers), entry))
 
     def _is_due(self) -> bool:
-        return bool(self._dues) and self._dues[0].at <= self._monotonic()
+        return bool(self._due_times) and self._due_times[0].at <= self._monotonic()
 
     def _wait_s(self) -> float | None:
-        return max(0.0, self._dues[0].at - self._monotonic()) if self._dues else None
+        return max(0.0, self._due_times[0].at - self._monotonic()) if self._due_times else None
 
 
 def next_tick(last: float, period_s: float, now: float) -> float:

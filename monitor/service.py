@@ -12,16 +12,22 @@ from uuid import UUID
 
 import structlog
 
-from monitor.clock import NearClock
+from monitor.address_cache import AddressCache
+from monitor.clock import EstimatedClock
 from monitor.host_shards import Peers
 from monitor.metrics import PollMetrics
 from monitor.poller import HostWatch
-from monitor.probe import HostProbe, LockedOut, ProbeFactory
+from monitor.probe import HostProbe, LockedOutProbe, ProbeFactory
 from monitor.recorder import PollRecorder
-from monitor.resolved import Resolved
 from monitor.scheduler import PollScheduler
 from monitor.settings import MonitorSettings
-from monitor.table import ConnectionSettings, CredentialChecks, HostTable, key_of, may_stay
+from monitor.table import (
+    ConnectionSettings,
+    CredentialChecks,
+    HostTable,
+    credential_key,
+    may_keep_connection,
+)
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check
@@ -64,7 +70,9 @@ class Monitor:
         self._probe_for = probe_for
         self._settings = settings
         self._metrics = metrics
-        self._ways = CredentialChecks(credentials or settings.resolved_host_credentials())
+        self._credential_checks = CredentialChecks(
+            credentials or settings.resolved_host_credentials()
+        )
         interval_s = settings.poll_interval_s
         self._recorder = PollRecorder(
             registry,
@@ -75,16 +83,16 @@ class Monitor:
                 apart_s=interval_s * _CADENCE * _APART,
             ),
         )
-        self._clock = NearClock(registry.now)
-        self._resolved = Resolved()
+        self._clock = EstimatedClock(registry.now)
+        self._addresses = AddressCache()
         self._peers = Peers(registry, os.getpid(), interval_s)
         self._table = HostTable(registry, self._peers.key)
-        self._rota = PollScheduler(interval_s * _CADENCE)
-        self._rota.start()
-        self._watches: dict[UUID, _Watched] = {}
+        self._scheduler = PollScheduler(interval_s * _CADENCE)
+        self._scheduler.start()
+        self._watches: dict[UUID, _RunningWatch] = {}
         self._followed_at: float | None = None
         self.turned_at = time.monotonic()
-        metrics.watched(lambda: len(self._watches))
+        metrics.report_watched_hosts(lambda: len(self._watches))
 
     def check(self) -> Check:
         """Return whether this monitor polls in time and has read the hosts lately."""
@@ -94,7 +102,7 @@ class Monitor:
         if age_s > _FOLLOWED_WITHIN_S:
             return Check("polling", False, f"the list of hosts was last read {age_s:.0f} s ago")
         late = self._late()
-        if late or not self._rota.is_alive:
+        if late or not self._scheduler.is_alive:
             count = len(self._watches)
             return Check("polling", False, f"polls of {late} of {count} hosts are late")
         return Check("polling", True, f"{len(self._watches)} hosts are polled")
@@ -103,7 +111,7 @@ class Monitor:
         """Yield when the certificates end that open this monitor's hosts, and those they show."""
         yield from ends_of_credentials(self._settings.resolved_host_credentials())
         servers = (
-            server_of_host(each.host.name, each.host.uri, each.way.folder)
+            server_of_host(each.host.name, each.host.uri, each.connection.folder)
             for each in list(self._watches.values())
         )
         known = (each for each in servers if each is not None)
@@ -116,7 +124,7 @@ class Monitor:
         try:
             while not stop.is_set():
                 # Without its rota the loop turns for nothing.
-                if self._rota.is_alive:
+                if self._scheduler.is_alive:
                     self.turned_at = time.monotonic()
                 self.follow_hosts()
                 stop.wait(period_s)
@@ -129,68 +137,73 @@ class Monitor:
         Files of a credential that changed are another way to its hosts. A credential in
         disorder opens no connection; what is open stays open.
         """
-        if not self._rota.is_alive:
+        if not self._scheduler.is_alive:
             return  # without a beat our hosts go to others
         try:
-            peers = self._peers.meet(watched=len(self._watches), late=self._late())
+            peers = self._peers.renew_lease(watched=len(self._watches), late=self._late())
             changed = self._table.follow(peers)
         except Exception:
             log.exception("hosts_not_read")  # the watches that there are go on
             return
         self._followed_at = time.monotonic()
-        credentials = self._ways.refresh(watched.host for watched in self._watches.values())
+        credentials = self._credential_checks.refresh(
+            watched.host for watched in self._watches.values()
+        )
         if credentials:
             changed |= {
                 host_id
                 for host_id, watched in self._watches.items()
-                if key_of(watched.host) in credentials
+                if credential_key(watched.host) in credentials
             }
-        begun = [self._settle(host_id) for host_id in changed]
-        self._rota.take_on([watch for watch in begun if watch is not None])
+        begun = [self._update_watch(host_id) for host_id in changed]
+        self._scheduler.add([watch for watch in begun if watch is not None])
 
-    def _settle(self, host_id: UUID) -> HostWatch | None:
+    def _update_watch(self, host_id: UUID) -> HostWatch | None:
         """Stop an outdated watch of a host; return a new one to start."""
         watched = self._watches.get(host_id)
         host = self._table.hosts.get(host_id) if self._table.is_ours(host_id) else None
-        way = None if host is None else self._ways.to(host)
+        connection = None if host is None else self._credential_checks.connection_settings(host)
         if watched is not None:
-            if way is not None and (way == watched.way or may_stay(watched.way, way)):
+            if connection is not None and (
+                connection == watched.connection
+                or may_keep_connection(watched.connection, connection)
+            ):
                 return None
-            self._rota.drop(watched.watch)
+            self._scheduler.drop(watched.watch)
             del self._watches[host_id]
             log.info("watch_stopped", host=watched.host.name)
-        if host is None or way is None:
+        if host is None or connection is None:
             return None
-        return self._watch(host, way)
+        return self._watch(host, connection)
 
-    def _watch(self, host: WatchedHost, way: ConnectionSettings) -> HostWatch:
-        if way.locked_out is not None:
-            probe: HostProbe = LockedOut(host.uri, way.locked_out)
+    def _watch(self, host: WatchedHost, connection: ConnectionSettings) -> HostWatch:
+        if connection.locked_out is not None:
+            probe: HostProbe = LockedOutProbe(host.uri, connection.locked_out)
         else:
-            probe = self._probe_for(host.uri, way.credential)
+            probe = self._probe_for(host.uri, connection.credential)
         watch = HostWatch(
             host,
             probe,
             self._metrics,
             recorder=self._recorder,
             clock=self._clock,
-            resolved=self._resolved,
+            addresses=self._addresses,
         )
-        self._watches[host.id] = _Watched(host, watch, way)
+        self._watches[host.id] = _RunningWatch(host, watch, connection)
         log.info("watch_started", host=host.name)
         return watch
 
     def _late(self) -> int:
         """Return how many hosts have an overdue poll, beyond the time of a hanging one."""
-        return self._rota.late(
+        return self._scheduler.count_late(
             2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s
         )
 
     def _end(self) -> None:
         # A look that waits for a hung host is left behind: its thread is a daemon,
         # and its child process ends when it finds us gone.
-        self._rota.end(_GOODBYE_S)
-        self._resolved.close()
+        self._scheduler.end(_GOODBYE_S)
+        self._addresses.close()
         self._watches.clear()
         try:
             self._peers.leave()
@@ -199,7 +212,7 @@ class Monitor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
+class _RunningWatch:
     host: WatchedHost
     watch: HostWatch
-    way: ConnectionSettings
+    connection: ConnectionSettings

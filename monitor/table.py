@@ -42,17 +42,17 @@ class CredentialChecks:
 
     def refresh(self, hosts: Iterable[WatchedHost]) -> set[tuple[Opening | None, str | None]]:
         """Check the files again, and return the keys of changed credentials."""
-        samples = {key_of(host): host for host in hosts}
-        found = {key: self._look(host) for key, host in samples.items()}
+        samples = {credential_key(host): host for host in hosts}
+        found = {key: self._find_files(host) for key, host in samples.items()}
         changed = {key for key in found if key in self._found and found[key] != self._found[key]}
         self._found = found
         return changed
 
-    def to(self, host: WatchedHost) -> ConnectionSettings:
+    def connection_settings(self, host: WatchedHost) -> ConnectionSettings:
         """Return the way to a host, by the last check of the files."""
-        key = key_of(host)
+        key = credential_key(host)
         if key not in self._found:
-            self._found[key] = self._look(host)
+            self._found[key] = self._find_files(host)
         found = self._found[key]
         if isinstance(found, str):
             return ConnectionSettings(
@@ -63,19 +63,19 @@ class CredentialChecks:
             host.uri, host.pool, host.credential, host.ssh_host_keys, opened_by
         )
 
-    def _look(self, host: WatchedHost) -> CredentialFiles | str | None:
+    def _find_files(self, host: WatchedHost) -> CredentialFiles | str | None:
         try:
             return self._credentials.find(host.uri, host.credential)
         except HostCredentialError as error:
             return str(error)
 
 
-def key_of(host: WatchedHost) -> tuple[Opening | None, str | None]:
+def credential_key(host: WatchedHost) -> tuple[Opening | None, str | None]:
     """Return the key that hosts with the same files share."""
     return opening_of(host.uri), host.credential
 
 
-def may_stay(before: ConnectionSettings, now: ConnectionSettings) -> bool:
+def may_keep_connection(before: ConnectionSettings, now: ConnectionSettings) -> bool:
     """Return whether the only change is that the credential's files are unusable."""
     return (
         now.locked_out is not None
@@ -85,7 +85,7 @@ def may_stay(before: ConnectionSettings, now: ConnectionSettings) -> bool:
 
 
 #: The longest time until an unannounced change (a restored register center) is noticed.
-_READ_ANEW_S: Final = 300.0
+_REREAD_EVERY_S: Final = 300.0
 
 
 class HostTable:
@@ -128,7 +128,7 @@ class HostTable:
 
     def _read(self) -> set[UUID]:
         now = self._monotonic()
-        if self._read_at is None or now - self._read_at > _READ_ANEW_S:
+        if self._read_at is None or now - self._read_at > _REREAD_EVERY_S:
             read = self._registry.watched_hosts.all()
             before, self.hosts = self.hosts, {host.id: host for host in read.hosts}
             self._read_at = now

@@ -14,7 +14,7 @@ from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHos
 
 #: The limit of any number that a host reports: an exbibyte of memory, and far from what 64 bits
 #: hold, also summed up over a host's domains or multiplied by an over-commit ratio.
-MOST_REPORTED: Final = 1 << 40
+MAX_REPORTED: Final = 1 << 40
 _MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
@@ -46,7 +46,7 @@ def to_report(
         If it reports what no host can have. Nothing of such a poll is of use, nor could it
         be written down.
     """
-    _refuse_nonsense(seen)
+    _check_amounts(seen)
     return HostReport(
         hostname=seen.hostname,
         detected={
@@ -78,9 +78,9 @@ def to_report(
     )
 
 
-def _refuse_nonsense(seen: SeenReport) -> None:
+def _check_amounts(seen: SeenReport) -> None:
     for what, amount in _amounts(seen):
-        if amount is not None and not 0 <= amount <= MOST_REPORTED:
+        if amount is not None and not 0 <= amount <= MAX_REPORTED:
             raise OperationFailedError("report", f"the host reports {amount:.4g} {what}")
     if seen.machine_uuid is not None and _uuid_or_none(seen.machine_uuid) is None:
         raise OperationFailedError("report", f"{seen.machine_uuid[:40]!r} is not a machine's UUID")

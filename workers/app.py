@@ -17,10 +17,9 @@ from celery.apps.worker import Worker
 from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError
 
-from hypervisor import Credential, HostConnections, HostEnd, HostUnreachableError, MigratorPool
-from registry import HostCredentialError, Registry
+from hypervisor import HostConnections
+from registry import Registry
 from registry.db import uuid7
-from registry.hosts import HostAccess, HostCredentials
 from registry.tasks import Due
 from service import Check, ProcessMetrics, database_check, listening
 from service.broker.inbox import Inbox
@@ -29,65 +28,14 @@ from service.certificates import ends_of_credentials, watching_certificates
 from service.heartbeat import beating
 from service.settings import celery_config
 from service.supervision import supervised
-from workers.broker import reading_the_filesystem
+from workers.broker import filesystem_broker_config
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
-from workers.driver import HostDriver, Migrator
 from workers.host_limits import HostLimits
 from workers.metrics import TaskMetrics
+from workers.opened_hosts import OpenedHosts
 from workers.settings import WorkerSettings
-from workers.tasks import known, register_tasks
-
-
-class OpenedHosts:
-    """Lends drivers of hosts; a credential whose files changed opens a new connection."""
-
-    def __init__(
-        self,
-        connections: HostConnections,
-        credentials: HostCredentials,
-        *,
-        call_deadline_s: float = 60.0,
-    ) -> None:
-        self._connections = connections
-        self._credentials = credentials
-        self._movers = MigratorPool(deadline_s=call_deadline_s)
-
-    @contextmanager
-    def use(self, host: HostAccess) -> Iterator[HostDriver]:
-        """Lend a driver to one thread."""
-        self._movers.end_idle()
-        with self._connections.use(host.uri, self._credential(host), host.machine) as driver:
-            yield driver
-
-    @contextmanager
-    def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Migrator]:
-        """Lend what moves VMs from one host to another, to one thread."""
-        ends = [
-            HostEnd(each.uri, self._credential(each), each.machine)
-            for each in (source, destination)
-        ]
-        with self._movers.use(*ends) as mover:
-            yield mover
-
-    def close(self) -> None:
-        """End the movers that are kept; the connections are their owner's."""
-        self._movers.close()
-
-    def _credential(self, host: HostAccess) -> Credential | None:
-        try:
-            files = self._credentials.find(host.uri, host.credential)
-        except HostCredentialError as error:
-            raise HostUnreachableError(host.uri, str(error)) from error
-        if files is None:
-            return None
-        return Credential(
-            name=files.name,
-            folder=str(files.folder),
-            stamp=files.stamp,
-            ssh_host_keys=host.ssh_host_keys,
-        )
-
+from workers.tasks import allowed_messages, register_tasks
 
 log: Final = structlog.get_logger(__name__)
 
@@ -116,7 +64,7 @@ class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
         if not self._context.stopping.is_set():
             self._context.stopping.set()
             worker_state.should_stop = os.EX_OK
-            watchdog = threading.Timer(self._stop_grace_s, _leave_behind_what_hangs)
+            watchdog = threading.Timer(self._stop_grace_s, _exit_despite_hung_steps)
             watchdog.daemon = True
             watchdog.start()
 
@@ -126,7 +74,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
     app = Celery("fuga", set_as_current=False)
     app.conf.update(celery_config(settings))
     if str(app.conf.broker_url).startswith("filesystem:"):
-        app.conf.update(reading_the_filesystem(app.conf.broker_transport_options, inbox))
+        app.conf.update(filesystem_broker_config(app.conf.broker_transport_options, inbox))
     else:
         app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
     app.conf.update(
@@ -190,7 +138,7 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     # Celery would set up logging of its own; ours is in place already.
     signals.setup_logging.connect(_keep_our_logging, weak=False)
     threads = settings.threads
-    inbox = Inbox([known(*each) for each in threads.items()], metrics)
+    inbox = Inbox([allowed_messages(*each) for each in threads.items()], metrics)
     app = build_app(settings, inbox)
     with open_context(settings, app) as context:
         register_tasks(app, context, TaskMetrics(metrics))
@@ -244,7 +192,7 @@ def broker_check(app: Celery, worker: Worker) -> Check:
     return Check("broker", True, "it answers, and this worker listens to it")
 
 
-def _leave_behind_what_hangs() -> None:
+def _exit_despite_hung_steps() -> None:
     log.warning("worker_stopped", held="a step that hangs with its host")
     os._exit(os.EX_OK)
 

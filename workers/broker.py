@@ -52,14 +52,14 @@ class FilesystemChannel(JudgedChannel, filesystem.Channel):
             raise Empty
         seen = self._seen[queue]
         if not seen:
-            seen.extend(self._waiting(queue))
+            seen.extend(self._message_files(queue))
         while seen:
             content = self._take(seen.popleft())
             if content is not None and (message := self.inbox.open(queue, content)) is not None:
                 return message
         raise Empty
 
-    def _waiting(self, queue: str) -> list[str]:
+    def _message_files(self, queue: str) -> list[str]:
         try:
             names = [file.name for file in Path(self.data_folder_in).iterdir()]
         except OSError:  # it is gone; the next send raises the error
@@ -78,7 +78,7 @@ class FilesystemChannel(JudgedChannel, filesystem.Channel):
             self.inbox.drop("not_a_file", f"{name}: {error.strerror}".encode(errors="replace"))
             return None
         try:
-            return _short_file(taken)
+            return _read_short_file(taken)
         except OSError as error:
             self.inbox.drop("not_a_file", f"{name}: {error.strerror}".encode(errors="replace"))
             return None
@@ -86,7 +86,7 @@ class FilesystemChannel(JudgedChannel, filesystem.Channel):
             _remove(taken)
 
 
-def _short_file(path: Path) -> bytes:
+def _read_short_file(path: Path) -> bytes:
     """Read a regular file up to just beyond the limit; `OSError` for anything else."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -115,7 +115,7 @@ class FilesystemTransport(filesystem.Transport):
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]  # kombu
 
 
-def reading_the_filesystem(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
+def filesystem_broker_config(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
     """Return the Celery configuration of a worker that reads this broker this way."""
     taken = Path(options["data_folder_in"]).parent / "taken"
     private_folder(taken)

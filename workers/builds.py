@@ -71,7 +71,7 @@ def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
             outcome = _clean_up_after_lost_claim(build, context)
         log.info("build_ended", outcome=outcome, from_state=build.state)
     if outcome is not TaskOutcome.HANDED_BACK:
-        context.pass_on(build.host.id)
+        context.send_next_on_host(build.host.id)
     return outcome
 
 
@@ -82,9 +82,9 @@ def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
     try:
         with context.hosts.enter(build.host, pool=not active) as host:
             if active:
-                _check_it_is_there(build, host, context)
+                _prepare_resume(build, host, context)
             else:
-                _bring_up_paused(build, host, context)
+                _start_paused(build, host, context)
                 assignments.activate(build.claim)
                 active = True
                 context.checkpoint("create.after_activate")
@@ -111,18 +111,18 @@ def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _bring_up_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
+def _start_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
     """Define this assignment's domain on its host, paused; reuse existing parts."""
     vm_id = str(build.vm_id)
-    seen = _settle_what_is_there(build, host, context)
+    seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
         spec = spec_of(build, context.host_networks)
-        make_volumes(build, spec, host, keep=lambda: context.keep(build.claim))
+        make_volumes(build, spec, host, keep=lambda: context.extend_claim(build.claim))
         context.checkpoint("create.after_volume")
-        context.keep(build.claim)
+        context.extend_claim(build.claim)
         host.define(spec)
         context.checkpoint("create.after_define")
-        context.keep(build.claim)
+        context.extend_claim(build.claim)
         host.start_paused(vm_id, guard=spec.guard)
     context.checkpoint("create.before_resume")
 
@@ -150,7 +150,7 @@ def make_volumes(
             f"pool {spec.pool} of host {build.host.name} has no volume {spec.volume}, the VM's"
             " disk: the host does not see the shared pool",
         )
-    elif layers := host.layers_on(spec.pool, spec.volume):
+    elif layers := host.overlays_of(spec.pool, spec.volume):
         raise OperationFailedError(
             "find_disk",
             f"in pool {spec.pool} of host {build.host.name} {', '.join(layers)} rests on"
@@ -162,13 +162,11 @@ def make_volumes(
         host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
 
 
-def _settle_what_is_there(
-    build: Build, host: HostDriver, context: WorkerContext
-) -> HostDomain | None:
+def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> HostDomain | None:
     """Return this assignment's own domain if it exists; remove an older attempt's."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
-    if seen is None or _is_of(build, seen.mark):
+    if seen is None or _has_mark_of(build, seen.mark):
         return seen
     if seen.mark is None:
         raise DomainConflictError(build.host.uri, vm_id, f"{seen.name}, which is foreign")
@@ -178,7 +176,7 @@ def _settle_what_is_there(
         raise DomainConflictError(
             build.host.uri, vm_id, f"of assignment {older}, {state or 'which is unknown'}"
         )
-    context.keep(build.claim)
+    context.extend_claim(build.claim)
     disk = volume_name(str(build.disk_of))  # which that attempt may have made
     if not removals.remove_attempt(
         host,
@@ -192,17 +190,17 @@ def _settle_what_is_there(
     return None
 
 
-def _check_it_is_there(build: Build, host: HostDriver, context: WorkerContext) -> None:
+def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> None:
     """Prepare the domain of an active assignment for its resume: its worker died before that."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
-    if seen is None or not _is_of(build, seen.mark):
+    if seen is None or not _has_mark_of(build, seen.mark):
         # It was undefined by hand before a poll saw it run.
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
-        context.keep(build.claim)
+        context.extend_claim(build.claim)
         host.start_paused(vm_id, guard=spec_of(build, context.host_networks).guard)
-    context.keep(build.claim)
+    context.extend_claim(build.claim)
 
 
 def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutcome:
@@ -237,7 +235,7 @@ def _log_failure(build: Build, error: Exception) -> None:
     log.warning("build_failed", failed_before=build.failed_before, error=str(error))
 
 
-def _is_of(build: Build, mark: Mark | None) -> bool:
+def _has_mark_of(build: Build, mark: Mark | None) -> bool:
     return (
         mark is not None
         and mark.assignment_id == str(build.claim.assignment_id)

@@ -62,7 +62,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
                 )
                 try:
                     holds.mark_attached(work.claim)
-                    _pass_on(work, context, host)
+                    _relay(work, context, host)
                 finally:
                     with contextlib.suppress(HypervisorError):
                         host.release_console(deadline_s=context.lookup_deadline_s)
@@ -86,7 +86,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
     return TaskOutcome.DONE
 
 
-def _pass_on(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
+def _relay(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
     holds, typed = context.registry.console_holds, b""
     kept_at = time.monotonic()
     while True:

@@ -73,7 +73,7 @@ class WorkerContext:
         """How long a claim on an upload lasts: it is extended only when a piece has ended."""
         return self.lease_s + self.piece_deadline_s
 
-    def pass_on(self, host_id: UUID) -> None:
+    def send_next_on_host(self, host_id: UUID) -> None:
         """Send the next work on a host, whose place is free now.
 
         A host takes few builds at a time; what it refused would wait for the
@@ -85,14 +85,14 @@ class WorkerContext:
         for due in self.registry.assignments.due(limit=2, resend_after_s=0, host_id=host_id):
             self.send(due)
 
-    def pass_on_moves(self) -> None:
+    def send_next_moves(self) -> None:
         """Send the moves that have room now that one has ended, wherever their hosts are."""
         if self.send is None or self.stopping.is_set():
             return
         for due in self.registry.move_steps.send_next(self.moves.limits):
             self.send(due)
 
-    def keep(self, claim: Claim) -> None:
+    def extend_claim(self, claim: Claim) -> None:
         """Extend the claim before the next step.
 
         Raises
@@ -106,8 +106,8 @@ class WorkerContext:
             raise StoppingError
         self.registry.assignments.extend(claim, self.lease_s)
 
-    def keep_leftover(self, leftover_id: UUID) -> None:
-        """Extend the claim on a leftover; raises as `keep` does."""
+    def extend_leftover_claim(self, leftover_id: UUID) -> None:
+        """Extend the claim on a leftover; raises as `extend_claim` does."""
         if self.stopping.is_set():
             raise StoppingError
         self.registry.assignments.extend_leftover(leftover_id, self.owner, self.lease_s)

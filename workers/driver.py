@@ -45,7 +45,7 @@ class HostDriver(Protocol):
     def has_volume(self, pool: str, name: str) -> bool:
         """Return whether a pool has a volume, which another host may have made."""
 
-    def layers_on(self, pool: str, name: str) -> list[str]:
+    def overlays_of(self, pool: str, name: str) -> list[str]:
         """Return the names of files of a pool that rest on a VM's disk, as snapshots make them."""
 
     def put_volume(self, pool: str, name: str, content: bytes) -> None:
@@ -117,7 +117,7 @@ class HostDriver(Protocol):
     def abort_move(self, vm_id: str) -> None:
         """End a move of a domain away from this host; there is none: nothing."""
 
-    def users_of(
+    def domains_using(
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
         """Return the names of domains whose disks are, or rest on, volumes of a pool."""

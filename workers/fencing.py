@@ -25,7 +25,7 @@ from workers.context import TaskOutcome, WorkerContext
 
 log: Final = structlog.get_logger(__name__)
 
-_MOST_OUTPUT: Final = 1000
+_MAX_OUTPUT_BYTES: Final = 1000
 
 
 def fence(host_id: UUID, context: WorkerContext) -> TaskOutcome:
@@ -100,7 +100,7 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: fl
         if status == 0:
             return None
         size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - _MOST_OUTPUT))
+        output.seek(max(0, size - _MAX_OUTPUT_BYTES))
         said = output.read().decode(errors="replace").strip()
     how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
     return f"{command[0]} {how}: {said or 'it wrote nothing'}"

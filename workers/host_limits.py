@@ -15,7 +15,7 @@ from workers.driver import HostDriver, HostDrivers, Migrator
 from workers.errors import HostBusyError
 
 
-class _Way(NamedTuple):
+class _HostPart(NamedTuple):
     """The parts of a host that work needs."""
 
     uri: str
@@ -26,7 +26,7 @@ class HostLimits:
     """Lends hosts, at most ``max_threads`` threads each, and none for a while after silence.
 
     A call into a hung host blocks its thread until the call's deadline. The
-    maximum bounds how many threads one host can hold that way; the pause after an
+    maximum bounds how many threads one host can hold; the pause after an
     unanswered call bounds how often it can. After the pause one thread goes
     first, and only its success lets the others in again. A thread that finds the host
     full waits a moment: a host that is well does its work in less.
@@ -50,8 +50,8 @@ class HostLimits:
         self._wait_s = wait_s
         self._clock = clock
         self._changed = threading.Condition()
-        self._inside: Counter[_Way] = Counter()
-        self._silent_until: dict[_Way, float] = {}
+        self._inside: Counter[_HostPart] = Counter()
+        self._silent_until: dict[_HostPart, float] = {}
 
     @contextmanager
     def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
@@ -61,23 +61,23 @@ class HostLimits:
         """
         if pool and host.pool_silent:
             raise HostBusyError(host.uri, f"its storage pool {host.pool!r} does not answer")
-        way = _Way(host.uri, pool)
-        self._take_thread(way)
+        part = _HostPart(host.uri, pool)
+        self._take_thread(part)
         try:
             with self._hosts.use(host) as driver:
                 yield driver
         except HostUnreachableError:
             with self._changed:
-                self._silent_until[way] = self._clock() + self._pause_s
+                self._silent_until[part] = self._clock() + self._pause_s
             raise
         else:
             with self._changed:
-                self._silent_until.pop(way, None)
+                self._silent_until.pop(part, None)
         finally:
             with self._changed:
-                self._inside[way] -= 1
-                if not self._inside[way]:
-                    del self._inside[way]
+                self._inside[part] -= 1
+                if not self._inside[part]:
+                    del self._inside[part]
                 self._changed.notify_all()
 
     def mover(
@@ -86,22 +86,22 @@ class HostLimits:
         """Lend what moves VMs between two hosts: a process of its own, not counted as a thread."""
         return self._hosts.mover(source, destination)
 
-    def _take_thread(self, way: _Way) -> None:
+    def _take_thread(self, part: _HostPart) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._may_enter(way), timeout=self._wait_s)
-            if not self._may_enter(way):
-                raise HostBusyError(way.uri, f"{self._threads(way.uri)} threads are on it")
-            self._inside[way] += 1
+            self._changed.wait_for(lambda: self._may_enter(part), timeout=self._wait_s)
+            if not self._may_enter(part):
+                raise HostBusyError(part.uri, f"{self._threads(part.uri)} threads are on it")
+            self._inside[part] += 1
 
-    def _may_enter(self, way: _Way) -> bool:
-        silent_until = self._silent_until.get(way)
+    def _may_enter(self, part: _HostPart) -> bool:
+        silent_until = self._silent_until.get(part)
         if silent_until is not None and self._clock() < silent_until:
-            raise HostBusyError(way.uri, "it did not answer a moment ago")
+            raise HostBusyError(part.uri, "it did not answer a moment ago")
         if silent_until is not None:
-            return self._inside[way] < 1
-        if way.pool and self._inside[way] >= self._max_threads:
+            return self._inside[part] < 1
+        if part.pool and self._inside[part] >= self._max_threads:
             return False
-        return self._threads(way.uri) <= self._max_threads
+        return self._threads(part.uri) <= self._max_threads
 
     def _threads(self, uri: str) -> int:
-        return self._inside[_Way(uri, True)] + self._inside[_Way(uri, False)]
+        return self._inside[_HostPart(uri, True)] + self._inside[_HostPart(uri, False)]

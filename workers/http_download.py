@@ -25,7 +25,7 @@ from registry.images import check_image_url
 from workers.errors import FetchFailedError, NotThereError
 
 _MAX_REDIRECTS: Final = 5
-_LOOK_EVERY_S: Final = 1.0
+_CHECK_EVERY_S: Final = 1.0
 PIECE_BYTES: Final = 1 << 20
 _GONE: Final = (404, 410)
 
@@ -37,13 +37,13 @@ class DownloadTimeouts:
     piece_s: float  #: for each MiB, and for the beginning
     whole_s: float
     announce: Callable[[int], None]  #: raises if a file of so many bytes must not come
-    look: Callable[
+    check: Callable[
         [int], None
     ]  #: gets the number of bytes received; an error that it raises ends the download
 
 
 def download(
-    url: str, prefixes: Collection[str], take: Callable[[bytes], None], patience: DownloadTimeouts
+    url: str, prefixes: Collection[str], take: Callable[[bytes], None], timeouts: DownloadTimeouts
 ) -> None:
     """Yield the content of a URL, piece by piece.
 
@@ -54,9 +54,9 @@ def download(
     ImageUrlRefusedError
         If the operator does not allow it.
 
-    What ``take`` and ``patience`` raise ends the download.
+    What ``take`` and ``timeouts`` raise ends the download.
     """
-    asyncio.run(_Download(url, prefixes, take, patience).run())
+    asyncio.run(_Download(url, prefixes, take, timeouts).run())
 
 
 class _Download:
@@ -65,13 +65,13 @@ class _Download:
         url: str,
         prefixes: Collection[str],
         take: Callable[[bytes], None],
-        patience: DownloadTimeouts,
+        timeouts: DownloadTimeouts,
     ) -> None:
         self._url = url
         self._prefixes = prefixes
         self._take = take
-        self._patience = patience
-        self._came = 0
+        self._timeouts = timeouts
+        self._received_bytes = 0
         self._began = self._piece_at = time.monotonic()
         self._piece_from = 0
 
@@ -79,9 +79,9 @@ class _Download:
         receiving = asyncio.create_task(self._receive())
         try:
             while not receiving.done():
-                await asyncio.wait({receiving}, timeout=_LOOK_EVERY_S)
+                await asyncio.wait({receiving}, timeout=_CHECK_EVERY_S)
                 if not receiving.done():
-                    self._look()
+                    self._check_limits()
         finally:
             receiving.cancel()
             await asyncio.wait({receiving})
@@ -92,38 +92,39 @@ class _Download:
             raise error
 
     async def _receive(self) -> None:
-        async with self._opened() as response:
+        async with self._open_response() as response:
             # Raw: whatever it is packed in stays packed.
             async for piece in response.aiter_raw():
-                self._came += len(piece)
+                self._received_bytes += len(piece)
                 self._take(piece)
-                self._look()
+                self._check_limits()
 
-    def _look(self) -> None:
+    def _check_limits(self) -> None:
         """Check the download so far; raises the error that ends it."""
-        now, patience = time.monotonic(), self._patience
-        self._patience.look(self._came)
-        if now - self._began > patience.whole_s:
+        now, timeouts = time.monotonic(), self._timeouts
+        self._timeouts.check(self._received_bytes)
+        if now - self._began > timeouts.whole_s:
             raise FetchFailedError(
                 self._url,
-                f"{self._came} bytes came in {patience.whole_s:g} s, the whole time for it",
+                f"{self._received_bytes} bytes came in {timeouts.whole_s:g} s,"
+                " the whole time for it",
             )
-        if self._came - self._piece_from >= PIECE_BYTES:
-            self._piece_from, self._piece_at = self._came, now
-        elif now - self._piece_at > patience.piece_s:
+        if self._received_bytes - self._piece_from >= PIECE_BYTES:
+            self._piece_from, self._piece_at = self._received_bytes, now
+        elif now - self._piece_at > timeouts.piece_s:
             raise FetchFailedError(
                 self._url,
-                f"{self._came - self._piece_from} bytes came in {patience.piece_s:g} s, the time"
-                f" for {PIECE_BYTES} of them (FUGA_UPLOAD_PIECE_DEADLINE_S)",
+                f"{self._received_bytes - self._piece_from} bytes came in {timeouts.piece_s:g} s,"
+                f" the time for {PIECE_BYTES} of them (FUGA_UPLOAD_PIECE_DEADLINE_S)",
             )
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[httpx.Response]:
+    async def _open_response(self) -> AsyncIterator[httpx.Response]:
         """Open the content of a URL."""
         url = self._url
         # The machine's authorities, among which a site's own may be; httpx would take certifi's.
         authorities = ssl.create_default_context()
-        patience_s = self._patience.piece_s
+        patience_s = self._timeouts.piece_s
         async with httpx.AsyncClient(
             trust_env=False, timeout=patience_s, verify=authorities
         ) as client:
@@ -151,4 +152,4 @@ class _Download:
             )
         announced = response.headers.get("Content-Length", "")
         if announced.isdecimal():
-            self._patience.announce(int(announced[:20]))
+            self._timeouts.announce(int(announced[:20]))

@@ -53,7 +53,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
     bound = log.bind(image=image.reference, url=claimed.url)
     try:
         try:
-            stored = _stored(claimed, context)
+            stored = _store_image(claimed, context)
             context.checkpoint("import.before_end")
             imports.finish(claimed.claim, stored)
         except StoppingError:
@@ -79,7 +79,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _stored(claimed: Import, context: WorkerContext) -> StoredFile:
+def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
     """Put the complete, checked content into the store."""
     image, store = claimed.image, context.store
     if image.size_bytes is None:
@@ -105,7 +105,7 @@ def _download(claimed: Import, incoming: IncomingFile, context: WorkerContext) -
         incoming.write(piece)
         context.checkpoint("import.piece")
 
-    download(claimed.url, context.image_urls, take, _patience(claimed, context, incoming.announce))
+    download(claimed.url, context.image_urls, take, _timeouts(claimed, context, incoming.announce))
 
 
 def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
@@ -123,7 +123,7 @@ def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
 
         with suppress(NotThereError):
             url = claimed.url + suffix
-            patience = _patience(claimed, context, _announce_signature)
+            patience = _timeouts(claimed, context, _announce_signature)
             download(url, context.image_urls, take, patience)
             return bytes(gathered)
     return None
@@ -134,12 +134,12 @@ def _announce_signature(size_bytes: int) -> None:
         raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
 
 
-def _patience(
+def _timeouts(
     claimed: Import, context: WorkerContext, announce: Callable[[int], None]
 ) -> DownloadTimeouts:
     noted_at = time.monotonic()
 
-    def look(came_bytes: int) -> None:
+    def check(received_bytes: int) -> None:
         nonlocal noted_at
         if context.stopping.is_set():
             raise StoppingError
@@ -147,12 +147,12 @@ def _patience(
         if now - noted_at >= _REPORT_EVERY_S:
             noted_at = now
             context.registry.image_imports.progress(
-                claimed.claim, came_bytes, context.upload_lease_s
+                claimed.claim, received_bytes, context.upload_lease_s
             )
 
     return DownloadTimeouts(
         piece_s=context.piece_deadline_s,
         whole_s=context.upload_deadline_s,
         announce=announce,
-        look=look,
+        check=check,
     )

@@ -51,7 +51,7 @@ _REPORT_EVERY_S: Final = 2.0
 MAX_ATTEMPTS: Final = 3
 
 
-class Where(StrEnum):
+class GuestLocation(StrEnum):
     """What a look at both hosts says of a VM that moves."""
 
     HERE = "here"  #: where it was, running or off; or nowhere
@@ -81,11 +81,11 @@ def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
         except ClaimLostError:
             outcome = TaskOutcome.CLAIM_LOST
         except (HostBusyError, StoppingError):
-            outcome = _put_off(step, context, None)
+            outcome = _postpone(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
-    context.pass_on_moves()  # first: what was left behind holds up no move
+    context.send_next_moves()  # first: what was left behind holds up no move
     if outcome is TaskOutcome.DONE:
-        context.pass_on(step.from_host.id)
+        context.send_next_on_host(step.from_host.id)
     return outcome
 
 
@@ -93,25 +93,25 @@ def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
     error, downtime_ms = step.stop, None
     try:
         if step.begun:
-            where = _find_guest(step, context, abort=True, is_reclaimed=True)
+            location = _find_guest(step, context, abort=True, is_reclaimed=True)
             over = step.fenced or step.lost or step.attempts > MAX_ATTEMPTS
-            if where is not Where.HERE or error is not None or over:
-                return _settle(step, where, error or "its worker ended", None, context)
+            if location is not GuestLocation.HERE or error is not None or over:
+                return _settle(step, location, error or "its worker ended", None, context)
         if error is None:
             try:
                 downtime_ms = _carry_out(step, context)
             except (HypervisorError, MoveStoppedError) as failure:
                 error = str(failure)
                 log.warning("move_failed", error=error)
-        where = _find_guest(step, context, abort=error is not None)
-        if where is Where.HERE and step.begun and step.stop is None:
+        location = _find_guest(step, context, abort=error is not None)
+        if location is GuestLocation.HERE and step.begun and step.stop is None:
             # What the former worker still did may have been in the way.
-            return _put_off(step, context, error)
+            return _postpone(step, context, error)
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
-        return _put_off(step, context, error or str(failure))
+        return _postpone(step, context, error or str(failure))
     try:
-        return _settle(step, where, error, downtime_ms, context)
+        return _settle(step, location, error, downtime_ms, context)
     except ClaimLostError:
         if downtime_ms is not None:  # a worker that took it over does not know it
             context.registry.move_steps.note_standstill(step.claim, downtime_ms)
@@ -126,7 +126,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
         if step.begun:  # what a former worker left may be half of a disk
             _remove_arriving(step, there, context)
         wanted = builds.spec_of(build, context.host_networks)
-        builds.make_volumes(build, wanted, there, keep=lambda: _keep(step, context, None))
+        builds.make_volumes(build, wanted, there, keep=lambda: _extend_claim(step, context, None))
     context.checkpoint("move.after_volumes")
     noted_at = time.monotonic()
 
@@ -136,11 +136,11 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
             raise StoppingError
         if time.monotonic() - noted_at >= min(_REPORT_EVERY_S, context.lease_s / 4):
             noted_at = time.monotonic()
-            _keep(step, context, progress)
+            _extend_claim(step, context, progress)
 
-    with context.hosts.mover(step.from_host, build.host) as mover, _naming_the_hosts(step):
+    with context.hosts.mover(step.from_host, build.host) as mover, _name_hosts_in_errors(step):
         mover.check(spec)
-        _keep(step, context, None)
+        _extend_claim(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
         done = carry(spec, deadline_s=context.moves.deadline_s, tell=note_progress)
     if done.attempts > 1:
@@ -150,7 +150,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
 
 
 @contextmanager
-def _naming_the_hosts(step: MoveStep) -> Iterator[None]:
+def _name_hosts_in_errors(step: MoveStep) -> Iterator[None]:
     """Say between which hosts a move failed: what libvirt says, each host may say."""
     hosts = f"from host {step.from_host.name} to host {step.to.host.name}"
     try:
@@ -187,7 +187,7 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
 
 def _find_guest(
     step: MoveStep, context: WorkerContext, *, abort: bool, is_reclaimed: bool = False
-) -> Where:
+) -> GuestLocation:
     """Ask both hosts where a VM is; with ``abort`` no call that is under way moves it any more.
 
     A guest that runs says so by itself. One that is off is where its disk is whole: a domain
@@ -196,22 +196,30 @@ def _find_guest(
     only where the source has no domain any more. What a host has of it that was fenced is
     of no VM any more.
     """
-    here, is_silent = _look_here(step, context, abort=abort)
+    here, is_silent = _find_at_source(step, context, abort=abort)
     if here is not None and here.state is DomainState.RUNNING:
-        return Where.HERE
+        return GuestLocation.HERE
     if step.lost:
         left = here is None and step.back.state is AssignmentState.ACTIVE
-        where = Where.UNKNOWN if is_silent else Where.LOST if left else Where.HERE
+        location = (
+            GuestLocation.UNKNOWN
+            if is_silent
+            else GuestLocation.LOST
+            if left
+            else GuestLocation.HERE
+        )
     else:
         may_be_stale = is_reclaimed and step.kind == "cold" and not step.to.has_disk
-        where = _look_there(step, here, context, is_silent=is_silent, may_be_stale=may_be_stale)
-    if where is Where.HERE and here is not None and here.state is DomainState.PAUSED:
+        location = _find_at_destination(
+            step, here, context, is_silent=is_silent, may_be_stale=may_be_stale
+        )
+    if location is GuestLocation.HERE and here is not None and here.state is DomainState.PAUSED:
         with context.hosts.enter(step.from_host) as host:
             host.resume(str(step.vm_id))
-    return where
+    return location
 
 
-def _look_here(
+def _find_at_source(
     step: MoveStep, context: WorkerContext, *, abort: bool
 ) -> tuple[HostDomain | None, bool]:
     """Return what the host where a VM was has of it, and whether that host is silent."""
@@ -225,38 +233,38 @@ def _look_here(
             seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     except HostUnreachableError:
         return None, True
-    return (seen if seen is not None and _is_of(seen, step.from_id) else None), False
+    return (seen if seen is not None and _has_mark_of(seen, step.from_id) else None), False
 
 
-def _look_there(
+def _find_at_destination(
     step: MoveStep,
     here: HostDomain | None,
     context: WorkerContext,
     *,
     is_silent: bool,
     may_be_stale: bool,
-) -> Where:
+) -> GuestLocation:
     """Say where a VM is that does not run where it was, and remove what has not arrived."""
     with context.hosts.enter(step.to.host, pool=True) as host:
         there = host.find(str(step.vm_id), deadline_s=context.lookup_deadline_s)
-        if there is not None and not _is_of(there, step.to.claim.assignment_id):
+        if there is not None and not _has_mark_of(there, step.to.claim.assignment_id):
             there = None
         if there is not None and there.state is DomainState.RUNNING:
-            return Where.THERE
+            return GuestLocation.THERE
         is_off = there is not None and there.state is DomainState.STOPPED
         if is_off and not (may_be_stale and (is_silent or here is not None)):
-            return Where.THERE_OFF
+            return GuestLocation.THERE_OFF
         if is_silent:
-            return Where.UNKNOWN
+            return GuestLocation.UNKNOWN
         if there is not None and here is None and not there.paused_by_move:
-            return Where.THERE_PAUSED
+            return GuestLocation.THERE_PAUSED
         # Paused: the move broke off, or the guest has not left. Off: the source may be newer.
         if there is not None:
             _remove_arriving(step, host, context)
-    return Where.HERE
+    return GuestLocation.HERE
 
 
-def _start_again(step: MoveStep, context: WorkerContext) -> None:
+def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
     """Start a VM again where it was, from its disk: it is as the guest left it.
 
     What it wrote where it arrived was lost with that host. Where it cannot be started, it stays
@@ -289,32 +297,38 @@ def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) 
 
 
 def _settle(
-    step: MoveStep, where: Where, error: str | None, downtime_ms: int | None, context: WorkerContext
+    step: MoveStep,
+    location: GuestLocation,
+    error: str | None,
+    downtime_ms: int | None,
+    context: WorkerContext,
 ) -> TaskOutcome:
     """Write what became of a move, now that it is known where the VM is."""
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
-    if where is Where.UNKNOWN:
-        return _put_off(step, context, error)
-    if where is Where.LOST:
+    if location is GuestLocation.UNKNOWN:
+        return _postpone(step, context, error)
+    if location is GuestLocation.LOST:
         error = f"host {step.to.host.name} was fenced when it had arrived there"
-        _start_again(step, context)
-    if where in {Where.HERE, Where.LOST}:
+        _restart_at_source(step, context)
+    if location in {GuestLocation.HERE, GuestLocation.LOST}:
         steps.fail(step.claim, error or "it did not arrive")
         return TaskOutcome.FAILED
-    if where is Where.THERE_PAUSED:
+    if location is GuestLocation.THERE_PAUSED:
         with context.hosts.enter(step.to.host) as there:
             there.resume(str(step.vm_id))
     # A guest that ran when it left, and is off where it arrived, is judged by the next report,
     # which says whether it went off by itself or with its host.
-    stayed_off = where is Where.THERE_OFF and step.kind == "cold"
+    stayed_off = location is GuestLocation.THERE_OFF and step.kind == "cold"
     observed = VmObserved.STOPPED if stayed_off else VmObserved.RUNNING
     if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
         return TaskOutcome.FAILED
     return TaskOutcome.DONE
 
 
-def _keep(step: MoveStep, context: WorkerContext, progress: MigrationProgress | None) -> None:
+def _extend_claim(
+    step: MoveStep, context: WorkerContext, progress: MigrationProgress | None
+) -> None:
     """Extend the claim and report the progress. Raises `MoveStoppedError` if the move is to end."""
     state = None
     if progress is not None:
@@ -328,11 +342,11 @@ def _keep(step: MoveStep, context: WorkerContext, progress: MigrationProgress | 
         raise MoveStoppedError(stop)
 
 
-def _put_off(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
+def _postpone(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
     with suppress(ClaimLostError):
         context.registry.move_steps.put_off(step.claim, error)
     return TaskOutcome.HANDED_BACK
 
 
-def _is_of(seen: HostDomain, assignment_id: UUID) -> bool:
+def _has_mark_of(seen: HostDomain, assignment_id: UUID) -> bool:
     return seen.mark is not None and seen.mark.assignment_id == str(assignment_id)

@@ -13,7 +13,7 @@ from registry.hosts import HostAccess
 from registry.networks import CardRules
 
 #: Each is a rule of each card.
-_MOST_NETWORKS: Final = 64
+_MAX_NETWORKS: Final = 64
 _SHORTEST_PREFIX: Final = 8
 
 
@@ -31,9 +31,9 @@ def merged_networks(networks: Iterable[str]) -> tuple[str, ...]:
     ipv4 = [each for each in parsed if isinstance(each, ipaddress.IPv4Network)]
     ipv6 = [each for each in parsed if isinstance(each, ipaddress.IPv6Network)]
     merged = (*ipaddress.collapse_addresses(ipv4), *ipaddress.collapse_addresses(ipv6))
-    if len(merged) > _MOST_NETWORKS:
+    if len(merged) > _MAX_NETWORKS:
         raise ValueError(
-            f"{len(merged)} networks after merging; at most {_MOST_NETWORKS} are possible: name"
+            f"{len(merged)} networks after merging; at most {_MAX_NETWORKS} are possible: name"
             " larger networks that contain several"
         )
     return tuple(map(str, merged))

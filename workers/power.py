@@ -38,7 +38,7 @@ def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
     bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
     try:
         with context.hosts.enter(step.host) as host:
-            outcome = _take(step, host, context)
+            outcome = _take_step(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
             # Another change was requested by now: return the lease, so that its worker need not
@@ -46,18 +46,18 @@ def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             power.put_off(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
-        outcome = _put_off(step, context, None)
+        outcome = _postpone(step, context, None)
     except HostUnreachableError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _put_off(step, context, str(error))
+        outcome = _postpone(step, context, str(error))
     except OperationFailedError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _put_off(step, context, str(error), refused=True)
+        outcome = _postpone(step, context, str(error), refused=True)
     bound.info("power_step_ended", outcome=outcome)
     return outcome
 
 
-def _put_off(
+def _postpone(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
 ) -> TaskOutcome:
     try:
@@ -67,9 +67,9 @@ def _put_off(
     return TaskOutcome.HANDED_BACK
 
 
-def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutcome:
+def _take_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutcome:
     power = context.registry.power
-    seen = _look(step, host, context)
+    seen = _find_domain(step, host, context)
     state = step.state
     off = seen.state is DomainState.STOPPED
     if state is not PowerState.STARTING and off:
@@ -77,30 +77,30 @@ def _take(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutc
         if state is PowerState.IDLE:
             return TaskOutcome.DONE
     if state is PowerState.STARTING:
-        _keep(step, state, context)
+        _extend_claim(step, state, context)
         if off:
             # What it was defined with may be of before its network was filtered.
             guard = guard_of(step.host, step.card, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
             # As in a build: a worker that has lost the VM's place does not resume it.
             context.checkpoint("power.after_start")
-            _keep(step, state, context)
+            _extend_claim(step, state, context)
         host.resume(str(step.claim.vm_id))
         power.advance(step.claim, PowerEvent.SEEN_ON)
         return TaskOutcome.DONE
     if step.overdue:
-        _keep(step, state, context)
-        return _force(step, host, context, seen)
+        _extend_claim(step, state, context)
+        return _force_off_or_reset(step, host, context, seen)
     if step.to_signal:
         state = power.advance(step.claim, PowerEvent.SIGNALLED)
         context.checkpoint("power.after_signalled")
-        _keep(step, state, context)
+        _extend_claim(step, state, context)
         host.shut_down(str(step.claim.vm_id), run=_run_of(seen))
     power.poll_again(step.claim)
     return TaskOutcome.HANDED_BACK
 
 
-def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDomain:
+def _find_domain(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDomain:
     vm_id = str(step.claim.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     mark = None if seen is None else seen.mark
@@ -110,7 +110,7 @@ def _look(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDoma
     return seen
 
 
-def _force(
+def _force_off_or_reset(
     step: PowerStep, host: HostDriver, context: WorkerContext, seen: HostDomain
 ) -> TaskOutcome:
     vm_id, run = str(step.claim.vm_id), _run_of(seen)
@@ -131,7 +131,7 @@ def _run_of(seen: HostDomain) -> int:
     return seen.run
 
 
-def _keep(step: PowerStep, state: PowerState, context: WorkerContext) -> None:
+def _extend_claim(step: PowerStep, state: PowerState, context: WorkerContext) -> None:
     """Extend the claim before a step that cannot be undone."""
     if context.stopping.is_set():
         raise StoppingError

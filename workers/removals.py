@@ -48,7 +48,7 @@ def delete(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
             outcome = TaskOutcome.CLAIM_LOST
         log.info("removal_ended", outcome=outcome)
     if outcome is TaskOutcome.DONE:
-        context.pass_on(removal.host.id)
+        context.send_next_on_host(removal.host.id)
     return outcome
 
 
@@ -56,14 +56,14 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
     assignments = context.registry.assignments
     try:
         with context.hosts.enter(removal.host) as host:
-            _end(removal, host, context)
+            _stop_guest(removal, host, context)
         if removal.neighbours:
-            context.keep(removal.claim)
+            context.extend_claim(removal.claim)
             _check_neighbours(
                 removal.neighbours,
-                _disks_of(removal),
+                _volumes_of_removal(removal),
                 context,
-                keep=lambda: context.keep(removal.claim),
+                keep=lambda: context.extend_claim(removal.claim),
             )
         with context.hosts.enter(removal.host, pool=True) as host:
             absent = _remove(removal, host, context)
@@ -85,7 +85,7 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
+def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
     """Stop the guest, which needs no storage: storage may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
@@ -94,24 +94,24 @@ def _end(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
         if removal.left_behind and seen.state is DomainState.RUNNING:
             # Wherever the ledger has the VM: a guest that runs may be the only one there is.
             raise OperationFailedError("remove", f"a guest runs on {removal.host.name}")
-        context.keep(removal.claim)
+        context.extend_claim(removal.claim)
         host.destroy(vm_id, mark=seen.mark)
     context.checkpoint("delete.after_destroy")
 
 
 def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
-    context.keep(removal.claim)
+    context.extend_claim(removal.claim)
     return remove_attempt(
         host,
         str(removal.vm_id),
         str(removal.claim.assignment_id),
         generation=removal.generation,
         pool=removal.host.pool,
-        volumes=_disks_of(removal),
+        volumes=_volumes_of_removal(removal),
     )
 
 
-def _disks_of(removal: Removal) -> list[str]:
+def _volumes_of_removal(removal: Removal) -> list[str]:
     """Return the names of the volumes that go with a VM."""
     disk = [] if removal.disk_of is None else [volume_name(str(removal.disk_of))]
     return [*disk, seed_name(str(removal.claim.assignment_id))]
@@ -130,7 +130,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     try:
-        return _clear_away(leftover, context, bound)
+        return _remove_leftover(leftover, context, bound)
     except (HostBusyError, StoppingError):
         return TaskOutcome.HANDED_BACK
     except ClaimLostError:
@@ -140,11 +140,14 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.HANDED_BACK
 
 
-def _clear_away(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
-    volumes = _going(leftover)
+def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
+    volumes = _volumes_of_leftover(leftover)
     try:
         _check_neighbours(
-            leftover.neighbours, volumes, context, keep=lambda: context.keep_leftover(leftover.id)
+            leftover.neighbours,
+            volumes,
+            context,
+            keep=lambda: context.extend_leftover_claim(leftover.id),
         )
     except (HostUnreachableError, OperationFailedError) as error:
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
@@ -153,8 +156,8 @@ def _clear_away(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskO
         # Its host waits for the domain to go; the files are leftovers of their own afterwards.
         volumes = []
     with context.hosts.enter(leftover.host, pool=True) as host:
-        _check_it_is_off(leftover, host, context)
-        absent = _clear(leftover, host, volumes)
+        _check_guest_off(leftover, host, context)
+        absent = _delete_leftover(leftover, host, volumes)
     if not absent:
         bound.warning("leftover_stays", error="the host still shows it")
         return TaskOutcome.HANDED_BACK
@@ -176,7 +179,7 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
     return leftover
 
 
-def _going(leftover: Leftover) -> list[str]:
+def _volumes_of_leftover(leftover: Leftover) -> list[str]:
     """Return the names of the volumes that go with a leftover."""
     assignment_id = str(leftover.assignment_id)
     names = [] if leftover.disk_stays else [volume_name(assignment_id)]
@@ -205,7 +208,7 @@ def _check_neighbours(
             until = time.monotonic() + context.lease_s / 2
         try:
             with context.hosts.enter(each, pool=True) as host:
-                users = host.users_of(each.pool, volumes, deadline_s=context.lookup_deadline_s)
+                users = host.domains_using(each.pool, volumes, deadline_s=context.lookup_deadline_s)
         except HostBusyError as error:
             raise OperationFailedError(
                 "remove", f"host {each.name}, which sees the pool, was not asked: {error.reason}"
@@ -216,7 +219,7 @@ def _check_neighbours(
             )
 
 
-def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:
+def _check_guest_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:
     """Refuse to end a guest on an operator's word for a domain that was off."""
     if not leftover.requested or leftover.vm_uuid is None:
         return
@@ -225,7 +228,7 @@ def _check_it_is_off(leftover: Leftover, host: HostDriver, context: WorkerContex
         raise OperationFailedError("remove", f"{leftover.name} runs on {leftover.host.name}")
 
 
-def _clear(leftover: Leftover, host: HostDriver, volumes: list[str]) -> bool:
+def _delete_leftover(leftover: Leftover, host: HostDriver, volumes: list[str]) -> bool:
     if leftover.kind == "volume":
         for name in volumes:
             host.delete_volume(leftover.host.pool, name)

@@ -16,9 +16,9 @@ from workers.network_filters import HostNetworks, merged_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: Each is two rules of each card for each of its servers.
-_MOST_PORTS: Final = 16
-_LEAST_PORT: Final = 1024  #: those below are services' of the host
-_FEWEST_PORTS: Final = 16  #: of moves, two each; some are taken
+_MAX_PORTS: Final = 16
+_MIN_PORT: Final = 1024  #: those below are services' of the host
+_MIN_PORT_COUNT: Final = 16  #: of moves, two each; some are taken
 
 
 class WorkerSettings(SharedSettings):
@@ -123,30 +123,30 @@ class WorkerSettings(SharedSettings):
 
     @field_validator("host_networks", "gateway_ports", mode="before")
     @classmethod
-    def _list_with_commas(cls, value: object) -> object:
+    def _split_commas(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         return [each.strip() for each in value.split(",") if each.strip()]
 
     @field_validator("move_ports", mode="before")
     @classmethod
-    def _first_and_last(cls, value: object) -> object:
+    def _split_range(cls, value: object) -> object:
         return value.split("-") if isinstance(value, str) else value
 
     @field_validator("move_ports")
     @classmethod
-    def _enough_ports(cls, ports: tuple[int, int]) -> tuple[int, int]:
+    def _check_port_count(cls, ports: tuple[int, int]) -> tuple[int, int]:
         first, last = ports
-        if first < _LEAST_PORT or last - first + 1 < _FEWEST_PORTS:
+        if first < _MIN_PORT or last - first + 1 < _MIN_PORT_COUNT:
             raise ValueError(
-                f"{first}-{last}; FIRST is {_LEAST_PORT} or more, and {_FEWEST_PORTS} ports are"
+                f"{first}-{last}; FIRST is {_MIN_PORT} or more, and {_MIN_PORT_COUNT} ports are"
                 " needed, such as 49152-49215"
             )
         return ports
 
     @field_validator("host_networks")
     @classmethod
-    def _networks_of_hosts(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+    def _merge_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
         merged = merged_networks(networks)
         if len(merged) > MOST_CLOSED:
             raise ValueError(
@@ -157,14 +157,14 @@ class WorkerSettings(SharedSettings):
 
     @field_validator("gateway_ports")
     @classmethod
-    def _some_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
-        if not 1 <= len(ports) <= _MOST_PORTS:
-            raise ValueError(f"{len(ports)} ports; 1 to {_MOST_PORTS} are possible")
+    def _check_gateway_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
+        if not 1 <= len(ports) <= _MAX_PORTS:
+            raise ValueError(f"{len(ports)} ports; 1 to {_MAX_PORTS} are possible")
         return tuple(sorted(set(ports)))
 
     @field_validator("queues", mode="before")
     @classmethod
-    def _names_with_commas(cls, names: object) -> object:
+    def _split_queue_names(cls, names: object) -> object:
         found = names.split(",") if isinstance(names, str) else names
         if not isinstance(found, list):
             return found

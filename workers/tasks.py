@@ -41,7 +41,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome
 )
 
 
-def known(queue: WorkQueue, threads: int) -> AllowedMessages:
+def allowed_messages(queue: WorkQueue, threads: int) -> AllowedMessages:
     """Return the tasks of a queue; the queue of builds has all, for older control centres."""
     names = [f"workers.{name}" for name in TASKS]
     tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}

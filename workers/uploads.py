@@ -53,7 +53,7 @@ def _upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
         _delete_own(claimed, context)
         outcome = TaskOutcome.CLAIM_LOST
     bound.info("upload_ended", outcome=outcome, duration_s=round(time.monotonic() - began, 3))
-    context.pass_on(claimed.host.id)
+    context.send_next_on_host(claimed.host.id)
     return outcome
 
 

@@ -17,7 +17,7 @@ _ENTRY: Final = 32
 _MEDIA: Final = 0xF8  #: a fixed disk
 _END_OF_FILE: Final = 0xFFF
 #: More would be FAT16 to every reader: the number of clusters alone decides the kind.
-_MOST_CLUSTERS: Final = 4084
+_MAX_CLUSTERS: Final = 4084
 _LONG_NAME_PART: Final = 13  #: characters of a long name in one entry
 _VOLUME_LABEL, _ARCHIVE, _LONG_NAME = 0x08, 0x20, 0x0F
 _FIRST_DAY: Final = 0x21  #: 1980-01-01, as directories write a date
@@ -49,10 +49,10 @@ def volume(label: str, files: Mapping[str, bytes]) -> bytes:
         data += content.ljust(clusters * _SECTOR, b"\0")
         directory += _file_entries(name, number, first, len(content))
     clusters = len(table) - 2
-    if clusters > _MOST_CLUSTERS or len(files) > 9:
+    if clusters > _MAX_CLUSTERS or len(files) > 9:
         raise ValueError(f"{len(files)} files of {len(data)} bytes do not fit on the volume")
     root = _whole_sectors(b"".join(directory))
-    packed = _whole_sectors(_pack(table))
+    packed = _whole_sectors(_pack_table(table))
     boot = _boot_sector(
         label.upper(),
         sectors_per_table=len(packed) // _SECTOR,
@@ -89,7 +89,7 @@ def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, secto
     return boot.ljust(_SECTOR - 2, b"\0") + b"\x55\xaa"
 
 
-def _pack(table: list[int]) -> bytes:
+def _pack_table(table: list[int]) -> bytes:
     """Pack twelve bits each, two in three bytes, the low ones first."""
     padded = table + [0] * (len(table) % 2)
     pairs = zip(padded[::2], padded[1::2], strict=True)

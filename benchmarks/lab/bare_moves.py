@@ -51,7 +51,7 @@ def move(guest: Built, to: BareHost) -> tuple[Built, int]:
     )
     files = to.files(volumes)
     parameters: dict[str, Any] = {
-        name: migration_target.at_destination(
+        name: migration_target.destination_xml(
             guest.domain.XMLDesc(flags), spec, files, shares=False
         )
         for name, flags in (

@@ -12,7 +12,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.child import disks
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
 from hypervisor.move_model import MigrationObstacle, MoveSpec
@@ -21,7 +21,9 @@ from hypervisor.xml.disks import backing_of
 _ABSENT: Final = frozenset({libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_INVALID_STORAGE_VOL})
 
 
-def path_there(ends: Ends, spec: MoveSpec, disk: libvirt.virStorageVol) -> str | None:
+def backing_path_at_destination(
+    hosts: MoveHosts, spec: MoveSpec, disk: libvirt.virStorageVol
+) -> str | None:
     """Return the path of the file on which a disk is to rest at its destination.
 
     The volume that was made there for it says so; where there is none yet, the path is the
@@ -35,23 +37,23 @@ def path_there(ends: Ends, spec: MoveSpec, disk: libvirt.virStorageVol) -> str |
     here = backing_of(disk.XMLDesc(0))
     if here is None:
         return None
-    pool = ends.destination.moving.storagePoolLookupByName(spec.pool)
+    pool = hosts.destination.for_move.storagePoolLookupByName(spec.pool)
     made = disks.find(pool, spec.volume)
     there = None if made is None else backing_of(made.XMLDesc(0))
     path = here[0] if there is None else there[0]
-    compare(ends, here[0], path)
+    check_same_base(hosts, here[0], path)
     return path
 
 
-def compare(ends: Ends, here: str, there: str) -> None:
+def check_same_base(hosts: MoveHosts, here: str, there: str) -> None:
     """Refuse where two files cannot be one: only what the guest wrote is sent.
 
     A move does not read the whole image. Copies of images were compared with the image's
     digest when they were made, and a VM keeps its image; other files are compared by name and
     sizes.
     """
-    mine = _look_up(ends.source.moving, here, "the source")
-    theirs = _look_up(ends.destination.moving, there, "the destination")
+    mine = _volume_at(hosts.source.for_move, here, "the source")
+    theirs = _volume_at(hosts.destination.for_move, there, "the destination")
     names = [PurePosixPath(path).name for path in (here, there)]
     are_copies = all(name.startswith(IMAGE_PREFIX) for name in names)
     if names[0] != names[1] and not are_copies:
@@ -69,7 +71,7 @@ def compare(ends: Ends, here: str, there: str) -> None:
         )
 
 
-def _look_up(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStorageVol:
+def _volume_at(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStorageVol:
     try:
         return conn.storageVolLookupByPath(path)
     except libvirt.libvirtError as error:

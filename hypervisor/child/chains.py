@@ -32,10 +32,12 @@ def chain_of(conn: libvirt.virConnect, disk: ET.Element, pool: str | None = None
     path = path_in_pool(conn, disk.find("source")) or top_of(disk)
     chain = [] if path is None else [path]
     defined = [each.get("file", "") for each in disk.iterfind("backingStore//source")]
-    chain = list(dict.fromkeys(backing_names.plain(each) for each in (*chain, *defined) if each))
+    chain = list(
+        dict.fromkeys(backing_names.normalized_path(each) for each in (*chain, *defined) if each)
+    )
     following = chain[-1:]
     while following:
-        below = [each for path in following for each in _below(conn, path, pool)]
+        below = [each for path in following for each in _backing_files_at(conn, path, pool)]
         following = [each for each in dict.fromkeys(below) if each not in chain]
         chain += following
     return chain
@@ -51,7 +53,7 @@ def other_sources_of(disk: ET.Element) -> Iterator[str]:
         yield source.get("file", "")
 
 
-def rests_on(volume: libvirt.virStorageVol) -> tuple[str, ...]:
+def backing_files_of(volume: libvirt.virStorageVol) -> tuple[str, ...]:
     """Return the paths of the files that a volume's header names; a volume that is gone: none."""
     try:
         found = disk_xml.backing_of(volume.XMLDesc(0))
@@ -62,7 +64,7 @@ def rests_on(volume: libvirt.virStorageVol) -> tuple[str, ...]:
         return ()
 
 
-def with_all_below(paths: Iterable[str], below: Mapping[str, Collection[str]]) -> set[str]:
+def with_backing_files(paths: Iterable[str], below: Mapping[str, Collection[str]]) -> set[str]:
     """Return paths and all that these rest on."""
     found: set[str] = set()
     left = list(paths)
@@ -78,7 +80,7 @@ def path_in_pool(conn: libvirt.virConnect, source: ET.Element | None) -> str | N
     """Return the path of a disk that names a pool and a volume; None: neither, or gone."""
     if source is None or not source.get("pool") or not source.get("volume"):
         return None
-    with _gone_is_no_matter(conn):
+    with _ignore_missing(conn):
         pool = conn.storagePoolLookupByName(source.get("pool", ""))
         with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
             pool.refresh(0)
@@ -90,7 +92,7 @@ def volume_at(conn: libvirt.virConnect, path: str) -> libvirt.virStorageVol | No
     """Look up the volume at a path, and again after a refresh of its pool; None: in no pool."""
     with contextlib.suppress(libvirt.libvirtError):
         return conn.storageVolLookupByPath(path)
-    with _gone_is_no_matter(conn):  # libvirt knows what others made after a refresh alone
+    with _ignore_missing(conn):  # libvirt knows what others made after a refresh alone
         pool = conn.storagePoolLookupByTargetPath(path.rpartition("/")[0])
         with contextlib.suppress(libvirt.libvirtError):
             pool.refresh(0)
@@ -98,18 +100,18 @@ def volume_at(conn: libvirt.virConnect, path: str) -> libvirt.virStorageVol | No
     return None
 
 
-def _below(conn: libvirt.virConnect, path: str, pool: str | None) -> tuple[str, ...]:
+def _backing_files_at(conn: libvirt.virConnect, path: str, pool: str | None) -> tuple[str, ...]:
     """Return the paths of the files that a file rests on; of one in no pool none is known."""
-    with _gone_is_no_matter(conn):
+    with _ignore_missing(conn):
         volume = volume_at(conn, path)
         if volume is None and pool is not None:
             volume = conn.storagePoolLookupByName(pool).storageVolLookupByName(name_of(path))
-        return () if volume is None else rests_on(volume)
+        return () if volume is None else backing_files_of(volume)
     return ()
 
 
 @contextlib.contextmanager
-def _gone_is_no_matter(conn: libvirt.virConnect) -> Iterator[None]:
+def _ignore_missing(conn: libvirt.virConnect) -> Iterator[None]:
     """Suppress libvirt's errors, but for those of a connection that broke.
 
     Nothing may be deleted because the host did not say who uses it.

@@ -19,7 +19,7 @@ import libvirt
 
 from hypervisor import qcow2
 from hypervisor.child import bases, disks, filters, shared_pools, snapshots
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import OperationFailedError
 from hypervisor.move_model import MigrationProgress, MoveDone, MoveSpec
 from hypervisor.xml import domain as domain_xml
@@ -37,26 +37,29 @@ _ZEROS: Final = bytes(_PIECE_BYTES)
 
 
 def move(
-    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MigrationProgress], object]
+    hosts: MoveHosts,
+    spec: MoveSpec,
+    stop: threading.Event,
+    tell: Callable[[MigrationProgress], object],
 ) -> MoveDone:
     """Copy a disk, and define its domain at the destination. The source stays as it is.
 
     Raises libvirtError or OperationFailedError. It may be repeated until the domain is defined.
     """
     started = time.monotonic()
-    domain = ends.source.moving.lookupByUUIDString(spec.vm_id)
-    _check_it_is_off(domain)
-    _refuse_another(ends, spec)
+    domain = hosts.source.for_move.lookupByUUIDString(spec.vm_id)
+    _check_off(domain)
+    _refuse_existing_domain(hosts, spec)
     sent = 0
-    snapshots.refuse(domain)
+    snapshots.refuse_snapshots(domain)
     if spec.copy_disk:
-        disk = disks.root_volume(ends.source.moving, domain)
-        base = bases.path_there(ends, spec, disk)
-        sent = _Copy(ends, spec, stop, tell, base).run(disk)
+        disk = disks.root_volume(hosts.source.for_move, domain)
+        base = bases.backing_path_at_destination(hosts, spec, disk)
+        sent = _Copy(hosts, spec, stop, tell, base).run(disk)
     else:
-        shared_pools.prove(ends, spec, domain)
-    _check_it_is_off(domain)
-    _define(ends, spec, domain)
+        shared_pools.check_shared(hosts, spec, domain)
+    _check_off(domain)
+    _define(hosts, spec, domain)
     return MoveDone(
         total_ms=round(1000 * (time.monotonic() - started)),
         downtime_ms=None,
@@ -88,13 +91,13 @@ class _Copy:
 
     def __init__(
         self,
-        ends: Ends,
+        hosts: MoveHosts,
         spec: MoveSpec,
         stop: threading.Event,
         tell: Callable[[MigrationProgress], object],
         base: str | None = None,
     ) -> None:
-        self._ends = ends
+        self._hosts = hosts
         self._base = base  #: the path at the destination
         self._spec = spec
         self._stop = stop
@@ -109,8 +112,8 @@ class _Copy:
         A guest that ran during the copy may be off again by now: the file's time shows that it
         wrote.
         """
-        written_at = disks.written_at(here)
-        store = self._ends.destination.moving.storagePoolLookupByName(self._spec.pool)
+        written_at = disks.last_written_at(here)
+        store = self._hosts.destination.for_move.storagePoolLookupByName(self._spec.pool)
         size = here.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
         # A file of its own: in what is there, holes would leave what was written before.
         disks.delete(store, self._spec.volume)
@@ -118,7 +121,7 @@ class _Copy:
         self._report(size, 0, now=True)
         expected = self._send(here, there, size)
         self._compare(there, size, expected)
-        if disks.written_at(here) != written_at:
+        if disks.last_written_at(here) != written_at:
             raise OperationFailedError(
                 _OPERATION, "the source's disk was written to while it was copied"
             )
@@ -128,14 +131,14 @@ class _Copy:
     def _send(self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int) -> Any:
         digest = _Digest()
         with (
-            _stream(self._ends.source.moving) as down,
-            _stream(self._ends.destination.moving) as up,
+            _stream(self._hosts.source.for_move) as down,
+            _stream(self._hosts.destination.for_move) as up,
         ):
             here.download(down, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
             there.upload(up, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
             pieces = _pieces(down)
-            for piece in pieces if self._base is None else _rebased(pieces, self._base):
-                self._check_it_goes_on()
+            for piece in pieces if self._base is None else _with_backing_path(pieces, self._base):
+                self._check_not_stopped()
                 if isinstance(piece, int):
                     digest.take_hole(piece)
                     up.sendHole(piece)
@@ -145,7 +148,7 @@ class _Copy:
                     while unsent:
                         unsent = unsent[up.send(bytes(unsent)) :]
                     self._sent += len(piece)
-                    self._keep_pace()
+                    self._limit_bandwidth()
                 self._report(size, digest.size_bytes)
             down.finish()
             up.finish()
@@ -162,10 +165,10 @@ class _Copy:
             if attempt:
                 time.sleep(_PAUSE_S)
             digest = _Digest()
-            with _stream(self._ends.destination.moving) as back:
+            with _stream(self._hosts.destination.for_move) as back:
                 there.download(back, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
                 for piece in _pieces(back):
-                    self._check_it_goes_on()
+                    self._check_not_stopped()
                     if isinstance(piece, int):
                         digest.take_hole(piece)
                     else:
@@ -178,11 +181,11 @@ class _Copy:
             _OPERATION, f"the destination's {self._spec.volume} differs from the source's disk"
         )
 
-    def _check_it_goes_on(self) -> None:
+    def _check_not_stopped(self) -> None:
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off")
 
-    def _keep_pace(self) -> None:
+    def _limit_bandwidth(self) -> None:
         """Wait, where more was sent than may be by now."""
         if self._spec.bandwidth_mib_s is None:
             return
@@ -231,11 +234,11 @@ def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
             return
 
 
-def _rebased(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
+def _with_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
     """Yield what an overlay's file has, with the path of another base in its header."""
     head, hole = b"", 0
     try:
-        while (missing := _missing(head)) > 0:
+        while (missing := _missing_bytes(head)) > 0:
             piece = hole or next(pieces, b"")
             if not piece:
                 break
@@ -254,27 +257,27 @@ def _rebased(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
     yield from pieces
 
 
-def _missing(head: bytes) -> int:
+def _missing_bytes(head: bytes) -> int:
     """Return how many bytes there are at least until a file's first cluster is whole."""
     known = len(head) >= qcow2.HEADER_BYTES
     return (qcow2.cluster_bytes(head) if known else qcow2.HEADER_BYTES) - len(head)
 
 
-def _check_it_is_off(domain: libvirt.virDomain) -> None:
+def _check_off(domain: libvirt.virDomain) -> None:
     if domain.isActive():
         raise OperationFailedError(
             _OPERATION, "domain is running", libvirt.VIR_ERR_OPERATION_INVALID
         )
 
 
-def _refuse_another(ends: Ends, spec: MoveSpec) -> None:
+def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
     """Refuse where the destination has a domain of this VM.
 
     A worker removes what a former attempt left before it begins. So a domain of this very move is
     of another worker, which took the move over: its disk has arrived, and must stay.
     """
     try:
-        ends.destination.moving.lookupByUUIDString(spec.vm_id)
+        hosts.destination.for_move.lookupByUUIDString(spec.vm_id)
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return
@@ -286,9 +289,9 @@ def _refuse_another(ends: Ends, spec: MoveSpec) -> None:
     )
 
 
-def _define(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
-    conn = ends.destination.moving
+def _define(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+    conn = hosts.destination.for_move
     files = disks.files_at(conn, spec.pool, spec.volume, spec.seed_volume)
-    xml = migration_target.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=True)
-    filters.prepare(conn, domain_xml.from_host(xml), spec.guard)
+    xml = migration_target.destination_xml(domain.XMLDesc(_DEFINED), spec, files, shares=True)
+    filters.prepare(conn, domain_xml.parse_tree(xml), spec.guard)
     conn.defineXML(xml)

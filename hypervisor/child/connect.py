@@ -50,7 +50,7 @@ def open_host(
     conn = _open(uri, credential)
     if machine is not None:
         try:
-            _refuse_another(conn, uri, machine)
+            _check_machine(conn, uri, machine)
         except BaseException:
             with contextlib.suppress(libvirt.libvirtError):
                 conn.close()
@@ -58,7 +58,7 @@ def open_host(
     return conn
 
 
-def _refuse_another(conn: libvirt.virConnect, uri: str, machine: str) -> None:
+def _check_machine(conn: libvirt.virConnect, uri: str, machine: str) -> None:
     uuid, _, name = machine.partition("/")
     found = domain_xml.machine_uuid(conn.getCapabilities())
     if found is None:
@@ -84,12 +84,12 @@ def _open(uri: str, credential: Credential | None) -> libvirt.virConnect:
     try:
         return libvirt.open(tls_uri(uri, credential))
     except libvirt.libvirtError as error:
-        reason = _tls_reason(str(error), credential, _logged_since(said_before))
+        reason = _tls_reason(str(error), credential, _log_since(said_before))
         raise HostUnreachableError(uri, reason) from error
 
 
 def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
-    shown = _key_shown(uri)
+    shown = _shown_fingerprint(uri)
     if not credential.ssh_host_keys:
         raise HostUnreachableError(
             uri,
@@ -97,7 +97,7 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
             " itself (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then give that file's"
             " content: fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
         )
-    with _in_memory(known_hosts(uri, credential.ssh_host_keys)) as path:
+    with _memory_file(known_hosts(uri, credential.ssh_host_keys)) as path:
         target = ssh_uri(uri, known_hosts=path, key_file=f"{credential.folder}/id")
         try:
             return libvirt.open(target)
@@ -107,9 +107,9 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
                 known = ", ".join(_fingerprint_of(key) for key in credential.ssh_host_keys)
                 raise HostUnreachableError(
                     uri,
-                    f"it shows the SSH host key {_shown_in(text)}, and {known} is registered: it"
-                    " was installed anew, or another machine answers in its place. If its new key"
-                    " is this one (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the host"
+                    f"it shows the SSH host key {_fingerprint_in(text)}, and {known} is registered:"
+                    " it was installed anew, or another machine answers in its place. If its new"
+                    " key is this one (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the host"
                     " itself): fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
                 ) from error
             if "Access denied" in text:
@@ -122,17 +122,17 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
             raise
 
 
-def _key_shown(uri: str) -> str:
+def _shown_fingerprint(uri: str) -> str:
     """Return the fingerprint of the key that a host shows, without proving anything to it.
 
     It must not be taken for a known one.
     """
-    with _in_memory(known_hosts(uri, (_UNUSED_KEY_LINE,))) as path:
+    with _memory_file(known_hosts(uri, (_UNUSED_KEY_LINE,))) as path:
         try:
             libvirt.open(ssh_uri(uri, known_hosts=path, key_file=NO_FILE)).close()
         except libvirt.libvirtError as error:
             if _DIFFERS in str(error):
-                return _shown_in(str(error))
+                return _fingerprint_in(str(error))
             if NO_FILE not in str(error):
                 raise
     raise HostUnreachableError(
@@ -167,7 +167,7 @@ def _log_length() -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _logged_since(length: int | None) -> str:
+def _log_since(length: int | None) -> str:
     """Read the details that libvirt logs and keeps out of its errors."""
     if length is None:
         return ""
@@ -177,21 +177,21 @@ def _logged_since(length: int | None) -> str:
         return ""
 
 
-def _shown_in(text: str) -> str:
+def _fingerprint_in(text: str) -> str:
     found = _FINGERPRINT.search(text)
-    return _as_openssh_says(bytes.fromhex(found[0].replace(":", ""))) if found else "(unknown)"
+    return _openssh_fingerprint(bytes.fromhex(found[0].replace(":", ""))) if found else "(unknown)"
 
 
 def _fingerprint_of(key: str) -> str:
-    return _as_openssh_says(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
+    return _openssh_fingerprint(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
 
 
-def _as_openssh_says(digest: bytes) -> str:
+def _openssh_fingerprint(digest: bytes) -> str:
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 @contextlib.contextmanager
-def _in_memory(text: str) -> Iterator[str]:
+def _memory_file(text: str) -> Iterator[str]:
     """Lend a file without a name, under a path that this process alone can open."""
     descriptor = os.memfd_create("known_hosts")
     try:

@@ -47,7 +47,7 @@ class Consoles:
 
     def exchange(self, conn: libvirt.virConnect, *, typed: str, wait_s: float) -> Mapping[str, Any]:
         """Type into it, and return what it wrote once there is something, or after a while."""
-        stream = self._held(conn).stream
+        stream = self._held_console(conn).stream
         left = memoryview(base64.b64decode(typed))
         taken, pieces, size = 0, list[bytes](), 0
         deadline = time.monotonic() + wait_s
@@ -58,16 +58,16 @@ class Consoles:
             piece = stream.recv(_PIECE_BYTES)
             if piece == _NOT_NOW:
                 if pieces or time.monotonic() >= deadline:
-                    return _read_answer(taken, pieces, ended=False)
+                    return _exchange_answer(taken, pieces, ended=False)
                 time.sleep(_LOOK_EVERY_S)
             elif not piece:
                 self.close()
-                return _read_answer(taken, pieces, ended=True)
+                return _exchange_answer(taken, pieces, ended=True)
             else:
                 pieces.append(piece)
                 size += len(piece)
                 if size >= _MOST_BYTES:
-                    return _read_answer(taken, pieces, ended=False)
+                    return _exchange_answer(taken, pieces, ended=False)
 
     def release(self, _: libvirt.virConnect) -> None:
         """Let go of it."""
@@ -80,7 +80,7 @@ class Consoles:
             with contextlib.suppress(libvirt.libvirtError):
                 console.stream.abort()
 
-    def _held(self, conn: libvirt.virConnect) -> _Console:
+    def _held_console(self, conn: libvirt.virConnect) -> _Console:
         if self._current is None:
             raise OperationFailedError("console", "none is held here")
         if self._current.conn is not conn:
@@ -89,6 +89,6 @@ class Consoles:
         return self._current
 
 
-def _read_answer(taken: int, pieces: list[bytes], *, ended: bool) -> Mapping[str, Any]:
+def _exchange_answer(taken: int, pieces: list[bytes], *, ended: bool) -> Mapping[str, Any]:
     content = base64.b64encode(b"".join(pieces)).decode()
     return {"taken": taken, "content": content, "ended": ended}

@@ -59,9 +59,9 @@ def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | Non
     return None
 
 
-def written_at(volume: libvirt.virStorageVol) -> str | None:
+def last_written_at(volume: libvirt.virStorageVol) -> str | None:
     """Return when a volume's file was last written, in seconds; None: the host does not say."""
-    return domain_xml.from_host(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
+    return domain_xml.parse_tree(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
 
 
 def delete(pool: libvirt.virStoragePool, name: str) -> None:
@@ -76,7 +76,7 @@ def delete(pool: libvirt.virStoragePool, name: str) -> None:
             raise
 
 
-def name_files(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
+def use_file_paths(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
     """Define a domain anew whose disks an earlier release named by pool and volume."""
 
     def file_of(pool: str, volume: str, kind: str) -> DiskFile:
@@ -89,7 +89,7 @@ def name_files(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
         conn.defineXML(renewed)
 
 
-def refuse_layers(image: libvirt.virStorageVol, kind: str) -> None:
+def refuse_backing_file(image: libvirt.virStorageVol, kind: str) -> None:
     """Refuse an image that rests on a file of the host: images are one whole file.
 
     A raw one rests on nothing, whatever its first bytes say.

@@ -31,7 +31,7 @@ _KEEPALIVE: Final = (5, 3)
 _STARTING_POLL_S: Final = 0.05
 _ABORT_S: Final = 5.0
 #: Gone, off, or on a host that moves nothing.
-_LEAVES_NOT: Final = frozenset(
+_NOT_MOVING: Final = frozenset(
     {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT}
 )
 _PIECE_BYTES: Final = 1 << 16
@@ -90,8 +90,8 @@ class LibvirtHost:
             "undefine": self._undefine,
             "abort_move": self._abort_move,
             "has_volume": self._has_volume,
-            "layers_on": self._layers_on,
-            "users_of": self._users_of,
+            "layers_on": self._overlays_of,
+            "users_of": self._domains_using,
             "delete_volume": self._delete_volume,
             "remove": self._remove,
             "console_tail": serial_logs.tail,
@@ -114,7 +114,7 @@ class LibvirtHost:
         try:
             return self._operations[op](conn, **args)
         except libvirt.libvirtError as error:
-            if not _alive(conn):
+            if not _is_alive(conn):
                 self.close()
                 raise HostUnreachableError(self._uri, str(error)) from error
             raise OperationFailedError(op, str(error), error.get_error_code()) from error
@@ -129,7 +129,7 @@ class LibvirtHost:
             self._opened = None
 
     def _connection(self) -> libvirt.virConnect:
-        if self._opened is not None and not _alive(self._opened):
+        if self._opened is not None and not _is_alive(self._opened):
             self.close()
         if self._opened is None:
             self._opened = self._open()
@@ -182,7 +182,7 @@ class LibvirtHost:
             if base_format is None:  # an operator's, of which the host looks in the file
                 base_format = domain_xml.volume_format(base.XMLDesc(0))
             else:
-                disks.refuse_layers(base, base_format)
+                disks.refuse_backing_file(base, base_format)
         try:
             store.createXML(domain_xml.overlay(name, capacity_gib, base_path, base_format), 0)
         except libvirt.libvirtError as error:
@@ -211,10 +211,10 @@ class LibvirtHost:
             wanted = replace(wanted, guard=guard)
         domain = _lookup(conn, wanted.mark.vm_id)
         if domain is not None:
-            _refuse_another(wanted, _mark_of(domain))
+            _check_same_mark(wanted, _mark_of(domain))
             return
         xml = domain_xml.build(wanted, disks.files_of(conn, wanted))
-        filters.prepare(conn, domain_xml.from_host(xml), wanted.guard)
+        filters.prepare(conn, domain_xml.parse_tree(xml), wanted.guard)
         conn.defineXML(xml)
 
     def _start_paused(
@@ -223,7 +223,7 @@ class LibvirtHost:
         domain = _expect(conn, "start_paused", vm_id)
         if domain.isActive():
             return
-        disks.name_files(conn, domain)
+        disks.use_file_paths(conn, domain)
         filters.protect(conn, domain, wire.guard_from(guard))
         try:
             _start(conn, domain)
@@ -238,7 +238,7 @@ class LibvirtHost:
 
     def _resume(self, conn: libvirt.virConnect, vm_id: str) -> None:
         domain = _expect(conn, "resume", vm_id)
-        moved_domains.refuse("resume", domain)
+        moved_domains.refuse_if_moving("resume", domain)
         while True:
             state, reason = domain.state()
             starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
@@ -253,30 +253,30 @@ class LibvirtHost:
             domain.resume()
 
     def _shut_down(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
-        domain = _in_that_run(conn, vm_id, run)
+        domain = _domain_in_run(conn, vm_id, run)
         if domain is None:
             return
         if conn.getType() == "TEST":
             domain.shutdown()
             return
-        moved_domains.refuse("shut_down", domain)
+        moved_domains.refuse_if_moving("shut_down", domain)
         try:
             # Not the guest agent: it need not be there, and a call to it may hang.
             domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except libvirt.libvirtError as error:
-            if not _is_over(error):
+            if not _is_already_off(error):
                 raise
 
     def _power_off(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
-        domain = _in_that_run(conn, vm_id, run)
+        domain = _domain_in_run(conn, vm_id, run)
         if domain is not None:
-            _end(domain)
+            _destroy_domain(domain)
 
     def _reset(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
-        domain = _in_that_run(conn, vm_id, run)
+        domain = _domain_in_run(conn, vm_id, run)
         if domain is None:
             raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
-        moved_domains.refuse("reset", domain)
+        moved_domains.refuse_if_moving("reset", domain)
         domain.reset(0)
         if state_of(domain.state()[0]) is DomainState.PAUSED:
             domain.resume()
@@ -287,7 +287,7 @@ class LibvirtHost:
         domain = _lookup(conn, vm_id)
         if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
             return
-        _end(domain)
+        _destroy_domain(domain)
 
     def _undefine(
         self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
@@ -298,7 +298,7 @@ class LibvirtHost:
         if domain.isActive():
             # libvirt would let it run on without a definition.
             raise OperationFailedError("undefine", f"domain {vm_id} still runs")
-        _forget(domain)
+        _undefine_domain(domain)
 
     def _abort_move(self, conn: libvirt.virConnect, vm_id: str) -> None:
         domain = _lookup(conn, vm_id)
@@ -312,11 +312,13 @@ class LibvirtHost:
     def _has_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> bool:
         return disks.find(conn.storagePoolLookupByName(pool), name) is not None
 
-    def _layers_on(self, conn: libvirt.virConnect, pool: str, name: str) -> list[str]:
-        return snapshots.layers_on(conn.storagePoolLookupByName(pool), name)
+    def _overlays_of(self, conn: libvirt.virConnect, pool: str, name: str) -> list[str]:
+        return snapshots.overlays_of(conn.storagePoolLookupByName(pool), name)
 
-    def _users_of(self, conn: libvirt.virConnect, pool: str, volumes: Sequence[str]) -> list[str]:
-        return snapshots.users_of(conn, pool, volumes)
+    def _domains_using(
+        self, conn: libvirt.virConnect, pool: str, volumes: Sequence[str]
+    ) -> list[str]:
+        return snapshots.domains_using(conn, pool, volumes)
 
     def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
         _refuse_in_use(conn, pool, [name])
@@ -341,20 +343,22 @@ class LibvirtHost:
                 if generation not in {None, mark.generation}:
                     return False
                 # Before its definition goes, which names them: this may be killed in between.
-                more = snapshots.named_by(conn, pool, domain, volumes)
-                _end(domain)
+                more = snapshots.files_of_domain(conn, pool, domain, volumes)
+                _destroy_domain(domain)
                 if more:
                     # With one of them gone, the chain of a disk based on it ends there.
                     _refuse_in_use(conn, pool, volumes, vm_id, files=more)
                     store = conn.storagePoolLookupByName(pool)
                     snapshots.delete(conn, store, more, volumes, vm_id)
-                _forget(domain)
+                _undefine_domain(domain)
         _refuse_in_use(conn, pool, volumes, vm_id)
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
             disks.delete(store, volume)
-        absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_there(store, volumes)
-        snapshots.delete(conn, store, snapshots.named_like(store, volumes), volumes, vm_id)
+        absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_exists(store, volumes)
+        snapshots.delete(
+            conn, store, snapshots.files_of_own_snapshots(store, volumes), volumes, vm_id
+        )
         if absent:
             try:
                 serial_logs.delete(conn, vm_id)
@@ -362,12 +366,12 @@ class LibvirtHost:
                 # A log that the host does not delete holds no capacity; one of a host
                 # that went away is deleted when it is back, or a VM that returns there would
                 # go on with what its console said in its earlier life.
-                if not _alive(conn):
+                if not _is_alive(conn):
                     raise
         return absent
 
 
-def _alive(conn: libvirt.virConnect) -> bool:
+def _is_alive(conn: libvirt.virConnect) -> bool:
     try:
         return bool(conn.isAlive())
     except libvirt.libvirtError:
@@ -413,7 +417,7 @@ def _has_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bo
     return mark is None or mark.assignment_id == assignment_id
 
 
-def _refuse_another(wanted: DomainSpec, seen: Mark | None) -> None:
+def _check_same_mark(wanted: DomainSpec, seen: Mark | None) -> None:
     if seen is None:
         raise OperationFailedError(
             "define", f"domain {wanted.mark.vm_id} exists without fuga's mark"
@@ -439,9 +443,9 @@ def _refuse_in_use(
 
     ``files`` are the VM's besides its volumes: what rests on them keeps all below them.
     """
-    users = snapshots.users_of(conn, pool, volumes, vm_id)
+    users = snapshots.domains_using(conn, pool, volumes, vm_id)
     if not users:
-        on_them = snapshots.volumes_on(conn, pool, volumes, files)
+        on_them = snapshots.dependent_volumes(conn, pool, volumes, files)
         if on_them:
             raise OperationFailedError(
                 "remove",
@@ -450,7 +454,7 @@ def _refuse_in_use(
             )
         return
     why = f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it"
-    foreign = [name for name in users if not _is_fugas(conn, name)]
+    foreign = [name for name in users if not _has_fuga_mark(conn, name)]
     if len(foreign) < len(users):
         own = ", ".join(name for name in users if name not in foreign)
         why += f"; {own} is a VM of fuga's: leave that as it is"
@@ -459,7 +463,7 @@ def _refuse_in_use(
     raise OperationFailedError("remove", why)
 
 
-def _is_fugas(conn: libvirt.virConnect, name: str) -> bool:
+def _has_fuga_mark(conn: libvirt.virConnect, name: str) -> bool:
     """Return whether a domain has fuga's mark; one that has vanished has none."""
     try:
         return _mark_of(conn.lookupByName(name)) is not None
@@ -474,7 +478,7 @@ def _is_leaving(domain: libvirt.virDomain) -> bool:
     try:
         job = domain.jobStats()
     except libvirt.libvirtError as error:
-        if error.get_error_code() in _LEAVES_NOT:
+        if error.get_error_code() in _NOT_MOVING:
             return False
         raise
     under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
@@ -482,7 +486,7 @@ def _is_leaving(domain: libvirt.virDomain) -> bool:
     return under_way and bool(job.get("operation") == outgoing)
 
 
-def _in_that_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
+def _domain_in_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
     """Return the domain if it is the run that was meant: a late call must not hit the next."""
     domain = _lookup(conn, vm_id)
     return domain if domain is not None and domain.ID() == run else None
@@ -502,20 +506,20 @@ def _start(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
         conn.defineXML(xml).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
 
 
-def _end(domain: libvirt.virDomain) -> None:
+def _destroy_domain(domain: libvirt.virDomain) -> None:
     try:
         domain.destroy()
     except libvirt.libvirtError as error:
-        if not _is_over(error):
+        if not _is_already_off(error):
             raise
 
 
-def _is_over(error: libvirt.libvirtError) -> bool:
+def _is_already_off(error: libvirt.libvirtError) -> bool:
     """Return whether a domain is off already, or has vanished."""
     return error.get_error_code() in {libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN}
 
 
-def _forget(domain: libvirt.virDomain) -> None:
+def _undefine_domain(domain: libvirt.virDomain) -> None:
     for flags in _UNDEFINE_FLAGS:
         try:
             domain.undefineFlags(flags)
@@ -528,7 +532,7 @@ def _forget(domain: libvirt.virDomain) -> None:
             return
 
 
-def _any_there(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
+def _any_exists(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
     """Return whether a volume exists, after one pool refresh for all of them."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)

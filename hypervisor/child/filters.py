@@ -50,7 +50,7 @@ def with_own_addresses(
                 names.add(("bridge", bridge.get("name")))
             if not names.isdisjoint(sources):
                 services.append(address)
-    merged = network_filters.merged(closed)
+    merged = network_filters.collapse_networks(closed)
     if len(merged) > MOST_CLOSED:
         raise OperationFailedError(
             _OPERATION,
@@ -87,10 +87,10 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
         if error.get_error_code() != libvirt.VIR_ERR_NO_NWFILTER:
             raise
     else:
-        there = domain_xml.from_host(found.XMLDesc(0))
-        if network_filters.same_rules(there, domain_xml.from_host(wanted.xml)):
+        there = domain_xml.parse_tree(found.XMLDesc(0))
+        if network_filters.same_rules(there, domain_xml.parse_tree(wanted.xml)):
             return
-        if there.findtext("uuid") != domain_xml.from_host(wanted.xml).findtext("uuid"):
+        if there.findtext("uuid") != domain_xml.parse_tree(wanted.xml).findtext("uuid"):
             raise OperationFailedError(
                 _OPERATION,
                 f"the network filter {wanted.name} of this host is not fuga's: undefine it",
@@ -102,11 +102,11 @@ def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | 
     """Let a domain that is off start with its protection, whatever it was defined with."""
     if guard is None or conn.getType() == "TEST":
         return
-    document = domain_xml.from_host(domain.XMLDesc(_WHOLE))
+    document = domain_xml.parse_tree(domain.XMLDesc(_WHOLE))
     sources = [(card.kind, card.source) for card in network_filters.cards(document)]
     guard = with_own_addresses(conn, guard, sources)
     prepare(conn, document, guard)
-    if network_filters.protected(document, guard):
+    if network_filters.protect_cards(document, guard):
         conn.defineXML(ET.tostring(document, encoding="unicode"))
 
 
@@ -114,7 +114,7 @@ def _check_source(conn: libvirt.virConnect, card: network_filters.InterfaceFilte
     reason = None
     if card.kind == "network" and card.source is not None:
         network = conn.networkLookupByName(card.source)
-        reason = network_filters.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
+        reason = network_filters.filter_obstacle(domain_xml.parse_tree(network.XMLDesc(0)))
     elif card.kind != "bridge":
         reason = f"it is of type {card.kind}"
     if reason is not None:
@@ -135,7 +135,7 @@ def _active_networks(conn: libvirt.virConnect) -> Iterator[ET.Element]:
         raise
     for network in found:
         try:
-            yield domain_xml.from_host(network.XMLDesc(0))
+            yield domain_xml.parse_tree(network.XMLDesc(0))
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_NETWORK:
                 raise

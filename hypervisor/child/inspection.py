@@ -30,7 +30,7 @@ _NO_MODEL: Final = frozenset(
 _LOCAL_POOLS: Final = frozenset({"dir", "fs"})
 
 
-def shares_are_kept(conn: libvirt.virConnect) -> bool | None:
+def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
     """Ask about a guest that runs: cgroups without the processors' controller refuse shares.
 
     None: no guest runs, or it does not say.
@@ -48,7 +48,7 @@ def shares_are_kept(conn: libvirt.virConnect) -> bool | None:
 def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
     """Look at everything but the pool, which may hang."""
     answer = conn.getCapabilities()
-    capabilities = domain_xml.from_host(answer)
+    capabilities = domain_xml.parse_tree(answer)
     processor = _host_model(conn, domain_type)
     return HostInspection(
         hostname=shortened(conn.getHostname(), MOST_NAME),
@@ -73,7 +73,7 @@ def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostIns
         security_model=domain_xml.security_model(answer),
         can_filter=filters.can_filter(conn),
         network_fault=_network_fault(conn, network),
-        network_starts_by_itself=_starts_by_itself(conn, network),
+        network_starts_by_itself=_network_autostarts(conn, network),
     )
 
 
@@ -84,7 +84,7 @@ def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
     """
     store = conn.storagePoolLookupByName(pool)
     active = bool(store.isActive())
-    document = domain_xml.from_host(store.XMLDesc(0))
+    document = domain_xml.parse_tree(store.XMLDesc(0))
     kind = document.get("type", "")
     ahead_s = _clock_ahead(store) if active and kind in _LOCAL_POOLS else None
     _, capacity, _, free = store.info()
@@ -105,18 +105,18 @@ def compare_processors(
     try:
         documents = [own, *others.values()]
         common = conn.baselineHypervisorCPU(None, _ARCH, None, domain_type, documents, 0)
-        model = domain_xml.from_host(common).findtext("model")
+        model = domain_xml.parse_tree(common).findtext("model")
     except libvirt.libvirtError as error:
         if error.get_error_code() not in _NO_MODEL | {libvirt.VIR_ERR_CPU_INCOMPATIBLE}:
             raise
         model = None
-    faults = {name: _incompatible(conn, domain_type, xml) for name, xml in others.items()}
+    faults = {name: _incompatibility(conn, domain_type, xml) for name, xml in others.items()}
     return ProcessorComparison(
         baseline=model, faults={name: why for name, why in faults.items() if why is not None}
     )
 
 
-def _incompatible(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
+def _incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
     """Return why a guest with this processor cannot run here; None: it can."""
     try:
         conn.compareHypervisorCPU(
@@ -142,7 +142,7 @@ def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None
         if error.get_error_code() in _NO_MODEL:
             return None
         raise
-    mode = domain_xml.from_host(answer).find("cpu/mode[@name='host-model']")
+    mode = domain_xml.parse_tree(answer).find("cpu/mode[@name='host-model']")
     if mode is None or mode.get("supported") != "yes" or mode.find("model") is None:
         return None
     processor = ET.Element("cpu", mode="custom", match="exact")
@@ -162,10 +162,10 @@ def _network_fault(conn: libvirt.virConnect, name: str) -> str | None:
         raise
     if not network.isActive():
         return "inactive"
-    return network_filters.unfilterable(domain_xml.from_host(network.XMLDesc(0)))
+    return network_filters.filter_obstacle(domain_xml.parse_tree(network.XMLDesc(0)))
 
 
-def _starts_by_itself(conn: libvirt.virConnect, name: str) -> bool | None:
+def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
     with contextlib.suppress(libvirt.libvirtError):
         return bool(conn.networkLookupByName(name).autostart())
     return None
@@ -177,7 +177,7 @@ def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
     volume = store.createXML(domain_xml.plain_volume(f"fuga-check-{uuid.uuid4()}", 0), 0)
     try:
         after = time.time()
-        written = disks.written_at(volume)
+        written = disks.last_written_at(volume)
     finally:
         volume.delete(0)
     if written is None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor.child import disks, filters, moved_domains, shared_pools
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
 from hypervisor.move_model import MigrationProgress, MoveDone, MoveSpec
 from hypervisor.xml import domain as domain_xml
@@ -40,7 +40,10 @@ _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECUR
 
 
 def move(
-    ends: Ends, spec: MoveSpec, stop: threading.Event, tell: Callable[[MigrationProgress], object]
+    hosts: MoveHosts,
+    spec: MoveSpec,
+    stop: threading.Event,
+    tell: Callable[[MigrationProgress], object],
 ) -> MoveDone:
     """Move a guest; until ``stop`` is set, then abort it.
 
@@ -48,24 +51,24 @@ def move(
     none of them says where the guest is. After a MoveHangsError libvirt's call is still under way,
     and this process has to end before anything else is done.
     """
-    moving = _LiveMove(ends, spec, stop, tell)
+    moving = _LiveMove(hosts, spec, stop, tell)
     for _ in range(_PAIRS - 1):
         with contextlib.suppress(_PortTakenError):
-            return _with_shares_or_without(moving, ends)
+            return _move_with_share_fallback(moving, hosts)
     try:
-        return _with_shares_or_without(moving, ends)
+        return _move_with_share_fallback(moving, hosts)
     except _PortTakenError as taken:
         raise taken.__cause__ or taken from None
 
 
-def _with_shares_or_without(moving: _LiveMove, ends: Ends) -> MoveDone:
+def _move_with_share_fallback(moving: _LiveMove, hosts: MoveHosts) -> MoveDone:
     # A host whose cgroups lack the processors' controller refuses their shares, but only after
     # it started a QEMU; so this is checked before, as far as the host reports it.
-    if ends.destination.keeps_shares():
+    if hosts.destination.may_have_cpu_shares():
         try:
             return moving.attempt(shares=True)
         except _SharesRefusedError:
-            ends.destination.refused_shares()
+            hosts.destination.note_shares_refused()
     return moving.attempt(shares=False)
 
 
@@ -105,12 +108,12 @@ class _LiveMove:
 
     def __init__(
         self,
-        ends: Ends,
+        hosts: MoveHosts,
         spec: MoveSpec,
         stop: threading.Event,
         tell: Callable[[MigrationProgress], object],
     ) -> None:
-        self._ends = ends
+        self._hosts = hosts
         self._spec = spec
         self._stop = stop
         self._tell = tell
@@ -121,23 +124,23 @@ class _LiveMove:
 
     def attempt(self, *, shares: bool) -> MoveDone:
         """Move it, to a host that shares processors out or to one that does not."""
-        domain = self._ends.source.moving.lookupByUUIDString(self._spec.vm_id)
+        domain = self._hosts.source.for_move.lookupByUUIDString(self._spec.vm_id)
         if not self._spec.copy_disk:
-            shared_pools.prove(self._ends, self._spec, domain)
-        parameters = _parameters(self._ends, domain, self._spec, shares=shares)
-        watched = self._ends.source.for_queries.lookupByUUIDString(self._spec.vm_id)
+            shared_pools.check_shared(self._hosts, self._spec, domain)
+        parameters = _parameters(self._hosts, domain, self._spec, shares=shares)
+        watched = self._hosts.source.for_queries.lookupByUUIDString(self._spec.vm_id)
         self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms
         self._attempts += 1
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off before it was begun")
-        call = _Call(domain, self._ends.destination.moving, parameters, _flags(self._spec))
+        call = _Call(domain, self._hosts.destination.for_move, parameters, _flags(self._spec))
         why = self._watch(call, watched)
         if call.error is None:
-            self._let_run()
-            done = _done(self._ends, self._spec, self._last, self._started)
+            self._resume_at_destination()
+            done = _done(self._hosts, self._spec, self._last, self._started)
             return replace(done, attempts=self._attempts)
         if why is not None:
-            raise self._aborted(why, call.error)
+            raise self._abort_error(why, call.error)
         if shares and call.error.get_error_code() == libvirt.VIR_ERR_CONFIG_UNSUPPORTED:
             self._attempts -= 1
             raise _SharesRefusedError
@@ -145,9 +148,9 @@ class _LiveMove:
             raise _PortTakenError from call.error
         raise call.error
 
-    def _let_run(self) -> None:
+    def _resume_at_destination(self) -> None:
         """Let the guest run there, now that the source has nothing of it."""
-        there = self._ends.destination.for_queries.lookupByUUIDString(self._spec.vm_id)
+        there = self._hosts.destination.for_queries.lookupByUUIDString(self._spec.vm_id)
         if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             there.resume()
 
@@ -155,26 +158,26 @@ class _LiveMove:
         """Report the progress of a move until it is over; return why it was aborted, if it was."""
         why: str | None = None
         aborted_at = time.monotonic()
-        pace = _Pace(self._spec)
+        hangs = _HangDetector(self._spec)
         while call.is_alive():
             if why is None:
                 aborted_at = time.monotonic()
             if why is None and self._stop.is_set():
                 why = "it was called off"
-            if why is None and not self._ends.destination.is_alive():
+            if why is None and not self._hosts.destination.is_alive():
                 # The source's QEMU may wait for it without end.
                 why = "the destination does not answer any more"
             if why is None:
                 with contextlib.suppress(libvirt.libvirtError):  # over, or not begun
-                    self._look(watched)
-                pace.judge(self._last, watched)
+                    self._report_progress(watched)
+                hangs.check(self._last, watched)
                 self._wait(call)
             else:
                 moved_domains.abort(watched, since=aborted_at)
                 call.join(_ABORT_EVERY_S)
         return why
 
-    def _look(self, watched: libvirt.virDomain) -> None:
+    def _report_progress(self, watched: libvirt.virDomain) -> None:
         found = watched.jobStats()
         if found.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
             return
@@ -190,13 +193,13 @@ class _LiveMove:
         while call.is_alive() and not self._stop.is_set() and time.monotonic() < until:
             call.join(_NOTICED_S)
 
-    def _aborted(self, why: str, error: libvirt.libvirtError) -> Exception:
-        if not self._ends.destination.is_alive():
-            return HostUnreachableError(self._ends.destination.uri, f"{why}: {error}")
+    def _abort_error(self, why: str, error: libvirt.libvirtError) -> Exception:
+        if not self._hosts.destination.is_alive():
+            return HostUnreachableError(self._hosts.destination.uri, f"{why}: {error}")
         return OperationFailedError(_OPERATION, f"{why}: {error}", error.get_error_code())
 
 
-class _Pace:
+class _HangDetector:
     """Whether anything of a move flows."""
 
     def __init__(self, spec: MoveSpec) -> None:
@@ -204,9 +207,9 @@ class _Pace:
         self._seen: tuple[int, ...] = ()
         self._since = time.monotonic()
 
-    def judge(self, progress: MigrationProgress | None, guest: libvirt.virDomain) -> None:
+    def check(self, progress: MigrationProgress | None, guest: libvirt.virDomain) -> None:
         """Raise MoveHangsError if nothing has flowed for too long."""
-        seen = () if progress is None else _flowed(progress)
+        seen = () if progress is None else _progress_counters(progress)
         if seen != self._seen:
             self._seen, self._since = seen, time.monotonic()
         waited_s = time.monotonic() - self._since
@@ -214,7 +217,7 @@ class _Pace:
         if waited_s < min(most_s, _STANDSTILL_S):
             return
         try:
-            stands_still = moved_domains.is_paused(guest)
+            stands_still = moved_domains.is_paused_by_move(guest)
         except libvirt.libvirtError:  # its host's libvirt is away; who keeps the connection says so
             return
         if stands_still or waited_s >= most_s:
@@ -229,7 +232,7 @@ class _Pace:
             )
 
 
-def _flowed(progress: MigrationProgress) -> tuple[int, ...]:
+def _progress_counters(progress: MigrationProgress) -> tuple[int, ...]:
     return (
         progress.memory_total_bytes,
         progress.memory_remaining_bytes,
@@ -261,23 +264,23 @@ def _flags(spec: MoveSpec) -> int:
 
 
 def _parameters(
-    ends: Ends, domain: libvirt.virDomain, spec: MoveSpec, *, shares: bool
+    hosts: MoveHosts, domain: libvirt.virDomain, spec: MoveSpec, *, shares: bool
 ) -> Mapping[str, Any]:
-    destination = ends.destination.moving
+    destination = hosts.destination.for_move
     files = disks.files_at(destination, spec.pool, spec.volume, spec.seed_volume)
-    live = migration_target.at_destination(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
-    defined = migration_target.at_destination(domain.XMLDesc(_DEFINED), spec, files, shares=shares)
-    filters.prepare(destination, domain_xml.from_host(live), spec.guard)
+    live = migration_target.destination_xml(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
+    defined = migration_target.destination_xml(domain.XMLDesc(_DEFINED), spec, files, shares=shares)
+    filters.prepare(destination, domain_xml.parse_tree(live), spec.guard)
     parameters: dict[str, Any] = {
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: live,
         libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: defined,
     }
     if spec.bandwidth_mib_s is not None:
         parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = spec.bandwidth_mib_s
-    return {**parameters, **_reached_at(spec)}
+    return {**parameters, **_destination_parameters(spec)}
 
 
-def _reached_at(spec: MoveSpec) -> Mapping[str, Any]:
+def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
     """Say where the destination receives: at ports that a stranger cannot expect.
 
     libvirt takes the first that are free. Its URI has no port without an address, which it alone
@@ -297,11 +300,13 @@ def _reached_at(spec: MoveSpec) -> Mapping[str, Any]:
     return parameters
 
 
-def _done(ends: Ends, spec: MoveSpec, last: MigrationProgress | None, started: float) -> MoveDone:
+def _done(
+    hosts: MoveHosts, spec: MoveSpec, last: MigrationProgress | None, started: float
+) -> MoveDone:
     """Return what a move took, as far as the destination reports it."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(libvirt.libvirtError):
-        there = ends.destination.for_queries.lookupByUUIDString(spec.vm_id)
+        there = hosts.destination.for_queries.lookupByUUIDString(spec.vm_id)
         found = there.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     last_memory = 0 if last is None else last.memory_total_bytes
     last_disk = 0 if last is None else last.disk_total_bytes

@@ -1,6 +1,6 @@
 """The child process of one move: both hosts are open in it.
 
-Usage: ``python -m hypervisor.child.move SOURCE DESTINATION``, by `hypervisor.moving` alone.
+Usage: ``python -m hypervisor.child.move SOURCE DESTINATION``, by `hypervisor.migrator` alone.
 The move is led from here (libvirt calls it managed by the client): hosts need not reach each
 other's libvirt, and the move is cancelled when this process ends.
 """
@@ -21,7 +21,7 @@ from typing import IO, Any
 from hypervisor import wire
 from hypervisor.child import cold_moves, filters, live_moves, move_checks, moved_domains
 from hypervisor.child.driver import start_event_loop
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.credential import CREDENTIAL_VARIABLE, DESTINATION_VARIABLE, Credential
 from hypervisor.errors import (
     HostUnreachableError,
@@ -29,16 +29,16 @@ from hypervisor.errors import (
     MoveHangsError,
     OperationFailedError,
 )
-from hypervisor.move_model import HostEnd, MoveSpec
+from hypervisor.move_model import HostEndpoint, MoveSpec
 
 Tell = Callable[[Mapping[str, Any]], object]
 
 
-class MigrationThreads:
+class MoveOperations:
     """The operations of a move's child."""
 
-    def __init__(self, ends: Ends, stop: threading.Event, tell: Tell) -> None:
-        self._ends = ends
+    def __init__(self, hosts: MoveHosts, stop: threading.Event, tell: Tell) -> None:
+        self._hosts = hosts
         self._stop = stop
         self._tell = tell
         self._operations: Mapping[str, Callable[..., Any]] = {
@@ -53,16 +53,16 @@ class MigrationThreads:
 
         Raises HostUnreachableError, OperationFailedError or MigrationRefusedError alone.
         """
-        with self._ends.translating(f"{op}_move"):
-            self._ends.open()
+        with self._hosts.translate_errors(f"{op}_move"):
+            self._hosts.open()
             return self._operations[op](**args)
 
     def _check(self, spec: Mapping[str, Any]) -> None:
-        move_checks.check(self._ends, self._spec(spec))
+        move_checks.check(self._hosts, self._spec(spec))
 
     def _live(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         done = live_moves.move(
-            self._ends,
+            self._hosts,
             self._spec(spec),
             self._stop,
             lambda progress: self._tell(dataclasses.asdict(progress)),
@@ -70,11 +70,11 @@ class MigrationThreads:
         return dataclasses.asdict(done)
 
     def _withdraw(self, spec: Mapping[str, Any]) -> bool:
-        return moved_domains.withdraw(self._ends, wire.move_from(spec))
+        return moved_domains.withdraw(self._hosts, wire.move_from(spec))
 
     def _cold(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         done = cold_moves.move(
-            self._ends,
+            self._hosts,
             self._spec(spec),
             self._stop,
             lambda progress: self._tell(dataclasses.asdict(progress)),
@@ -85,7 +85,7 @@ class MigrationThreads:
         spec = wire.move_from(fields)
         if spec.guard is None:
             return spec
-        destination, source = self._ends.destination.moving, (spec.network_kind, spec.network)
+        destination, source = self._hosts.destination.for_move, (spec.network_kind, spec.network)
         guard = filters.with_own_addresses(destination, spec.guard, [source])
         return dataclasses.replace(spec, guard=guard)
 
@@ -96,7 +96,7 @@ _MOST_MEMORY_BYTES = 1 << 30
 _GOODBYE_S = 5.0
 
 
-def main(source: HostEnd, destination: HostEnd) -> None:
+def main(source: HostEndpoint, destination: HostEndpoint) -> None:
     """Serve one parent until it has gone."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
     # What a library or an ssh prints must not end up among the answers.
@@ -107,20 +107,20 @@ def main(source: HostEnd, destination: HostEnd) -> None:
     reading = (sys.stdin.buffer, requests, stop)
     threading.Thread(target=_read, args=reading, daemon=True).start()
     start_event_loop()
-    ends = Ends(source, destination)
-    threads = MigrationThreads(
-        ends, stop, lambda progress: answers.write(wire.encode({"progress": progress}))
+    hosts = MoveHosts(source, destination)
+    operations = MoveOperations(
+        hosts, stop, lambda progress: answers.write(wire.encode({"progress": progress}))
     )
     while (line := requests.get()) is not None:
-        answers.write(wire.encode(_answer(threads, line)))
+        answers.write(wire.encode(_answer(operations, line)))
         stop.clear()
-    ends.close()
+    hosts.close()
 
 
-def _answer(threads: MigrationThreads, line: bytes) -> dict[str, Any]:
+def _answer(operations: MoveOperations, line: bytes) -> dict[str, Any]:
     request = wire.decode(line)
     try:
-        return {"ok": threads.perform(request["op"], request["args"])}
+        return {"ok": operations.perform(request["op"], request["args"])}
     except MigrationRefusedError as error:
         return {"error": "refused", "obstacle": error.obstacle, "reason": error.detail}
     except HostUnreachableError as error:
@@ -151,14 +151,14 @@ def _read(
     os._exit(1)
 
 
-def _end(uri: str, machine: str, variable: str) -> HostEnd:
+def _host_from_environment(uri: str, machine: str, variable: str) -> HostEndpoint:
     given = os.environ.pop(variable, None)
-    return HostEnd(uri, Credential.from_json(given) if given else None, machine or None)
+    return HostEndpoint(uri, Credential.from_json(given) if given else None, machine or None)
 
 
 if __name__ == "__main__":
     source, source_machine, destination, destination_machine = sys.argv[1:]
     main(
-        _end(source, source_machine, CREDENTIAL_VARIABLE),
-        _end(destination, destination_machine, DESTINATION_VARIABLE),
+        _host_from_environment(source, source_machine, CREDENTIAL_VARIABLE),
+        _host_from_environment(destination, destination_machine, DESTINATION_VARIABLE),
     )

@@ -11,7 +11,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.child import bases, disks, filters, shared_pools, snapshots
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import MigrationRefusedError, OperationFailedError
 from hypervisor.move_model import MigrationObstacle, MoveSpec
 from hypervisor.xml import domain as domain_xml
@@ -24,23 +24,23 @@ _ADDRESS: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,252}|[0-9A-Fa-f:.]{2,4
 _MIB: Final = 1 << 20
 
 
-def check(ends: Ends, spec: MoveSpec) -> None:
+def check(hosts: MoveHosts, spec: MoveSpec) -> None:
     """Raise `MigrationRefusedError` for the first obstacle; see `Mover.check`."""
-    here, there = ends.source.moving, ends.destination.moving
+    here, there = hosts.source.for_move, hosts.destination.for_move
     _check_address(spec)
-    _check_they_are_two(ends)
+    _check_they_are_two(hosts)
     with _as_obstacle(MigrationObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
         domain = here.lookupByUUIDString(spec.vm_id)
     runs = bool(domain.isActive())
-    document = domain_xml.from_host(domain.XMLDesc(_LIVE if runs else _DEFINED))
-    snapshots.refuse(domain)
-    bound = migration_target.host_bound(document)
+    document = domain_xml.parse_tree(domain.XMLDesc(_LIVE if runs else _DEFINED))
+    snapshots.refuse_snapshots(domain)
+    bound = migration_target.host_device_of(document)
     if bound is not None:
         raise MigrationRefusedError(MigrationObstacle.HOST_DEVICE, f"it has a {bound}")
     _check_name(there, spec, document.findtext("name", ""))
     _check_machine(there, document)
     _check_processor(there, document)
-    _check_storage(ends, spec, domain, runs=runs)
+    _check_storage(hosts, spec, domain, runs=runs)
     _check_network(there, spec, document)
 
 
@@ -49,8 +49,8 @@ def _check_address(spec: MoveSpec) -> None:
         raise MigrationRefusedError(MigrationObstacle.ADDRESS, f"{spec.address!r} is no address")
 
 
-def _check_they_are_two(ends: Ends) -> None:
-    numbers = [end.machine_uuid() for end in (ends.source, ends.destination)]
+def _check_they_are_two(hosts: MoveHosts) -> None:
+    numbers = [host.machine_uuid() for host in (hosts.source, hosts.destination)]
     if numbers[0] is not None and numbers[0] == numbers[1]:
         raise MigrationRefusedError(
             MigrationObstacle.SAME_HOST,
@@ -112,26 +112,28 @@ def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
         raise MigrationRefusedError(MigrationObstacle.CPU_MODEL, str(error)) from error
 
 
-def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, runs: bool) -> None:
-    here, there = ends.source.moving, ends.destination.moving
+def _check_storage(
+    hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain, *, runs: bool
+) -> None:
+    here, there = hosts.source.for_move, hosts.destination.for_move
     with _as_obstacle(MigrationObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
         pool = there.storagePoolLookupByName(spec.pool)
     if not pool.isActive():
         raise MigrationRefusedError(MigrationObstacle.POOL, f"pool {spec.pool} is not active")
     if spec.seed_volume is not None:
         _volume(pool, spec.seed_volume)
-    elif migration_target.has_seed(domain_xml.from_host(domain.XMLDesc(_DEFINED))):
+    elif migration_target.has_seed(domain_xml.parse_tree(domain.XMLDesc(_DEFINED))):
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME, "it has a seed, of which no copy is named"
         )
     disk = disks.root_volume(here, domain)
     if not spec.copy_disk:
-        shared_pools.prove(ends, spec, domain)
+        shared_pools.check_shared(hosts, spec, domain)
         return
     if runs:
-        _check_copy(ends, _volume(pool, spec.volume), disk)
+        _check_copy(hosts, _volume(pool, spec.volume), disk)
     else:
-        bases.path_there(ends, spec, disk)
+        bases.backing_path_at_destination(hosts, spec, disk)
     needed, available = disk.info()[2], pool.info()[3]
     if needed > available:
         raise MigrationRefusedError(
@@ -141,7 +143,9 @@ def _check_storage(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain, *, run
         )
 
 
-def _check_copy(ends: Ends, there: libvirt.virStorageVol, here: libvirt.virStorageVol) -> None:
+def _check_copy(
+    hosts: MoveHosts, there: libvirt.virStorageVol, here: libvirt.virStorageVol
+) -> None:
     """Refuse a volume that cannot become this disk: only what the guest wrote is sent."""
     if there.info()[1] != here.info()[1]:
         raise MigrationRefusedError(
@@ -156,7 +160,7 @@ def _check_copy(ends: Ends, there: libvirt.virStorageVol, here: libvirt.virStora
             f" disk on {'nothing' if one is None else one[0]}",
         )
     if one is not None and other is not None:
-        bases.compare(ends, one[0], other[0])
+        bases.check_same_base(hosts, one[0], other[0])
 
 
 def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:
@@ -171,7 +175,7 @@ def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Eleme
         with _as_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
             _find_bridge(there, spec.network)
     for card in document.findall("devices/interface"):
-        migration_target.plug_in(card, spec)
+        migration_target.connect_card(card, spec)
     try:
         filters.prepare(there, document, spec.guard)
     except OperationFailedError as error:

@@ -9,7 +9,7 @@ from typing import Final
 import libvirt
 import libvirt_qemu
 
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import OperationFailedError
 from hypervisor.move_model import MoveSpec
 from hypervisor.xml import domain as domain_xml
@@ -50,7 +50,7 @@ def abort(domain: libvirt.virDomain, since: float) -> None:
             libvirt_qemu.qemuMonitorCommand(domain, _GO_ON, 0)
 
 
-def is_paused(domain: libvirt.virDomain) -> bool:
+def is_paused_by_move(domain: libvirt.virDomain) -> bool:
     """Return whether a move holds a domain that does not run, at either end."""
     state, reason = domain.state()
     if state != libvirt.VIR_DOMAIN_PAUSED:
@@ -60,7 +60,7 @@ def is_paused(domain: libvirt.virDomain) -> bool:
     return reason in _PAUSED or arrives
 
 
-def withdraw(ends: Ends, spec: MoveSpec) -> bool:
+def withdraw(hosts: MoveHosts, spec: MoveSpec) -> bool:
     """Leave a guest that has not arrived at the source alone, and let it run there.
 
     Returns whether it runs there alone. Where it does not, who called has both hosts looked at.
@@ -71,30 +71,30 @@ def withdraw(ends: Ends, spec: MoveSpec) -> bool:
     with it: only the end of that QEMU ends the wait. It never ran the guest. One that arrived
     whole is defined there, and stays.
     """
-    there = _found(ends.destination.for_queries, spec)
+    there = _find_domain(hosts.destination.for_queries, spec)
     if there is not None:
         if domain_xml.parse(there.XMLDesc(0)).mark != spec.mark:
             return False
-        if not is_paused(there) or there.isPersistent():
+        if not is_paused_by_move(there) or there.isPersistent():
             return False
         with contextlib.suppress(libvirt.libvirtError):  # its QEMU ended, and it with it
             there.destroy()
-        if _found(ends.destination.for_queries, spec) is not None:
+        if _find_domain(hosts.destination.for_queries, spec) is not None:
             return False
-    here = _found(ends.source.for_queries, spec)
+    here = _find_domain(hosts.source.for_queries, spec)
     if here is None:
         return False
-    if is_paused(here):
+    if is_paused_by_move(here):
         here.resume()
     return bool(here.state()[0] == libvirt.VIR_DOMAIN_RUNNING)
 
 
-def refuse(operation: str, domain: libvirt.virDomain) -> None:
+def refuse_if_moving(operation: str, domain: libvirt.virDomain) -> None:
     """Refuse what libvirt would have wait for the end of a move, and then lose.
 
     A call in the moment before a move begins waits.
     """
-    if domain.isActive() and _is_moved(domain):
+    if domain.isActive() and _is_moving(domain):
         raise OperationFailedError(
             operation,
             f"a move of domain {domain.UUIDString()} is under way",
@@ -102,8 +102,8 @@ def refuse(operation: str, domain: libvirt.virDomain) -> None:
         )
 
 
-def _is_moved(domain: libvirt.virDomain) -> bool:
-    if not domain.isPersistent() and is_paused(domain):
+def _is_moving(domain: libvirt.virDomain) -> bool:
+    if not domain.isPersistent() and is_paused_by_move(domain):
         return True
     try:
         job = domain.jobStats()
@@ -113,7 +113,7 @@ def _is_moved(domain: libvirt.virDomain) -> bool:
     return under_way and job.get("operation") in _MOVES
 
 
-def _found(conn: libvirt.virConnect, spec: MoveSpec) -> libvirt.virDomain | None:
+def _find_domain(conn: libvirt.virConnect, spec: MoveSpec) -> libvirt.virDomain | None:
     try:
         return conn.lookupByUUIDString(spec.vm_id)
     except libvirt.libvirtError as error:

@@ -39,11 +39,11 @@ class _Hosts:
 
     def __init__(self, answers: int) -> None:
         self._answers = answers
-        self._telling = threading.Lock()
+        self._write_lock = threading.Lock()
         self._known: dict[int, LibvirtHost] = {}
         self._busy: set[int] = set()
 
-    def look(self, request: Mapping[str, Any]) -> None:
+    def poll(self, request: Mapping[str, Any]) -> None:
         """Do what a request asks for, and answer it."""
         key = request["host"]
         self._busy.add(key)
@@ -70,7 +70,7 @@ class _Hosts:
     def send(self, answer: Mapping[str, Any]) -> None:
         """Write a line."""
         line = memoryview(wire.encode(answer))
-        with self._telling:
+        with self._write_lock:
             while line:
                 line = line[os.write(self._answers, line) :]
 
@@ -116,17 +116,17 @@ def main() -> None:
 
 
 def _serve(hosts: _Hosts) -> None:
-    looks = ThreadPoolExecutor(_MOST_THREADS)
+    pollers = ThreadPoolExecutor(_MOST_THREADS)
     # Threads of it stay. Without a first one no poll could run, and this raises.
-    looks.submit(threading.get_ident).result()
+    pollers.submit(threading.get_ident).result()
     for line in sys.stdin.buffer:
         request = wire.decode(line)
         # Where the machine lets us have no more threads, one that there is comes to it.
         with contextlib.suppress(RuntimeError):
             if "forget" in request:
-                looks.submit(hosts.forget, request["forget"])
+                pollers.submit(hosts.forget, request["forget"])
             else:
-                looks.submit(hosts.look, request)
+                pollers.submit(hosts.poll, request)
     closing = threading.Thread(target=hosts.close, daemon=True)
     closing.start()
     closing.join(_GOODBYE_S)

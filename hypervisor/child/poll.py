@@ -75,7 +75,7 @@ _MOST_DEVICES: Final = 256
 #: Devices of guests and containers, and the loopback: they come and go, and are not the host's.
 _OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_macvtap", "net_veth", "net_cali")
 #: Names and MAC addresses of interfaces.
-Found = tuple[tuple[str, str], ...]
+InterfaceMacs = tuple[tuple[str, str], ...]
 
 # What is being shut down, crashed but kept, or asleep by its guest's wish still holds memory.
 _STATES: Final[Mapping[int, DomainState]] = {
@@ -142,18 +142,18 @@ class Surveyor:
             ),
             volumes=volumes,
             machine_uuid=domain_xml.machine_uuid(capabilities) if capabilities else None,
-            largest_console_bytes=serial_logs.largest(statistics),
+            largest_console_bytes=serial_logs.largest_log_bytes(statistics),
             pool_silent_s=found.since_s if isinstance(found, PoolSilent) else None,
             security_model=domain_xml.security_model(capabilities) if capabilities else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
             interfaces=self._interfaces.known(),
-            unnamed=() if seen is None else _unnamed(conn, pool, seen, domains),
+            unnamed=() if seen is None else _unreferenced_volumes(conn, pool, seen, domains),
         )
 
     def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
         """One domain. Its disks' sizes are left to the report."""
-        return _seen(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
+        return _host_domain(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
 
     def _disk_sizes(
         self,
@@ -171,7 +171,7 @@ class Surveyor:
         for domain in domains:
             reported = _reported_sizes(statistics.get(domain.uuid, {}))
             for disk in domain.disks:
-                place = _place(disk)
+                place = _disk_place(disk)
                 size = None if place is None else listed.get(place)
                 size = reported.get(disk.target) if size is None else size
                 if size is not None:
@@ -197,7 +197,7 @@ class Surveyor:
             return None
         if self._shares is not None and self._shares[0] is conn:
             return self._shares[1]
-        found = inspection.shares_are_kept(conn)
+        found = inspection.has_cpu_shares(conn)
         if found is not None:
             self._shares = (conn, found)
         return found
@@ -228,11 +228,11 @@ class Interfaces:
     ) -> None:
         self._spares = spares
         self._clock = clock
-        self._found: Found = ()
+        self._found: InterfaceMacs = ()
         self._queried_at: float | None = None
-        self._question: BackgroundCall[Found] | None = None
+        self._question: BackgroundCall[InterfaceMacs] | None = None
 
-    def known(self) -> Found:
+    def known(self) -> InterfaceMacs:
         """Return those that are known; ask again every few minutes, one question at a time."""
         now = self._clock()
         due = self._queried_at is None or now - self._queried_at > _INTERFACES_LAST_S
@@ -246,7 +246,7 @@ class Interfaces:
         return self._found
 
 
-def read_interfaces(conn: libvirt.virConnect) -> Found:
+def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
     """Return a host's interfaces and their MAC addresses: of hardware, else whatever it has.
 
     Empty where libvirt has no driver for node devices.
@@ -269,7 +269,7 @@ def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[Netwo
                 yield found
 
 
-def _unnamed(
+def _unreferenced_volumes(
     conn: libvirt.virConnect,
     pool: str,
     seen: PoolSeen,
@@ -282,9 +282,9 @@ def _unnamed(
         for volume in seen.volumes
         if not {(pool, volume.name), (None, f"{seen.folder}/{volume.name}")} & named
     ]
-    if any(not snapshots.is_fugas(name) for name in left):
+    if any(not snapshots.is_fuga_volume(name) for name in left):
         with contextlib.suppress(libvirt.libvirtError):  # the test driver; or one has vanished
-            of_snapshots = snapshots.of_all(conn)
+            of_snapshots = snapshots.files_of_all_snapshots(conn)
             left = [name for name in left if f"{seen.folder}/{name}" not in of_snapshots]
     return tuple(left)
 
@@ -311,13 +311,13 @@ def _domains(
             continue
         try:
             parsed = domain_xml.parse(domain.XMLDesc(0))
-            yield _seen(conn, domain, parsed, statistics.get(parsed.uuid, {})), parsed
+            yield _host_domain(conn, domain, parsed, statistics.get(parsed.uuid, {})), parsed
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
 
 
-def _seen(
+def _host_domain(
     conn: libvirt.virConnect,
     domain: libvirt.virDomain,
     parsed: ParsedDomain,
@@ -339,11 +339,11 @@ def _seen(
         run=None if domain.ID() == -1 else domain.ID(),
         off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
         filtered=None if conn.getType() == "TEST" else parsed.filtered,
-        paused_by_move=state is DomainState.PAUSED and moved_domains.is_paused(domain),
+        paused_by_move=state is DomainState.PAUSED and moved_domains.is_paused_by_move(domain),
     )
 
 
-def _place(disk: domain_xml.Disk) -> Place | None:
+def _disk_place(disk: domain_xml.Disk) -> Place | None:
     if disk.pool is not None and disk.volume is not None:
         return disk.pool, disk.volume
     return None if disk.path is None else (None, disk.path)

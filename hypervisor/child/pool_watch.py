@@ -62,15 +62,15 @@ class PoolWatch:
         self._question: BackgroundCall[PoolSeen] | None = None
         self._queried_at = 0.0
         self._silent_from: float | None = None
-        self._was_open = False  #: before this look
+        self._was_busy = False  #: before this look
 
     def ask(self, pool: str) -> None:
         """Begin to ask, unless an earlier question is still open."""
-        self._was_open = self._question is not None and self._question.is_alive()
-        if not self._was_open:
+        self._was_busy = self._question is not None and self._question.is_alive()
+        if not self._was_busy:
             # The late answer of an open query is older than the poll that would report it.
             self._queried_at = time.monotonic()
-            self._question = BackgroundCall(self._spares, lambda conn: _look(conn, pool))
+            self._question = BackgroundCall(self._spares, lambda conn: _read_pool(conn, pool))
 
     def answer(self, *, by: float) -> PoolSeen | PoolSilent:
         """Return the state of the pool, if it answers in time; raises its error.
@@ -78,7 +78,7 @@ class PoolWatch:
         One that always answers too late is silent since its first late query.
         """
         assert self._question is not None  # noqa: S101 - `ask` comes first
-        if self._was_open or self._question.is_open_after(max(0.0, by - time.monotonic())):
+        if self._was_busy or self._question.is_open_after(max(0.0, by - time.monotonic())):
             if self._silent_from is None:
                 self._silent_from = self._queried_at
             return PoolSilent(time.monotonic() - self._silent_from)
@@ -107,7 +107,7 @@ class OtherVolumes:
         return self._known
 
 
-def _look(conn: libvirt.virConnect, pool: str) -> PoolSeen:
+def _read_pool(conn: libvirt.virConnect, pool: str) -> PoolSeen:
     """Look into the pool. Raises libvirtError, or OperationFailedError: it is not active."""
     _retire_log_pool(conn)
     store = conn.storagePoolLookupByName(pool)

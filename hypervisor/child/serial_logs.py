@@ -48,7 +48,7 @@ def is_reader(domain: libvirt.virDomain) -> bool:
     )
 
 
-def largest(statistics: Mapping[str, Mapping[str, Any]]) -> int:
+def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
     """Return the size of the largest log, of those that have a reader.
 
     Logs are bounded where virtlogd writes them; where QEMU does, a guest may fill the disk.
@@ -94,9 +94,9 @@ def delete(conn: libvirt.virConnect, vm_id: str) -> None:
     """
     if conn.getType() != "QEMU" or _lookup(conn, vm_id) is not None:
         return
-    path = _path(vm_id)
+    path = _log_path(vm_id)
     try:
-        for number, log in enumerate([path, *_rotated(path)]):
+        for number, log in enumerate([path, *_rotated_paths(path)]):
             there = _delete_one(conn, vm_id, log)
             if not there and number >= _USUALLY_ROTATED:
                 return
@@ -148,9 +148,9 @@ def _read(
     # What came before the log began: all of it, or what its reader had not seen of it.
     earlier = rotated - after if after == 0 or after > size else 0
     start = max(0 if after > size else after, size - max_bytes)
-    content = _between(reader, _NOW, start, size)
+    content = _read_range(reader, _NOW, start, size)
     room = min(earlier, max_bytes - len(content)) if start == 0 else 0
-    content = _between(reader, _BEFORE, rotated - room, rotated) + content
+    content = _read_range(reader, _BEFORE, rotated - room, rotated) + content
     return None if _sizes(conn, reader).get(_NOW, 0) < size else (content, size)
 
 
@@ -171,7 +171,7 @@ def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int
     }
 
 
-def _between(reader: libvirt.virDomain, disk: str, start: int, end: int) -> bytes:
+def _read_range(reader: libvirt.virDomain, disk: str, start: int, end: int) -> bytes:
     return b"".join(
         reader.blockPeek(disk, at, min(_PEEK_BYTES, end - at), 0)
         for at in range(start, end, _PEEK_BYTES)
@@ -182,17 +182,17 @@ def _reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
     found = _lookup(conn, str(_reader_id(vm_id)))
     if found is not None:
         return found
-    path = _path(vm_id)
+    path = _log_path(vm_id)
     vm = _lookup(conn, vm_id)
     # What the host runs, it can define; a machine that is never started needs no more.
     kind = "qemu" if vm is None else domain_xml.domain_type(vm.XMLDesc(0))
-    return conn.defineXML(_definition(vm_id, kind, (path, next(_rotated(path)))))
+    return conn.defineXML(_definition(vm_id, kind, (path, next(_rotated_paths(path)))))
 
 
 def _definition(
     vm_id: str, kind: str, logs: tuple[str, ...], *, variables: str | None = None
 ) -> str:
-    return domain_xml.never_started(
+    return domain_xml.unstartable_domain(
         name=f"fuga-console-{vm_id}",
         uuid=str(_reader_id(vm_id)),
         domain_type=kind,
@@ -206,11 +206,11 @@ def _reader_id(vm_id: str) -> UUID:
     return uuid5(_OURS, vm_id)
 
 
-def _path(vm_id: str) -> str:
+def _log_path(vm_id: str) -> str:
     return f"{domain_xml.SERIAL_LOG_DIR}/{domain_xml.serial_log_name(domain_name(vm_id))}"
 
 
-def _rotated(path: str) -> Iterator[str]:
+def _rotated_paths(path: str) -> Iterator[str]:
     return (f"{path}.{number}" for number in range(_MOST_ROTATED))
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.child import disks
-from hypervisor.child.move_ends import Ends
+from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import MigrationRefusedError
 from hypervisor.move_model import MigrationObstacle, MoveSpec
 from hypervisor.xml import domain as domain_xml
@@ -25,14 +25,14 @@ _PAUSE_S: Final = 0.5
 _PROBE_BYTES: Final = 512
 
 
-def prove(ends: Ends, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     """Raise `MigrationRefusedError` unless the destination sees what the source writes.
 
     A volume is created next to the disk at the source, and looked up at the destination.
     """
-    disk = disks.root_volume(ends.source.moving, domain)
+    disk = disks.root_volume(hosts.source.for_move, domain)
     here = disk.storagePoolLookupByVolume()
-    there = ends.destination.moving.storagePoolLookupByName(spec.pool)
+    there = hosts.destination.for_move.storagePoolLookupByName(spec.pool)
     if disk.name() != spec.volume:
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME,

@@ -28,7 +28,7 @@ _DISK: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.qc
 _SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-seed\.img")
 
 
-def refuse(domain: libvirt.virDomain) -> None:
+def refuse_snapshots(domain: libvirt.virDomain) -> None:
     """Raise `MigrationRefusedError` where a VM has snapshots: their files would stay behind.
 
     Its definition alone is read: the pool does not know files that QEMU made.
@@ -45,9 +45,9 @@ def refuse(domain: libvirt.virDomain) -> None:
             " it with --metadata",
         )
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-        for disk in disk_xml.disks_of(domain_xml.from_host(domain.XMLDesc(flags))):
+        for disk in disk_xml.disks_of(domain_xml.parse_tree(domain.XMLDesc(flags))):
             path = None if disk is None else chains.top_of(disk)
-            if disk is not None and path is not None and not _is_ours(chains.name_of(path)):
+            if disk is not None and path is not None and not _is_vm_volume(chains.name_of(path)):
                 target = disk.find("target")
                 at = "vda" if target is None else target.get("dev", "vda")
                 raise MigrationRefusedError(
@@ -58,7 +58,7 @@ def refuse(domain: libvirt.virDomain) -> None:
                 )
 
 
-def layers_on(pool: libvirt.virStoragePool, name: str) -> list[str]:
+def overlays_of(pool: libvirt.virStoragePool, name: str) -> list[str]:
     """Return the names of a pool's files that rest on a disk of a VM.
 
     With the disk alone a guest would go on with what is older, and spoil what rests on it.
@@ -67,11 +67,11 @@ def layers_on(pool: libvirt.virStoragePool, name: str) -> list[str]:
         pool.refresh(0)
     volumes = pool.listAllVolumes(0)
     path = next((each.path() for each in volumes if each.name() == name), None)
-    found = (each for each in volumes if not _is_ours(each.name()))
-    return sorted(each.name() for each in found if path in chains.rests_on(each))
+    found = (each for each in volumes if not _is_vm_volume(each.name()))
+    return sorted(each.name() for each in found if path in chains.backing_files_of(each))
 
 
-def users_of(
+def domains_using(
     conn: libvirt.virConnect, pool: str, volumes: Collection[str], vm_id: str = ""
 ) -> list[str]:
     """Return the names of domains, apart from a VM's, whose disks are or rest on volumes.
@@ -83,11 +83,11 @@ def users_of(
         return []
     disks = [
         (document, disk)
-        for document in _others(conn, vm_id)
+        for document in _other_domains(conn, vm_id)
         for disk in document.findall("devices/disk")
     ]
     if any(
-        path is not None and not _is_ours(chains.name_of(path))
+        path is not None and not _is_vm_volume(chains.name_of(path))
         for path in (chains.top_of(disk) for _, disk in disks)
     ):
         with contextlib.suppress(libvirt.libvirtError):  # it must know what others made
@@ -96,7 +96,7 @@ def users_of(
 
     def names(disk: ET.Element) -> Iterator[str]:
         top = chains.top_of(disk)
-        if top is not None and _is_ours(chains.name_of(top)) and not any_image:
+        if top is not None and _is_vm_volume(chains.name_of(top)) and not any_image:
             yield chains.name_of(top)  # it rests on an image at most: hundreds of VMs: no look
         else:
             yield from map(chains.name_of, chains.chain_of(conn, disk, pool))
@@ -106,7 +106,7 @@ def users_of(
     return sorted({document.findtext("name", "") for document in users})
 
 
-def volumes_on(
+def dependent_volumes(
     conn: libvirt.virConnect, pool: str, own: Collection[str], paths: Collection[str] = ()
 ) -> list[str]:
     """Return the volumes, as `POOL/NAME`, that rest on a VM's ``own`` volumes or other ``paths``.
@@ -115,19 +115,19 @@ def volumes_on(
     files that are the VM's go with it. The VM's pool is read, and all pools of the host if there
     are files of snapshots: pools of others may be long.
     """
-    stems = _stems(own)
-    seen = _seen_with(conn, pool, paths)
+    stems = _snapshot_prefixes(own)
+    seen = _candidate_volumes(conn, pool, paths)
     others = {
-        path: chains.rests_on(volume)
+        path: chains.backing_files_of(volume)
         for path, (at, volume) in seen.items()
         if path not in paths
-        and not is_fugas(volume.name())
+        and not is_fuga_volume(volume.name())
         and not (at == pool and stems and volume.name().startswith(stems))
     }
     of_the_vm = {chains.name_of(path) for path in paths}
     found = []
     for path in others:
-        below = chains.with_all_below([path], others) - {path}
+        below = chains.with_backing_files([path], others) - {path}
         # A path that no pool knows may lead to the VM's file by a link.
         unknown = {chains.name_of(each) for each in below - seen.keys()}
         names = {chains.name_of(each) for each in below}
@@ -137,7 +137,7 @@ def volumes_on(
     return sorted(found)
 
 
-def _seen_with(
+def _candidate_volumes(
     conn: libvirt.virConnect, pool: str, paths: Collection[str]
 ) -> dict[str, tuple[str, libvirt.virStorageVol]]:
     """Return the volumes by their paths, with their pools, among which users are looked for.
@@ -151,7 +151,7 @@ def _seen_with(
     found: dict[str, tuple[str, libvirt.virStorageVol]] = {}
     for each in conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
         with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-            folder = domain_xml.from_host(each.XMLDesc(0)).findtext("target/path")
+            folder = domain_xml.parse_tree(each.XMLDesc(0)).findtext("target/path")
             if each.name() == pool or folder in folders:
                 each.refresh(0)
         try:
@@ -162,7 +162,7 @@ def _seen_with(
     return found
 
 
-def named_by(
+def files_of_domain(
     conn: libvirt.virConnect, pool: str, domain: libvirt.virDomain, own: Collection[str]
 ) -> set[str]:
     """Return the paths of the files that are a VM's besides its ``own`` volumes, by its domain.
@@ -175,23 +175,23 @@ def named_by(
     if not any(map(_DISK.fullmatch, own)):
         return found
     documents = [
-        domain_xml.from_host(domain.XMLDesc(flags))
+        domain_xml.parse_tree(domain.XMLDesc(flags))
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
     ]
     tops = (chains.top_of(disk) for each in documents for disk in each.findall("devices/disk"))
-    if any(path is not None and not _is_ours(chains.name_of(path)) for path in tops):
+    if any(path is not None and not _is_vm_volume(chains.name_of(path)) for path in tops):
         with contextlib.suppress(libvirt.libvirtError):  # it must know what QEMU made
             conn.storagePoolLookupByName(pool).refresh(0)
     for document in documents:
         root, _ = disk_xml.disks_of(document)
         for disk in document.findall("devices/disk"):
             chain = chains.chain_of(conn, disk)
-            above = _above(chain, own)
+            above = _overlays_in_chain(chain, own)
             if above is None and _is_written(disk):
                 above = chain[:-1] or (chain if disk is root else [])
             found |= set(above or ())
     for snapshot in _snapshots(domain):
-        document = domain_xml.from_host(snapshot.getXMLDesc(0))
+        document = domain_xml.parse_tree(snapshot.getXMLDesc(0))
         sources = [each.get("file") for each in document.findall("disks/disk/source")]
         memory = document.find("memory")
         sources.append(None if memory is None else memory.get("file"))
@@ -199,12 +199,12 @@ def named_by(
     return {path for path in found if chains.name_of(path) not in own}
 
 
-def named_like(pool: libvirt.virStoragePool, own: Collection[str]) -> set[str]:
+def files_of_own_snapshots(pool: libvirt.virStoragePool, own: Collection[str]) -> set[str]:
     """Return the paths of the files that libvirt names after a VM's own volumes by itself.
 
     What became of a snapshot that was interrupted, or forgotten, is in no list of libvirt's.
     """
-    stems = _stems(own)
+    stems = _snapshot_prefixes(own)
     return {
         volume.path()
         for volume in pool.listAllVolumes(0)
@@ -230,15 +230,17 @@ def delete(
         if path not in volumes and (found := chains.volume_at(conn, path)) is not None:
             with contextlib.suppress(libvirt.libvirtError):  # it, or its pool, has vanished
                 volumes |= _volumes(found.storagePoolLookupByVolume())
-    rests_on = {path: chains.rests_on(volume) for path, volume in volumes.items()}
+    backing = {path: chains.backing_files_of(volume) for path, volume in volumes.items()}
     go = {path for path in paths if path in volumes}
     stay = {path for path in volumes if path not in go and chains.name_of(path) not in own}
-    for domain in _others(conn, vm_id):
-        stay |= set(_named_in(conn, domain)) | _rested_on_by(conn, domain, pool.name(), volumes)
-    for path, below in rests_on.items():
+    for domain in _other_domains(conn, vm_id):
+        stay |= set(_chain_paths(conn, domain)) | _chain_paths_in_any_pool(
+            conn, domain, pool.name(), volumes
+        )
+    for path, below in backing.items():
         if chains.name_of(path) in own:
             stay |= set(below)
-    used = chains.with_all_below(stay, rests_on)
+    used = chains.with_backing_files(stay, backing)
     for path in sorted(go - used):
         if not chains.name_of(path).startswith(IMAGE_PREFIX):
             _delete_one(volumes[path])
@@ -250,15 +252,15 @@ def _volumes(pool: libvirt.virStoragePool) -> dict[str, libvirt.virStorageVol]:
     return {volume.path(): volume for volume in pool.listAllVolumes(0)}
 
 
-def _named_in(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
+def _chain_paths(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
     """Yield the paths of all files that a domain's disks and what they rest on are."""
     for source in document.iterfind("devices/disk//source"):
         path = source.get("file") or chains.path_in_pool(conn, source)
         if path:
-            yield backing_names.plain(path)
+            yield backing_names.normalized_path(path)
 
 
-def _rested_on_by(
+def _chain_paths_in_any_pool(
     conn: libvirt.virConnect, document: ET.Element, pool: str, known: Collection[str]
 ) -> set[str]:
     """Return the paths of the files in the chains of a domain's disks, whatever pool they are in.
@@ -269,30 +271,30 @@ def _rested_on_by(
     found: set[str] = set()
     for disk in document.findall("devices/disk"):
         top = chains.top_of(disk)
-        if top is not None and not _is_ours(chains.name_of(top)):
+        if top is not None and not _is_vm_volume(chains.name_of(top)):
             found |= set(chains.chain_of(conn, disk, pool))
     unknown = {chains.name_of(path) for path in found if chains.volume_at(conn, path) is None}
     return found | {path for path in known if chains.name_of(path) in unknown}
 
 
-def of_all(conn: libvirt.virConnect) -> set[str]:
+def files_of_all_snapshots(conn: libvirt.virConnect) -> set[str]:
     """Return the paths of the files that snapshots of any domain of a host name."""
     found: set[str] = set()
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
         for snapshot in _snapshots(domain):
-            document = domain_xml.from_host(snapshot.getXMLDesc(0))
+            document = domain_xml.parse_tree(snapshot.getXMLDesc(0))
             memory = document.find("memory")
             found |= {each.get("file", "") for each in document.iterfind(".//disk//source")}
             found.add("" if memory is None else memory.get("file", ""))
     return found - {""}
 
 
-def _others(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
+def _other_domains(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
     for domain in conn.listAllDomains(0):
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             try:
                 if domain.UUIDString() != vm_id:
-                    yield domain_xml.from_host(domain.XMLDesc(flags))
+                    yield domain_xml.parse_tree(domain.XMLDesc(flags))
             except libvirt.libvirtError as error:
                 if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # it has vanished
                     raise
@@ -312,12 +314,12 @@ def _is_written(disk: ET.Element) -> bool:
     return is_disk and disk.find("readonly") is None and disk.find("shareable") is None
 
 
-def _above(chain: list[str], own: Collection[str]) -> list[str] | None:
+def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | None:
     """Return what rests on one of its ``own`` volumes; None: none of fuga's is in the chain."""
     for position, path in enumerate(chain):
         if chains.name_of(path) in own:
             return chain[:position]
-        if _is_ours(chains.name_of(path)):
+        if _is_vm_volume(chains.name_of(path)):
             return []
     return None
 
@@ -330,16 +332,16 @@ def _delete_one(volume: libvirt.virStorageVol) -> None:
             raise
 
 
-def is_fugas(name: str) -> bool:
+def is_fuga_volume(name: str) -> bool:
     """Return whether fuga gave a volume its name."""
-    return _is_ours(name) or name.startswith(IMAGE_PREFIX)
+    return _is_vm_volume(name) or name.startswith(IMAGE_PREFIX)
 
 
-def _stems(own: Collection[str]) -> tuple[str, ...]:
+def _snapshot_prefixes(own: Collection[str]) -> tuple[str, ...]:
     """Return how the names begin that libvirt gives to files of snapshots of volumes."""
-    return tuple(f"{name.rpartition('.')[0]}." for name in own if _is_ours(name))
+    return tuple(f"{name.rpartition('.')[0]}." for name in own if _is_vm_volume(name))
 
 
-def _is_ours(name: str) -> bool:
+def _is_vm_volume(name: str) -> bool:
     """Return whether fuga made a volume of that name for a VM."""
     return _DISK.fullmatch(name) is not None or _SEED.fullmatch(name) is not None

@@ -101,7 +101,7 @@ class Uploads:
 
     def send(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
         """Send the next piece; return how many bytes were sent so far."""
-        upload = self._under_way(conn)
+        upload = self._current_upload(conn)
         left = min(max_bytes, upload.size_bytes - upload.sent)
         while left > 0:
             piece = self._read(upload, min(_SEND_BYTES, left))
@@ -114,7 +114,7 @@ class Uploads:
 
     def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
         """Have the host write what is under way."""
-        upload = self._under_way(conn)
+        upload = self._current_upload(conn)
         found = upload.digest.hexdigest()
         if found != sha256:
             raise OperationFailedError(
@@ -130,7 +130,7 @@ class Uploads:
 
         When all of them did, and are what was sent, the upload is over.
         """
-        upload = self._under_way(conn)
+        upload = self._current_upload(conn)
         if upload.digest_back is None:  # a host that keeps no content
             self.close()
             return upload.size_bytes
@@ -190,7 +190,7 @@ class Uploads:
                     with contextlib.suppress(libvirt.libvirtError):
                         stream.abort()
 
-    def _under_way(self, conn: libvirt.virConnect) -> _Upload:
+    def _current_upload(self, conn: libvirt.virConnect) -> _Upload:
         if self._current is None or self._current.conn is not conn:
             raise HostUnreachableError(self._uri, "the connection of the upload was lost")
         return self._current

@@ -26,10 +26,10 @@ def files_in(name: str, above: str) -> tuple[str, ...]:
     ``above`` is the path of the file that has the name: others are relative to its folder. A form
     that is not known gives each part that may be a name, so that no user of a file is overlooked.
     """
-    return tuple(dict.fromkeys(_plain(each, above) for each in _names(name, 0) if each))
+    return tuple(dict.fromkeys(_resolved_path(each, above) for each in _names(name, 0) if each))
 
 
-def plain(path: str) -> str:
+def normalized_path(path: str) -> str:
     """Return a path without `..` and doubled slashes, which libvirt keeps as they were written.
 
     What is not a whole path, such as the name of a volume, is returned as it is.
@@ -37,8 +37,8 @@ def plain(path: str) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
-def _plain(name: str, above: str) -> str:
-    return plain(posixpath.join(above.rpartition("/")[0], name))
+def _resolved_path(name: str, above: str) -> str:
+    return normalized_path(posixpath.join(above.rpartition("/")[0], name))
 
 
 def _names(name: str, depth: int) -> Iterator[str]:

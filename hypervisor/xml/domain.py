@@ -71,8 +71,8 @@ def build(spec: DomainSpec, files: DiskFiles) -> str:
     else:
         _text(boot, "type", "hvm", arch="x86_64", machine="pc")
         ET.SubElement(boot, "boot", dev="hd")
-        _machine(domain, spec.domain_type)
-    _devices(domain, spec, files)
+        _add_machine(domain, spec.domain_type)
+    _add_devices(domain, spec, files)
     return ET.tostring(domain, encoding="unicode")
 
 
@@ -101,7 +101,7 @@ def plain_volume(name: str, size_bytes: int, *, sparse: bool = False) -> str:
     return ET.tostring(volume, encoding="unicode")
 
 
-def never_started(
+def unstartable_domain(
     *,
     name: str,
     uuid: str,
@@ -140,7 +140,7 @@ def never_started(
 
 def parse(xml: str) -> ParsedDomain:
     """Read a domain's XML, fuga's or foreign."""
-    domain = from_host(xml)
+    domain = parse_tree(xml)
     return ParsedDomain(
         uuid=domain.findtext("uuid", ""),
         name=domain.findtext("name", ""),
@@ -170,23 +170,23 @@ def set_mark(domain: ET.Element, mark: Mark) -> None:
 
 def volume_format(xml: str) -> str | None:
     """Format of the image that a volume's XML describes."""
-    found = from_host(xml).find("target/format")
+    found = parse_tree(xml).find("target/format")
     return None if found is None else found.get("type")
 
 
 def domain_type(xml: str) -> str:
     """The emulator of a domain, fuga's or foreign."""
-    return from_host(xml).get("type", "qemu")
+    return parse_tree(xml).get("type", "qemu")
 
 
 def pool_path(xml: str) -> str | None:
     """Folder that a pool's XML names, if it is over one."""
-    return from_host(xml).findtext("target/path")
+    return parse_tree(xml).findtext("target/path")
 
 
 def machine_uuid(capabilities: str) -> str | None:
     """Return the number of the machine that a host's capabilities name, if they do."""
-    return from_host(capabilities).findtext("host/uuid")
+    return parse_tree(capabilities).findtext("host/uuid")
 
 
 def security_model(capabilities: str) -> str:
@@ -195,16 +195,16 @@ def security_model(capabilities: str) -> str:
     ``dac`` is no answer: owners of files keep guests from the host, not from one another,
     as all of them are one user.
     """
-    named = {each.text for each in from_host(capabilities).iterfind("host/secmodel/model")}
+    named = {each.text for each in parse_tree(capabilities).iterfind("host/secmodel/model")}
     return next((each for each in CONFINING if each in named), UNCONFINED)
 
 
-def from_host(xml: str) -> ET.Element:
+def parse_tree(xml: str) -> ET.Element:
     """Parse what libvirt wrote."""
     return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
 
 
-def _machine(domain: ET.Element, domain_type: str) -> None:
+def _add_machine(domain: ET.Element, domain_type: str) -> None:
     features = ET.SubElement(domain, "features")
     ET.SubElement(features, "acpi")
     if domain_type == "qemu":
@@ -221,11 +221,11 @@ def _machine(domain: ET.Element, domain_type: str) -> None:
     _text(domain, "on_crash", "destroy")
 
 
-def _devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None:
+def _add_devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None:
     devices = ET.SubElement(domain, "devices")
     add_disks(devices, files)
     limit_disks(devices, spec.limits)
-    _plug_in(devices, spec)
+    _add_interface(devices, spec)
     if spec.domain_type == "test":
         return
     ET.SubElement(devices, "controller", type="usb", model="none")
@@ -243,7 +243,7 @@ def _disk_of(devices: ET.Element, kind: str, target: str, **attributes: str) -> 
     return disk
 
 
-def _plug_in(devices: ET.Element, spec: DomainSpec) -> None:
+def _add_interface(devices: ET.Element, spec: DomainSpec) -> None:
     card = ET.SubElement(devices, "interface", type=spec.network_kind)
     if spec.mac is not None:
         ET.SubElement(card, "mac", address=spec.mac)
@@ -251,7 +251,7 @@ def _plug_in(devices: ET.Element, spec: DomainSpec) -> None:
     ET.SubElement(card, "model", type="virtio")
     limit_card(card, spec.limits)
     if spec.guard is not None:
-        network_filters.protect(card, spec.guard)
+        network_filters.protect_card(card, spec.guard)
 
 
 def _metadata(mark: Mark) -> ET.Element:

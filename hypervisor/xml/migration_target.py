@@ -17,7 +17,7 @@ from hypervisor.xml.disks import DiskFiles, disks_of, set_file
 _MADE_UP: Final = ("vnet", "macvtap")
 
 
-def at_destination(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) -> str:
+def destination_xml(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) -> str:
     """Return the XML of a domain as it is to be at the destination.
 
     Parameters
@@ -29,7 +29,7 @@ def at_destination(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) 
     shares : bool
         Whether the destination shares processors out; not every host can.
     """
-    domain = domain_xml.from_host(xml)
+    domain = domain_xml.parse_tree(xml)
     domain_xml.set_mark(domain, spec.mark)
     root, seed = disks_of(domain)
     if root is not None:
@@ -37,7 +37,7 @@ def at_destination(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) 
     if seed is not None and files.seed is not None:
         set_file(seed, files.seed)
     for card in domain.findall("devices/interface"):
-        plug_in(card, spec)
+        connect_card(card, spec)
     limits.set_shares(domain, int(domain.findtext("vcpu", "1")) if shares else None)
     return ET.tostring(domain, encoding="unicode")
 
@@ -47,7 +47,7 @@ def has_seed(domain: ET.Element) -> bool:
     return disks_of(domain)[1] is not None
 
 
-def host_bound(domain: ET.Element) -> str | None:
+def host_device_of(domain: ET.Element) -> str | None:
     """Name a device by which a domain is bound to its host, if there is one."""
     for tag in ("hostdev", "redirdev", "shmem", "filesystem", "tpm", "nvdimm", "vsock"):
         found = domain.find(f"devices/{tag}")
@@ -65,7 +65,7 @@ def host_bound(domain: ET.Element) -> str | None:
     return None
 
 
-def plug_in(card: ET.Element, spec: MoveSpec) -> None:
+def connect_card(card: ET.Element, spec: MoveSpec) -> None:
     """Plug a card into the destination's network, with its protection there."""
     source = card.find("source")
     if source is None:
@@ -79,4 +79,4 @@ def plug_in(card: ET.Element, spec: MoveSpec) -> None:
     if target is not None and target.get("dev", "").startswith(_MADE_UP):
         card.remove(target)
     if spec.guard is not None:
-        network_filters.protect(card, spec.guard)
+        network_filters.protect_card(card, spec.guard)

@@ -144,23 +144,23 @@ _ARP_OF_SOME: Final = {"arpsrcipaddr": _SOME, "arpsrcipmask": _SOME_MASK}
 _FROM_IT: Final = {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}
 
 
-def _early(direction: str, protocol: str, /, **matches: str) -> _Rule:
+def _accept_early(direction: str, protocol: str, /, **matches: str) -> _Rule:
     return _Rule("accept", direction, -700, protocol, matches)
 
 
 _APART: Final[Sequence[_Rule]] = (
     # IP to all or to many, within a broadcast frame too, is for other guests alone.
     *(_drop("in", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
-    _early("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
-    _early("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
-    _early("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
-    _early("out", "ip", srcipaddr="$IP", dstipaddr=_SOME, dstipmask=_SOME_MASK),
+    _accept_early("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
+    _accept_early("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
+    _accept_early("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
+    _accept_early("out", "ip", srcipaddr="$IP", dstipaddr=_SOME, dstipmask=_SOME_MASK),
     _drop("out", -600, "arp"),
     _drop("out", -600, "ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
-    _early("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
+    _accept_early("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
     # A gateway announces that its address is at another MAC now.
-    _early("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
-    _early("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
+    _accept_early("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
+    _accept_early("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
     _drop("in", -600, "arp"),
     _drop("in", -600, "ip", srcipaddr="$SUBNET", srcipmask="$SUBNET_MASK"),
 )
@@ -211,7 +211,7 @@ def filter_of(guard: Guard) -> Filter | None:
     return APART if guard.subnet is not None and guard.reaches else ISOLATED
 
 
-def protect(card: ET.Element, guard: Guard) -> None:
+def protect_card(card: ET.Element, guard: Guard) -> None:
     """Write into a card's XML what it may do, in place of what was there of it."""
     for tag in ("filterref", "port"):
         for old in card.findall(tag):
@@ -225,7 +225,7 @@ def protect(card: ET.Element, guard: Guard) -> None:
         ET.SubElement(card, "port", isolated="yes")
 
 
-def protected(domain: ET.Element, guard: Guard) -> bool:
+def protect_cards(domain: ET.Element, guard: Guard) -> bool:
     """Write it into every card of a domain; return whether that changed anything."""
     changed = False
     wanted = filter_of(guard)
@@ -236,7 +236,7 @@ def protected(domain: ET.Element, guard: Guard) -> bool:
     )
     for card, found in zip(_cards(domain), cards(domain), strict=True):
         if (found.filter, found.parameters, found.isolated) != target:
-            protect(card, guard)
+            protect_card(card, guard)
             changed = True
     return changed
 
@@ -256,7 +256,7 @@ def same_rules(one: ET.Element, other: ET.Element) -> bool:
     return list(_rules(one)) == list(_rules(other))
 
 
-def unfilterable(network: ET.Element) -> str | None:
+def filter_obstacle(network: ET.Element) -> str | None:
     """Say why libvirt filters nothing on a network of its own, or None.
 
     It knows the tables of Linux bridges. Where there is none it makes rules that no
@@ -283,7 +283,7 @@ def addresses_of(network: ET.Element) -> tuple[str, ...]:
     )
 
 
-def merged(networks: Iterable[str]) -> tuple[str, ...]:
+def collapse_networks(networks: Iterable[str]) -> tuple[str, ...]:
     """Return IPv4 networks and addresses as the fewest networks that contain no others."""
     found = ipaddress.collapse_addresses(map(ipaddress.IPv4Network, networks))
     return tuple(map(str, found))

@@ -16,7 +16,7 @@ from hypervisor import (
     DomainState,
     HostConnection,
     HostDomain,
-    HostEnd,
+    HostEndpoint,
     HostPairMigrator,
     MoveDone,
     MoveSpec,
@@ -46,7 +46,7 @@ class Grounds:
 
     source: Ground
     destination: Ground
-    ends: tuple[HostEnd, HostEnd]
+    ends: tuple[HostEndpoint, HostEndpoint]
     movers: Callable[..., HostPairMigrator | FakeMover]
     fakes: FakeMovers | None = None
     lab: LabCluster | None = None
@@ -217,7 +217,7 @@ def fake_grounds() -> Grounds:
     hosts = [FakeHypervisor(f"fake+tcp://host{number}/system") for number in (1, 2)]
     fakes = FakeMovers({host.uri: host for host in hosts})
     source, destination = (Ground("fake", host, "qemu", "default", "base.qcow2") for host in hosts)
-    ends = (HostEnd(hosts[0].uri), HostEnd(hosts[1].uri))
+    ends = (HostEndpoint(hosts[0].uri), HostEndpoint(hosts[1].uri))
     return Grounds(source, destination, ends, fakes, fakes=fakes)
 
 
@@ -231,7 +231,7 @@ def real_grounds(lab: LabCluster) -> Iterator[Grounds]:
         made = Grounds(
             Ground("qemu", first, one.domain_type, one.pool, one.base_volume),
             Ground("qemu", second, other.domain_type, other.pool, other.base_volume),
-            (HostEnd(one.uri), HostEnd(other.uri)),
+            (HostEndpoint(one.uri), HostEndpoint(other.uri)),
             HostPairMigrator,
             lab=lab,
         )

@@ -17,7 +17,7 @@ import pytest
 from hypervisor import (
     DomainState,
     HostConnection,
-    HostEnd,
+    HostEndpoint,
     HostPairMigrator,
     HostUnreachableError,
     MoveSpec,
@@ -151,7 +151,7 @@ def test_a_machine_that_is_not_the_one_meant_is_asked_nothing(
             for act in (mistaken.find, mistaken.destroy):
                 with pytest.raises(HostUnreachableError, match=f"machine {own}.* answers.*{said}:"):
                     act(vm_id)
-    ends = [HostEnd(each, machine=another) for each in two_hosts.uris]
+    ends = [HostEndpoint(each, machine=another) for each in two_hosts.uris]
     with (
         HostPairMigrator(*ends, deadline_s=DEADLINE_S) as mover,
         pytest.raises(HostUnreachableError, match=f"machine {own} answers"),

@@ -12,7 +12,7 @@ import pytest
 
 from hypervisor import (
     DomainState,
-    HostEnd,
+    HostEndpoint,
     HostSilentError,
     HypervisorError,
     MigrationProgress,
@@ -313,7 +313,7 @@ def test_a_move_is_cancelled_with_the_process_that_asked_for_it(real: Grounds) -
     started = time.monotonic()
 
     # All that the child sees of a worker that was killed: nobody holds its pipe any more.
-    mover._child.hang_up()
+    mover._child.close_input()
 
     moving.join(30)
     assert failed
@@ -338,7 +338,7 @@ def test_an_address_that_leads_nowhere_leaves_the_guest_alone(real: Grounds) -> 
 def test_a_host_that_is_not_there_is_told_by_its_uri(real: Grounds) -> None:
     spec = real.running()
     wanted = real.arriving(spec)
-    nowhere = HostEnd("qemu+tcp://127.0.0.1:1/system")
+    nowhere = HostEndpoint("qemu+tcp://127.0.0.1:1/system")
 
     for ends in ((real.ends[0], nowhere), (nowhere, real.ends[1])):
         with real.movers(*ends) as mover, pytest.raises(HypervisorError, match=r"127\.0\.0\.1:1/"):

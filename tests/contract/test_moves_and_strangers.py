@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hypervisor import DomainState, MigrationProgress, MoveHangsError, moving
+from hypervisor import DomainState, MigrationProgress, MoveHangsError, migrator
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, real
 from tests.servers.lab_hosts import lab_cluster
 
@@ -243,7 +243,7 @@ def test_a_stranger_who_is_always_first_holds_no_move_up(real: Grounds, words: b
 def test_a_stranger_at_every_port_leaves_the_guest_where_it_runs(
     real: Grounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "_ATTEMPTS", 1)
+    monkeypatch.setattr(migrator, "_ATTEMPTS", 1)
     spec = real.running()
     address, ports = address_of(real), PORTS[40:44]
     wanted = real.arriving(spec, address=address, ports=(ports[0], ports[-1]), hang_s=HANG_S)

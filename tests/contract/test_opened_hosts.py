@@ -12,7 +12,7 @@ import pytest
 
 from hypervisor import HostConnection, HostUnreachableError
 from lab import SCRIPTS
-from monitor.preflight import PreflightTarget, look
+from monitor.preflight import PreflightTarget, check_host
 from registry.hosts import HostCredentials
 from tests.servers.lab_opened import (
     PATIENCE_S,
@@ -187,7 +187,9 @@ def test_a_host_is_looked_at_before_it_is_registered(
     )
     gone = PreflightTarget(name="h3", uri="qemu+tls://127.0.0.1:1/system", credential="site")
 
-    found = look(target, [replace(other, domain_type="qemu"), gone], store, deadline_s=PATIENCE_S)
+    found = check_host(
+        target, [replace(other, domain_type="qemu"), gone], store, deadline_s=PATIENCE_S
+    )
 
     host, pool = found["host"], found["pool"]
     assert (host["hostname"], host["driver"], host["network_fault"]) == ("labhost1", "QEMU", None)
@@ -214,7 +216,7 @@ def test_what_cannot_be_looked_at_says_why(
 ) -> None:
     target = PreflightTarget(name="h1", uri=lab.tls_uri(1), credential="site", domain_type="qemu")
 
-    found = look(replace(target, **changes), [], store, deadline_s=PATIENCE_S)
+    found = check_host(replace(target, **changes), [], store, deadline_s=PATIENCE_S)
 
     assert found[fault]
 

@@ -229,7 +229,7 @@ def test_what_a_foreign_domain_uses_is_found_on_each_host_and_deleted_by_none(
         for uri in (there, here):
             virsh(uri, "define", str(xml))
             ground = shared.source if uri == here else shared.destination
-            assert "foreign" in ground.host.users_of(POOL, [name])
+            assert "foreign" in ground.host.domains_using(POOL, [name])
             with pytest.raises(OperationFailedError, match="domain foreign"):
                 ground.host.delete_volume(pool=POOL, name=name)
             with pytest.raises(OperationFailedError, match="undefine foreign, or give it"):

@@ -205,12 +205,12 @@ def test_what_others_need_stays(real: Grounds) -> None:
 
 def test_what_rests_on_a_disk_is_named_to_who_would_start_from_the_disk(real: Grounds) -> None:
     spec = real.off()
-    assert real.source.host.layers_on(spec.pool, spec.volume) == []
+    assert real.source.host.overlays_of(spec.pool, spec.volume) == []
 
     virsh(
         real, "snapshot-create-as {vm} one --disk-only --diskspec vda,file={pool}/own.img", vm=spec
     )
 
-    assert real.source.host.layers_on(spec.pool, spec.volume) == ["own.img"]
-    assert real.source.host.layers_on(spec.pool, "no such volume") == []
+    assert real.source.host.overlays_of(spec.pool, spec.volume) == ["own.img"]
+    assert real.source.host.overlays_of(spec.pool, "no such volume") == []
     assert removed(real, spec)

@@ -284,11 +284,11 @@ class FakeHypervisor:
         self._check_pool("has_volume", pool)
         return self._do("has_volume", name, lambda: name in self.volumes)
 
-    def layers_on(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
+    def overlays_of(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
         self._check_pool("layers_on", pool)
         return self._do("layers_on", name, lambda: sorted(self.layers.get(name, ())))
 
-    def users_of(
+    def domains_using(
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
         self._check_pool("users_of", pool)

@@ -9,7 +9,7 @@ from typing import Final
 
 from hypervisor import (
     DomainState,
-    HostEnd,
+    HostEndpoint,
     HostSilentError,
     HostUnreachableError,
     HypervisorError,
@@ -64,7 +64,7 @@ class FakeMovers:
     _obstacles: list[tuple[MigrationObstacle, str]] = field(default_factory=list)
 
     def __call__(
-        self, source: HostEnd, destination: HostEnd, *, deadline_s: float = 10.0
+        self, source: HostEndpoint, destination: HostEndpoint, *, deadline_s: float = 10.0
     ) -> FakeMover:
         """Return a mover, as the class of the real one does."""
         return FakeMover(self, self.hosts[source.uri], self.hosts[destination.uri])

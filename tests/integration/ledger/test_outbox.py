@@ -29,7 +29,7 @@ from tests.register import ACTOR, a_cluster, add_request, place, run_vm, running
 from tests.strange_messages import a_message
 from tests.work import work
 from workers.settings import WorkerSettings
-from workers.tasks import known
+from workers.tasks import allowed_messages
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_what_was_begun_goes_before_what_was_never_sent(register: Registry, raw:
 
 
 def test_messages_of_a_queue_whose_threads_are_busy_stay_there() -> None:
-    urgent, build = known(WorkQueue.URGENT, 1), known(WorkQueue.BUILD, 1)
+    urgent, build = allowed_messages(WorkQueue.URGENT, 1), allowed_messages(WorkQueue.BUILD, 1)
     inbox = Inbox([urgent, build], ProcessMetrics("test"))
     message = json.dumps(a_message(CREATE)).encode()
 
@@ -168,7 +168,7 @@ def test_messages_of_a_queue_whose_threads_are_busy_stay_there() -> None:
 
 
 def test_builds_do_not_come_by_the_queue_of_what_is_urgent() -> None:
-    inbox = Inbox([known(WorkQueue.URGENT, 1)], ProcessMetrics("test"))
+    inbox = Inbox([allowed_messages(WorkQueue.URGENT, 1)], ProcessMetrics("test"))
 
     assert inbox.open("fuga-urgent", json.dumps(a_message(CREATE)).encode()) is None
     assert inbox.open("fuga-urgent", json.dumps(a_message(SWITCH_POWER)).encode()) is not None
@@ -177,7 +177,7 @@ def test_builds_do_not_come_by_the_queue_of_what_is_urgent() -> None:
 def test_fences_hold_no_thread_of_power_and_consoles() -> None:
     """A command may take a minute, and a rack of hosts fails at once."""
     threads = WorkerSettings(state_dir=Path("/x")).threads
-    inbox = Inbox([known(*each) for each in threads.items()], ProcessMetrics("test"))
+    inbox = Inbox([allowed_messages(*each) for each in threads.items()], ProcessMetrics("test"))
     taken = 0
     while (queue := QUEUE_OF[FENCE_HOST].at_broker) in inbox.readable():
         taken += inbox.open(queue, json.dumps(a_message(FENCE_HOST)).encode()) is not None
@@ -188,7 +188,7 @@ def test_fences_hold_no_thread_of_power_and_consoles() -> None:
 
 
 def test_every_task_has_a_queue() -> None:
-    assert set(QUEUE_OF) == set(known(WorkQueue.BUILD, 1).tasks)
+    assert set(QUEUE_OF) == set(allowed_messages(WorkQueue.BUILD, 1).tasks)
 
 
 def test_a_worker_reads_the_queues_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

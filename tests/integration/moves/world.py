@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from hypervisor import DomainState, HostEnd
+from hypervisor import DomainState, HostEndpoint
 from monitor.translate import to_report
 from registry import AssignmentState, Registry
 from registry.hosts import HostAccess
@@ -43,7 +43,7 @@ class HostsInMemory:
 
     @contextmanager
     def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[FakeMover]:
-        with self._movers(HostEnd(source.uri), HostEnd(destination.uri)) as mover:
+        with self._movers(HostEndpoint(source.uri), HostEndpoint(destination.uri)) as mover:
             yield mover
 
 

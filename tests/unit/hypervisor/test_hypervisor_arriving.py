@@ -69,7 +69,7 @@ def a_move(**changes: Any) -> MoveSpec:
 
 def moved(xml: str, *, shares: bool = True, **changes: Any) -> ET.Element:
     return ET.fromstring(
-        migration_target.at_destination(xml, a_move(**changes), THERE, shares=shares)
+        migration_target.destination_xml(xml, a_move(**changes), THERE, shares=shares)
     )
 
 
@@ -171,8 +171,8 @@ def test_what_the_guest_sees_stays() -> None:
 
 
 def test_a_domain_of_fugas_is_bound_to_no_host() -> None:
-    assert migration_target.host_bound(ET.fromstring(a_domain())) is None
-    assert migration_target.host_bound(ET.fromstring(a_domain(seed_volume=None))) is None
+    assert migration_target.host_device_of(ET.fromstring(a_domain())) is None
+    assert migration_target.host_device_of(ET.fromstring(a_domain(seed_volume=None))) is None
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_domain_that_uses_what_is_its_hosts_is_bound_to_it(xml: str, named: st
     assert devices is not None
     devices.append(ET.fromstring(xml))
 
-    bound = migration_target.host_bound(document)
+    bound = migration_target.host_device_of(document)
 
     assert bound is not None
     assert named in bound

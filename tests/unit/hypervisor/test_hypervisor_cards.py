@@ -55,8 +55,8 @@ def test_a_card_carries_its_filter_and_is_written_once(guard, name, parameters):
     domain = a_domain()
 
     first, again = (
-        network_filters.protected(domain, guard),
-        network_filters.protected(domain, guard),
+        network_filters.protect_cards(domain, guard),
+        network_filters.protect_cards(domain, guard),
     )
 
     [card] = network_filters.cards(domain)
@@ -73,7 +73,7 @@ def test_a_card_of_another_address_or_filter_is_written_anew(other: str):
     )
     assert not network_filters.is_filtered(domain)
 
-    assert network_filters.protected(domain, FIXED)
+    assert network_filters.protect_cards(domain, FIXED)
 
     assert len(domain.findall("devices/interface/filterref")) == 1
     assert len(domain.findall("devices/interface/port")) == 1
@@ -134,4 +134,4 @@ def test_every_filter_drops_what_a_dhcp_server_sends_by_either_port():
     ],
 )
 def test_networks_on_which_libvirt_filters_nothing_are_known(xml: str, can: bool):
-    assert (network_filters.unfilterable(ET.fromstring(xml)) is None) == can
+    assert (network_filters.filter_obstacle(ET.fromstring(xml)) is None) == can

@@ -120,7 +120,7 @@ class Store:
 
 class End:
     def __init__(self, store: Store) -> None:
-        self.moving = self
+        self.for_move = self
         self.streams: list[Stream] = []
         self._store = store
 
@@ -132,7 +132,7 @@ class End:
         return self.streams[-1]
 
 
-class Ends:
+class MoveHosts:
     def __init__(self, there: Volume) -> None:
         self.source = End(Store(there))
         self.destination = End(Store(there))
@@ -145,9 +145,9 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def copy(
     there: Volume, *, spec: MoveSpec = SPEC, stop: threading.Event | None = None
-) -> tuple[int, list[MigrationProgress], Ends]:
+) -> tuple[int, list[MigrationProgress], MoveHosts]:
     told: list[MigrationProgress] = []
-    ends: Any = Ends(there)
+    ends: Any = MoveHosts(there)
     copying = cold_moves._Copy(ends, spec, stop or threading.Event(), told.append)
     here: Any = Volume(DISK)
     return copying.run(here), told, ends
@@ -183,7 +183,7 @@ def test_a_copy_that_is_called_off_sends_no_more_and_aborts_its_streams() -> Non
     stop = threading.Event()
     stop.set()
     there = Volume(())
-    ends: Any = Ends(there)
+    ends: Any = MoveHosts(there)
     here: Any = Volume(DISK)
 
     with pytest.raises(OperationFailedError, match="called off"):
@@ -198,7 +198,7 @@ def test_a_source_that_ends_early_is_refused() -> None:
         def infoFlags(self, flags: int) -> list[int]:  # noqa: N802
             return [0, 1 << 30, super().infoFlags(flags)[2] + 1]
 
-    ends: Any = Ends(Volume(()))
+    ends: Any = MoveHosts(Volume(()))
     here: Any = Short(DISK)
 
     with pytest.raises(OperationFailedError, match="came"):
@@ -207,7 +207,7 @@ def test_a_source_that_ends_early_is_refused() -> None:
 
 def test_a_source_that_a_guest_wrote_to_meanwhile_is_refused() -> None:
     """It was started and stopped while its disk was copied: it is off by now, as it was before."""
-    ends: Any = Ends(Volume(()))
+    ends: Any = MoveHosts(Volume(()))
     here: Any = Volume(DISK)
 
     def write(_: object) -> None:
@@ -237,11 +237,11 @@ def test_the_disk_of_a_vm_that_has_arrived_is_not_copied_over(
 
     arrived = Volume((b"arrived",))
     deleted: list[str] = []
-    ends: Any = Ends(arrived)
+    ends: Any = MoveHosts(arrived)
     ends.source, ends.destination = Host(Store(Volume(DISK))), Host(Store(arrived))
-    monkeypatch.setattr(cold_moves.snapshots, "refuse", lambda _: None)
+    monkeypatch.setattr(cold_moves.snapshots, "refuse_snapshots", lambda _: None)
     monkeypatch.setattr(cold_moves.disks, "root_volume", lambda *_: Volume(DISK))
-    monkeypatch.setattr(cold_moves.bases, "path_there", lambda *_: None)
+    monkeypatch.setattr(cold_moves.bases, "backing_path_at_destination", lambda *_: None)
     monkeypatch.setattr(cold_moves.disks, "delete", lambda _, name: deleted.append(name))
 
     with pytest.raises(OperationFailedError, match="already"):
@@ -270,7 +270,7 @@ def test_an_overlay_rests_on_the_destinations_base_however_it_comes_in_pieces(
         cut.append(file[begin : begin + length])
         begin += length
 
-    found = cold_moves._rebased(iter([*filter(None, cut), file[begin:], 7]), "/another")
+    found = cold_moves._with_backing_path(iter([*filter(None, cut), file[begin:], 7]), "/another")
 
     wanted = (file[:20].replace(b"\0\0\0\4", b"\0\0\0\x08")).ljust(20)
     arrived = b"".join(each if isinstance(each, bytes) else b"\0" * each for each in found)
@@ -283,7 +283,7 @@ def test_the_hole_in_an_overlays_first_cluster_ends_with_it() -> None:
     header = struct.pack(">4sIQII", b"QFI\xfb", 3, 100, 4, 9)
     begin = header.ljust(100, b"x") + b"/one"
 
-    found = list(cold_moves._rebased(iter([begin, 3 * MIB, b"end"]), "/another"))
+    found = list(cold_moves._with_backing_path(iter([begin, 3 * MIB, b"end"]), "/another"))
 
     assert [len(each) if isinstance(each, bytes) else each for each in found] == [
         512,
@@ -295,4 +295,4 @@ def test_the_hole_in_an_overlays_first_cluster_ends_with_it() -> None:
 def test_a_disk_that_is_no_overlay_is_not_rebased() -> None:
     for pieces in ([b"raw" * 1000], [5 * MIB, b"raw"], [b"short"], []):
         with pytest.raises(OperationFailedError, match="qcow2"):
-            list(cold_moves._rebased(iter(pieces), "/another"))
+            list(cold_moves._with_backing_path(iter(pieces), "/another"))

@@ -105,7 +105,7 @@ def test_a_host_is_known_by_its_address_and_port(uri: str, known_as: str) -> Non
 def test_a_folder_is_never_told_not_even_as_a_uri_writes_it() -> None:
     credential = Credential(name="site", folder="/etc/my keys/site")
 
-    told = credential.masked(
+    told = credential.mask(
         "cannot read '/etc/my keys/site/id' of qemu+tls://h/?pkipath=/etc/my%20keys/site"
     )
 

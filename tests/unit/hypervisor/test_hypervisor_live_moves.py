@@ -47,7 +47,7 @@ class Host:
     """Both hosts in one: a connection, its pool, and its domain."""
 
     def __init__(self, *, refuses: int, while_it_has: str) -> None:
-        self.moving = self.for_queries = self
+        self.for_move = self.for_queries = self
         self.uri = "test"
         self.resumed = 0
         self.says = "refused"
@@ -55,10 +55,10 @@ class Host:
         self._refuses, self._while_it_has = refuses, while_it_has
         self._keeps_shares = True
 
-    def keeps_shares(self) -> bool:
+    def may_have_cpu_shares(self) -> bool:
         return self._keeps_shares
 
-    def refused_shares(self) -> None:
+    def note_shares_refused(self) -> None:
         self._keeps_shares = False
 
     def is_alive(self) -> bool:
@@ -91,13 +91,13 @@ class Host:
             raise RefusedError(self._refuses, self.says)
 
 
-class Ends:
+class MoveHosts:
     def __init__(self, host: Host) -> None:
         self.source = self.destination = host
 
 
 def move(host: Host, spec: MoveSpec = SPEC) -> None:
-    ends: Any = Ends(host)
+    ends: Any = MoveHosts(host)
     live_moves.move(ends, spec, threading.Event(), lambda _: None)
 
 
@@ -189,7 +189,7 @@ def test_each_attempt_receives_at_other_ports_of_the_range() -> None:
     seen = set()
 
     for _ in range(50):
-        found = live_moves._reached_at(spec)
+        found = live_moves._destination_parameters(spec)
         memory = int(found[libvirt.VIR_MIGRATE_PARAM_URI].removeprefix("tcp://kvm-7.example:"))
         seen.add((memory, found[libvirt.VIR_MIGRATE_PARAM_DISKS_PORT]))
         # The name may be a loopback's address at the destination.
@@ -237,17 +237,17 @@ def test_a_move_of_which_nothing_flows_hangs(
     clock, guest = Clock(), Host(refuses=0, while_it_has="nothing of the kind")
     monkeypatch.setattr(live_moves, "time", clock)
     monkeypatch.setattr(guest, "state", lambda: list(state))
-    pace = live_moves._Pace(SPEC)
+    pace = live_moves._HangDetector(SPEC)
     progress = live_moves._progress({"memory_total": 100, "memory_remaining": 70} if begun else {})
 
     clock.now = 25.0
-    pace.judge(progress, guest)  # it flows, or is begun
+    pace.check(progress, guest)  # it flows, or is begun
     clock.now += waits_s - 1
-    pace.judge(progress, guest)
+    pace.check(progress, guest)
     clock.now += 2
 
     with pytest.raises(MoveHangsError, match="49152 to 49215") as raised:
-        pace.judge(progress, guest)
+        pace.check(progress, guest)
     assert raised.value.begun is begun
 
 

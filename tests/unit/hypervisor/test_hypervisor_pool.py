@@ -9,7 +9,7 @@ import pytest
 from hypervisor import (
     HostConnection,
     HostConnections,
-    HostEnd,
+    HostEndpoint,
     HostPairMigrator,
     HostUnreachableError,
     MigratorPool,
@@ -119,7 +119,7 @@ def test_closing_closes_what_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     assert closed == ["x:///a"]
 
 
-A, B = HostEnd("x:///a"), HostEnd("x:///b")
+A, B = HostEndpoint("x:///a"), HostEndpoint("x:///b")
 
 
 def test_a_mover_that_did_its_work_is_lent_again_for_the_same_two_hosts() -> None:

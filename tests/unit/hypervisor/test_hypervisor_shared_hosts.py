@@ -199,7 +199,7 @@ def children() -> set[int]:
 def test_a_process_is_replaced_before_what_hangs_in_it_gathers(
     hosts: SharedHosts, uri: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hypervisor.shared_hosts._MOST_GIVEN_UP", 2)
+    monkeypatch.setattr("hypervisor.shared_hosts._MAX_ABANDONED", 2)
     well, hanging = hosts.host("x:"), [hosts.host(uri("hangs")) for _ in range(2)]
     shared = process_of(lambda: well.report("p"))
 

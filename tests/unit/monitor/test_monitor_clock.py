@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitor.clock import NearClock
+from monitor.clock import EstimatedClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ class World:
 
 def test_it_is_behind_by_what_asking_took_at_most_and_never_ahead() -> None:
     world = World()
-    clock = NearClock(world.ask, lambda: world.at_s)
+    clock = EstimatedClock(world.ask, lambda: world.at_s)
 
     for pause_s in (0.0, 0.4, 0.5, 0.9, 30.0, 0.1):
         world.at_s += pause_s
@@ -44,7 +44,7 @@ def test_it_is_behind_by_what_asking_took_at_most_and_never_ahead() -> None:
 
 def test_it_asks_once_for_many_looks() -> None:
     world = World(0.0, 0.0)
-    clock = NearClock(world.ask, lambda: world.at_s)
+    clock = EstimatedClock(world.ask, lambda: world.at_s)
 
     for _ in range(100):
         clock.now()
@@ -55,7 +55,7 @@ def test_it_asks_once_for_many_looks() -> None:
 
 def test_a_database_that_is_away_is_noticed_once_the_last_answer_is_old() -> None:
     world = World()
-    clock = NearClock(world.ask, lambda: world.at_s)
+    clock = EstimatedClock(world.ask, lambda: world.at_s)
     clock.now()
 
     world.away = True

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hypervisor import connection
-from monitor.preflight import PreflightTarget, look
+from monitor.preflight import PreflightTarget, check_host
 from registry.hosts import HostCredentials
 
 #: Ends as told by a word for each process, the last of which stands for all that follow.
@@ -48,7 +48,7 @@ def test_a_child_that_a_signal_ended_is_asked_once_more(
     script.write_text(CHILD.format(ends=ends))
     monkeypatch.setattr(connection, "_CHILD", (sys.executable, str(script)))
 
-    seen = look(
+    seen = check_host(
         PreflightTarget(name="rack1", uri="test:///default"),
         [],
         HostCredentials(tmp_path / "credentials"),

@@ -53,7 +53,7 @@ def recorded(hosts: Hosts, looks: Mapping[UUID, str]) -> list[Any]:
         assert hosts.writing.wait(WAIT_S)
         futures += [watches.submit(recorder.record, *look) for look in others]
         waiting = threading.Event()
-        while len(recorder._brought) < len(others):
+        while len(recorder._pending) < len(others):
             waiting.wait(0.01)
         hosts.released.set()
         return [future.exception(WAIT_S) or future.result() for future in futures]

@@ -21,7 +21,7 @@ class Looker:
         self.stopped = self.closed = False
         self._does = does
 
-    def look(self) -> None:
+    def poll(self) -> None:
         self.looks += 1
         self._does()
 
@@ -46,7 +46,7 @@ def test_many_turns_that_hang_delay_no_other(rota: PollScheduler) -> None:
     hanging = [Looker(lambda: released.wait(60)) for _ in range(200)]
     well = [Looker() for _ in range(5)]
 
-    rota.take_on([*hanging, *well])
+    rota.add([*hanging, *well])
 
     eventually(lambda: all(each.looks >= 5 for each in well))
     eventually(lambda: all(each.looks == 1 for each in hanging))
@@ -59,7 +59,7 @@ def test_a_turn_that_fails_is_given_again(rota: PollScheduler) -> None:
 
     failing = Looker(fail)
 
-    rota.take_on([failing])
+    rota.add([failing])
 
     eventually(lambda: failing.looks >= 3)
 
@@ -67,7 +67,7 @@ def test_a_turn_that_fails_is_given_again(rota: PollScheduler) -> None:
 def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: PollScheduler) -> None:
     released = threading.Event()
     looking = Looker(lambda: released.wait(60))
-    rota.take_on([looking])
+    rota.add([looking])
     eventually(lambda: looking.looks)
 
     rota.drop(looking)
@@ -81,7 +81,7 @@ def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: PollS
 
 def test_what_is_dropped_between_looks_is_closed_at_once(rota: PollScheduler) -> None:
     looker = Looker()
-    rota.take_on([looker])
+    rota.add([looker])
     eventually(lambda: looker.looks)
 
     rota.drop(looker)
@@ -91,11 +91,11 @@ def test_what_is_dropped_between_looks_is_closed_at_once(rota: PollScheduler) ->
 
 def test_a_host_whose_look_hangs_is_told_to_be_late(rota: PollScheduler) -> None:
     released = threading.Event()
-    rota.take_on([Looker(lambda: released.wait(60)), Looker()])
+    rota.add([Looker(lambda: released.wait(60)), Looker()])
 
-    eventually(lambda: rota.late(10 * PERIOD_S) == 1)
+    eventually(lambda: rota.count_late(10 * PERIOD_S) == 1)
     released.set()
-    eventually(lambda: rota.late(10 * PERIOD_S) == 0)
+    eventually(lambda: rota.count_late(10 * PERIOD_S) == 0)
 
 
 def test_threads_that_are_not_needed_end() -> None:

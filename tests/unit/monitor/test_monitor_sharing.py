@@ -56,7 +56,7 @@ class Leases:
 def some_peers(leases: Leases, count: int = 2) -> list[Peers]:
     peers = [Peers(leases, 1, INTERVAL_S, leases.clock) for _ in range(count)]  # type: ignore[arg-type]
     for each in peers:
-        each.meet(watched=0, late=0)
+        each.renew_lease(watched=0, late=0)
     return peers
 
 
@@ -65,7 +65,7 @@ def let_pass(leases: Leases, seconds: float, *meeting: Peers) -> None:
     for _ in range(round(seconds)):
         leases.clock.now += 1
         for each in meeting:
-            each.meet(watched=0, late=0)
+            each.renew_lease(watched=0, late=0)
 
 
 def test_every_host_has_one_monitor_and_each_a_fair_part_of_them() -> None:
@@ -102,14 +102,14 @@ def test_a_monitor_that_is_silent_is_gone_when_its_lease_runs_out() -> None:
     leases = Leases(Clock())
     one, other = some_peers(leases)
     let_pass(leases, 30, one, other)
-    assert one.meet(watched=0, late=0) == {one.key, other.key}
+    assert one.renew_lease(watched=0, late=0) == {one.key, other.key}
 
     let_pass(leases, one.lease_s - 3, one)
-    before = one.meet(watched=0, late=0)
+    before = one.renew_lease(watched=0, late=0)
     let_pass(leases, 4, one)
 
     assert before == {one.key, other.key}
-    assert one.meet(watched=0, late=0) == {one.key}
+    assert one.renew_lease(watched=0, late=0) == {one.key}
 
 
 def test_a_monitor_that_wakes_takes_its_hosts_back() -> None:
@@ -117,18 +117,18 @@ def test_a_monitor_that_wakes_takes_its_hosts_back() -> None:
     one, other = some_peers(leases)
     let_pass(leases, 60, one)
 
-    assert other.meet(watched=0, late=0) == {one.key, other.key}
-    assert one.meet(watched=0, late=0) == {one.key, other.key}
+    assert other.renew_lease(watched=0, late=0) == {one.key, other.key}
+    assert one.renew_lease(watched=0, late=0) == {one.key, other.key}
 
 
 def test_a_monitor_that_says_goodbye_is_gone_at_once() -> None:
     leases = Leases(Clock())
     one, other = some_peers(leases)
-    one.meet(watched=0, late=0)
+    one.renew_lease(watched=0, late=0)
 
     other.leave()
 
-    assert one.meet(watched=0, late=0) == {one.key}
+    assert one.renew_lease(watched=0, late=0) == {one.key}
 
 
 def test_after_the_register_center_was_away_nobody_takes_all_hosts() -> None:
@@ -137,11 +137,11 @@ def test_after_the_register_center_was_away_nobody_takes_all_hosts() -> None:
     let_pass(leases, 30, one, other)
 
     leases.clock.now += 300  # neither could beat
-    both = one.meet(watched=0, late=0)
+    both = one.renew_lease(watched=0, late=0)
     let_pass(leases, one.lease_s + 1, one)
 
     assert both == {one.key, other.key}
-    assert one.meet(watched=0, late=0) == {one.key}  # the other one did not come back
+    assert one.renew_lease(watched=0, late=0) == {one.key}  # the other one did not come back
 
 
 def test_a_new_monitor_does_not_wait_for_those_whose_leases_ran_out() -> None:
@@ -151,7 +151,7 @@ def test_a_new_monitor_does_not_wait_for_those_whose_leases_ran_out() -> None:
 
     [new] = some_peers(leases, 1)
 
-    assert new.meet(watched=0, late=0) == {new.key}
+    assert new.renew_lease(watched=0, late=0) == {new.key}
 
 
 def test_beats_are_few_and_well_within_the_lease() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from monitor.table import CredentialChecks, HostTable, key_of, may_stay
+from monitor.table import CredentialChecks, HostTable, credential_key, may_keep_connection
 from registry import HostCredentialError, HostHealth
 from registry.db.ids import uuid7
 from registry.hosts import CredentialFiles, HostsRead, WatchedHost
@@ -120,16 +120,16 @@ def test_files_are_looked_at_once_however_many_hosts_they_open() -> None:
     files, listed = Files(), [a_host(f"h{number}") for number in range(100)]
     made: Any = CredentialChecks
     ways = made(files)
-    before = [ways.to(host) for host in listed]
+    before = [ways.connection_settings(host) for host in listed]
 
     unchanged = ways.refresh(listed)
     files.stamp = "2"
     changed = ways.refresh(listed)
-    after = [ways.to(host) for host in listed]
+    after = [ways.connection_settings(host) for host in listed]
 
     assert files.asked == 3
     assert unchanged == set()
-    assert changed == {key_of(listed[0])}
+    assert changed == {credential_key(listed[0])}
     assert all(old != new for old, new in zip(before, after, strict=True))
 
 
@@ -137,15 +137,15 @@ def test_files_in_disorder_open_nothing_new_and_close_nothing() -> None:
     files, host = Files(), a_host()
     made: Any = CredentialChecks
     ways = made(files)
-    before = ways.to(host)
+    before = ways.connection_settings(host)
 
     files.wrong = "clientkey.pem can be read by others"
     ways.refresh([host])
-    locked = ways.to(host)
+    locked = ways.connection_settings(host)
     files.wrong = None
     ways.refresh([host])
 
     assert locked.credential is None
     assert "can be read by others" in (locked.locked_out or "")
-    assert may_stay(before, locked)
-    assert ways.to(host) == before
+    assert may_keep_connection(before, locked)
+    assert ways.connection_settings(host) == before

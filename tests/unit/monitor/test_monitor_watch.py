@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 
 from hypervisor import HostPoll, HostUnreachableError, OperationFailedError
-from monitor.clock import NearClock
+from monitor.address_cache import AddressCache
+from monitor.clock import EstimatedClock
 from monitor.metrics import PollMetrics
 from monitor.poller import HostWatch
 from monitor.probe import ProbeFactory
 from monitor.recorder import PollRecorder
-from monitor.resolved import Resolved
 from monitor.scheduler import next_tick
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
@@ -164,8 +164,8 @@ def a_watch(host: Any, probe: FakeProbe, registry: Any) -> HostWatch:
         probe,
         no_metrics(),
         recorder=PollRecorder(registry, 0.0, POLICY),
-        clock=NearClock(registry.now),
-        resolved=Resolved(),
+        clock=EstimatedClock(registry.now),
+        addresses=AddressCache(),
     )
 
 
@@ -179,7 +179,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_look_is_written_with_the_time_before_it() -> None:
     registry, host = FakeRegistry(), a_host()
 
-    a_watch(host, FakeProbe(), registry).look()
+    a_watch(host, FakeProbe(), registry).poll()
 
     [(host_id, report)] = registry.reports
     assert host_id == host.id
@@ -194,7 +194,7 @@ def test_a_look_during_which_the_clock_steps_back_begins_by_the_new_time() -> No
     times = iter((before, before - timedelta(hours=1)))
     watch._clock = SimpleNamespace(now=lambda: next(times))  # type: ignore[assignment]
 
-    watch.look()
+    watch.poll()
 
     [(_, report)] = registry.reports
     assert report.started_at <= report.polled_at == before - timedelta(hours=1)
@@ -213,7 +213,7 @@ def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
 
     registry, host = FakeRegistry(), a_host()
 
-    a_watch(host, FakeProbe(fail), registry).look()
+    a_watch(host, FakeProbe(fail), registry).poll()
 
     assert registry.misses == [(host.id, str(error))]
     assert registry.reports == []
@@ -222,10 +222,10 @@ def test_a_look_that_failed_is_a_miss_with_its_reason(error: Exception) -> None:
 def test_a_watch_outlives_a_register_center_that_is_away_for_a_moment() -> None:
     registry, host = FakeRegistry(away=True), a_host()
     watch = a_watch(host, FakeProbe(), registry)
-    watch.look()
+    watch.poll()
 
     registry.away = False
-    watch.look()
+    watch.poll()
 
     assert registry.reports_of(host) == 1
 

@@ -24,9 +24,9 @@ from service.broker.inbox import Inbox
 from service.broker.messages import MAX_BYTES, ForeignMessageError, envelope, is_text, one_id
 from service.settings import SharedSettings, celery_config
 from tests.strange_messages import a_message, strange_messages, with_header
-from workers.tasks import known
+from workers.tasks import allowed_messages
 
-KNOWN = known(WorkQueue.BUILD, 4)
+KNOWN = allowed_messages(WorkQueue.BUILD, 4)
 NOW = datetime.now(UTC)
 ROW = str(uuid7())
 

@@ -178,7 +178,7 @@ def test_the_loops_of_control_centre_and_monitor_stand_still_with_what_hangs() -
         now=lambda: next(clock),
     )
     monitor = object.__new__(Monitor)
-    monitor._rota = cast(Any, type("R", (), {"is_alive": True, "end": lambda *_: None})())
+    monitor._scheduler = cast(Any, type("R", (), {"is_alive": True, "end": lambda *_: None})())
     monitor._settings = cast(Any, type("S", (), {"poll_interval_s": 2.0})())
     monitor.turned_at = LONG_AGO
     followed, stop = threading.Event(), threading.Event()

@@ -35,7 +35,7 @@ def test_a_server_is_trusted_by_the_authorities_of_the_machine(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     patience = DownloadTimeouts(
-        piece_s=60, whole_s=60, announce=lambda _: None, look=lambda _: None
+        piece_s=60, whole_s=60, announce=lambda _: None, check=lambda _: None
     )
     came: list[bytes] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Content) as server:

@@ -19,8 +19,8 @@ from service.broker import redis_inbox
 from service.broker.inbox import OPTION, Inbox
 from service.broker.messages import AllowedMessages
 from tests.strange_messages import a_message
-from workers.broker import reading_the_filesystem
-from workers.tasks import known
+from workers.broker import filesystem_broker_config
+from workers.tasks import allowed_messages
 
 ROW = uuid7()
 
@@ -41,10 +41,10 @@ def broker(tmp_path: Path, name: str) -> dict[str, Any]:
         "control_folder": str(tmp_path / "control"),
         "store_processed": False,
     }
-    tasks = known(WorkQueue.BUILD, 4).tasks
+    tasks = allowed_messages(WorkQueue.BUILD, 4).tasks
     queues = [AllowedMessages(each, tasks, 100) for each in (name, f"other.{name}")]
     inbox = Inbox(queues, ProcessMetrics("test"))
-    config = reading_the_filesystem(options, inbox)
+    config = filesystem_broker_config(options, inbox)
     return {
         "transport": config["broker_transport"],
         "transport_options": config["broker_transport_options"],

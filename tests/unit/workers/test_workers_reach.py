@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from hypervisor import HostConnections
 from registry.hosts import HostAccess, HostCredentials
-from workers.app import OpenedHosts
+from workers.opened_hosts import OpenedHosts
 
 MACHINE = "4c4c4544-0044-4b10-8051-b4c04f4e5931"
 HOST = HostAccess(

@@ -12,11 +12,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 #: How long an answer holds; also that there is none.
-_FOR_S: Final = 600.0
+_LIFETIME_S: Final = 600.0
 #: Of one name; a host has a few.
-_MOST: Final = 8
+_MAX_ADDRESSES: Final = 8
 #: A resolver that hangs holds so many threads, and no poll.
-_AT_ONCE: Final = 4
+_MAX_LOOKUPS: Final = 4
 
 
 def resolve(name: str) -> tuple[str, ...]:
@@ -25,10 +25,10 @@ def resolve(name: str) -> tuple[str, ...]:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return ()
-    return tuple(dict.fromkeys(str(each[4][0]) for each in found))[:_MOST]
+    return tuple(dict.fromkeys(str(each[4][0]) for each in found))[:_MAX_ADDRESSES]
 
 
-class Resolved:
+class AddressCache:
     """Known addresses by name, looked up anew in the background: a poll never waits for them."""
 
     def __init__(
@@ -40,9 +40,9 @@ class Resolved:
         self._now = now
         self._lock = threading.Lock()
         self._known: dict[str, tuple[tuple[str, ...], float]] = {}
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "resolve")
+        self._pool = ThreadPoolExecutor(_MAX_LOOKUPS, "resolve")
 
-    def of(self, uri: str) -> tuple[str, ...]:
+    def addresses_of(self, uri: str) -> tuple[str, ...]:
         """Return what is known of the host in a URI; none of a local one."""
         name = urlsplit(uri).hostname
         if not name:
@@ -56,15 +56,15 @@ class Resolved:
             now = self._now()
             if now < until:
                 return found
-            self._known[name] = (found, now + _FOR_S)
-        self._pool.submit(self._renew, name)
+            self._known[name] = (found, now + _LIFETIME_S)
+        self._pool.submit(self._refresh, name)
         return found
 
     def close(self) -> None:
         """Begin no other look-up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _renew(self, name: str) -> None:
+    def _refresh(self, name: str) -> None:
         found = self._look_up(name)
         with self._lock:
             before, until = self._known[name]

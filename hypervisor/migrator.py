@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hypervisor import wire
-from hypervisor.child_process import MOST_ANSWER_BYTES, ChildProcess, SilentError
-from hypervisor.connection import MOST_REASON
+from hypervisor.child_process import MAX_ANSWER_BYTES, ChildProcess, SilentError
+from hypervisor.connection import MAX_REASON_LENGTH
 from hypervisor.credential import DESTINATION_VARIABLE
 from hypervisor.errors import (
     HostSilentError,
@@ -23,7 +23,13 @@ from hypervisor.errors import (
     OperationFailedError,
     in_words,
 )
-from hypervisor.move_model import HostEnd, MigrationObstacle, MigrationProgress, MoveDone, MoveSpec
+from hypervisor.move_model import (
+    HostEndpoint,
+    MigrationObstacle,
+    MigrationProgress,
+    MoveDone,
+    MoveSpec,
+)
 from plain_text import shortened
 
 # -P: not a module of that name in the current folder.
@@ -73,11 +79,13 @@ class HostPairMigrator:
     runs there or not. Post-copy cannot wait so; with it, that case leaves two guests that run.
     """
 
-    def __init__(self, source: HostEnd, destination: HostEnd, *, deadline_s: float = 10.0) -> None:
+    def __init__(
+        self, source: HostEndpoint, destination: HostEndpoint, *, deadline_s: float = 10.0
+    ) -> None:
         self.source, self.destination = source, destination
         self._deadline_s = deadline_s
         self._child: ChildProcess | None = None
-        self._heard = b""
+        self._received = b""
 
     def __enter__(self) -> HostPairMigrator:
         return self
@@ -195,7 +203,7 @@ class HostPairMigrator:
         until = time.monotonic() + deadline_s
         raised: BaseException | None = None
 
-        def heard(progress: Mapping[str, Any]) -> None:
+        def on_progress(progress: Mapping[str, Any]) -> None:
             nonlocal raised, until
             if raised is not None:
                 return
@@ -206,7 +214,7 @@ class HostPairMigrator:
                 until = min(until, time.monotonic())
 
         try:
-            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, heard))
+            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, on_progress))
         except (OperationFailedError, HostUnreachableError):
             if raised is not None:
                 raise raised from None
@@ -220,7 +228,7 @@ class HostPairMigrator:
         op: str,
         args: Mapping[str, Any],
         until: Callable[[], float],
-        heard: Callable[[Mapping[str, Any]], None],
+        on_progress: Callable[[Mapping[str, Any]], None],
         *,
         grace_s: float = _ABORT_S,
     ) -> Any:
@@ -228,7 +236,7 @@ class HostPairMigrator:
         called_off_at: float | None = None
         started = time.monotonic()
         try:
-            child = self._opened()
+            child = self._open_child()
             child.send(wire.encode({"op": op, "args": args}))
             while True:
                 now = time.monotonic()
@@ -237,16 +245,16 @@ class HostPairMigrator:
                     child.send(wire.encode({"op": "abort"}))
                 if called_off_at is not None and now >= called_off_at + grace_s:
                     raise SilentError(f"no answer within {now - started:.1f} s")  # noqa: TRY301
-                line = self._line(child)
+                line = self._read_line(child)
                 if line is None:
                     continue
                 answer = wire.decode(line)
                 if "progress" not in answer:
                     break
-                heard(answer["progress"])
+                on_progress(answer["progress"])
         except (SilentError, ValueError, OSError) as error:
             self._discard()
-            reason = self._masked(f"{in_words(op)} move: {error}")
+            reason = self._mask_credentials(f"{in_words(op)} move: {error}")
             raise HostSilentError(self.source.uri, reason) from error
         except BaseException:
             # Interrupted: the next answer would not be ours.
@@ -254,12 +262,12 @@ class HostPairMigrator:
             raise
         if called_off_at is not None or answer.get("error") == "hangs":
             self._discard()  # it may hear of that only now, and end the next
-        return self._judged(op, answer)
+        return self._result_or_raise(op, answer)
 
-    def _judged(self, op: str, answer: Mapping[str, Any]) -> Any:
+    def _result_or_raise(self, op: str, answer: Mapping[str, Any]) -> Any:
         if "error" not in answer:
             return answer["ok"]
-        reason = self._masked(answer["reason"])
+        reason = self._mask_credentials(answer["reason"])
         if answer["error"] == "refused":
             raise MigrationRefusedError(MigrationObstacle(answer["obstacle"]), reason)
         if answer["error"] == "hangs":
@@ -268,20 +276,20 @@ class HostPairMigrator:
             raise HostUnreachableError(answer["uri"], reason)
         raise OperationFailedError(f"{op}_move", reason, answer["code"])
 
-    def _line(self, child: ChildProcess) -> bytes | None:
+    def _read_line(self, child: ChildProcess) -> bytes | None:
         """Return what the child said, a line of it; None: nothing for a while."""
-        while b"\n" not in self._heard:
-            part = child.hear(_PATIENCE_S)
+        while b"\n" not in self._received:
+            part = child.read(_PATIENCE_S)
             if part is None:
                 return None
-            self._heard += part
-            if len(self._heard) > MOST_ANSWER_BYTES:
-                raise SilentError(f"an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
-        line, _, self._heard = self._heard.partition(b"\n")
+            self._received += part
+            if len(self._received) > MAX_ANSWER_BYTES:
+                raise SilentError(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+        line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def _opened(self) -> ChildProcess:
-        if self._child is None or self._child.ended():
+    def _open_child(self) -> ChildProcess:
+        if self._child is None or self._child.has_ended():
             self._discard()
             credential = self.destination.credential
             given = {} if credential is None else {DESTINATION_VARIABLE: credential.to_json()}
@@ -291,13 +299,13 @@ class HostPairMigrator:
         return self._child
 
     def _discard(self) -> None:
-        self._heard = b""
+        self._received = b""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
-    def _masked(self, reason: str) -> str:
+    def _mask_credentials(self, reason: str) -> str:
         for end in (self.source, self.destination):
             if end.credential is not None:
-                reason = end.credential.masked(reason)
-        return shortened(reason, MOST_REASON)
+                reason = end.credential.mask(reason)
+        return shortened(reason, MAX_REASON_LENGTH)

@@ -12,25 +12,25 @@ import libvirt
 from hypervisor.child import inspection
 from hypervisor.child.connect import open_host
 from hypervisor.errors import HostUnreachableError, OperationFailedError
-from hypervisor.move_model import HostEnd
+from hypervisor.move_model import HostEndpoint
 from hypervisor.xml import domain as domain_xml
 
 #: A host that hangs is given up after interval x (count + 1) seconds.
 _KEEPALIVE: Final = (3, 3)
 
 
-class End:
+class MoveHost:
     """One host: a connection that a move may block, and one for queries during the move."""
 
-    def __init__(self, end: HostEnd) -> None:
-        self.uri = end.uri
-        self._end = end
+    def __init__(self, endpoint: HostEndpoint) -> None:
+        self.uri = endpoint.uri
+        self._endpoint = endpoint
         self._opened: dict[str, libvirt.virConnect] = {}
         self._without_shares: libvirt.virConnect | None = None
         self._machine_uuid: tuple[libvirt.virConnect, str | None] | None = None  #: its number
 
     @property
-    def moving(self) -> libvirt.virConnect:
+    def for_move(self) -> libvirt.virConnect:
         """The connection that a move has."""
         return self._connection("moving")
 
@@ -41,27 +41,27 @@ class End:
 
     def is_alive(self) -> bool:
         """Return whether no opened connection is known to be broken. Makes no call."""
-        return all(_alive(conn) for conn in self._opened.values())
+        return all(_is_alive(conn) for conn in self._opened.values())
 
     def machine_uuid(self) -> str | None:
         """Return the UUID of the host's machine, read once per connection."""
-        if self._machine_uuid is None or self._machine_uuid[0] is not self.moving:
-            found = domain_xml.machine_uuid(self.moving.getCapabilities())
-            self._machine_uuid = (self.moving, found)
+        if self._machine_uuid is None or self._machine_uuid[0] is not self.for_move:
+            found = domain_xml.machine_uuid(self.for_move.getCapabilities())
+            self._machine_uuid = (self.for_move, found)
         return self._machine_uuid[1]
 
-    def keeps_shares(self) -> bool:
+    def may_have_cpu_shares(self) -> bool:
         """Return whether it may share processors out."""
         if (
-            self._without_shares is not self.moving
-            and inspection.shares_are_kept(self.moving) is False
+            self._without_shares is not self.for_move
+            and inspection.has_cpu_shares(self.for_move) is False
         ):
-            self.refused_shares()
-        return self._without_shares is not self.moving
+            self.note_shares_refused()
+        return self._without_shares is not self.for_move
 
-    def refused_shares(self) -> None:
+    def note_shares_refused(self) -> None:
         """Remember that it does not, as long as it is the same libvirt that answers."""
-        self._without_shares = self.moving
+        self._without_shares = self.for_move
 
     def close(self) -> None:
         """Drop the connections."""
@@ -72,10 +72,12 @@ class End:
 
     def _connection(self, name: str) -> libvirt.virConnect:
         known = self._opened.get(name)
-        if known is not None and _alive(known):
+        if known is not None and _is_alive(known):
             return known
         try:
-            opened = open_host(self._end.uri, self._end.credential, self._end.machine)
+            opened = open_host(
+                self._endpoint.uri, self._endpoint.credential, self._endpoint.machine
+            )
             with contextlib.suppress(libvirt.libvirtError):  # the test driver has none
                 opened.setKeepAlive(*_KEEPALIVE)
         except libvirt.libvirtError as error:
@@ -84,27 +86,27 @@ class End:
         return opened
 
 
-class Ends:
+class MoveHosts:
     """Source and destination."""
 
-    def __init__(self, source: HostEnd, destination: HostEnd) -> None:
-        self.source, self.destination = End(source), End(destination)
+    def __init__(self, source: HostEndpoint, destination: HostEndpoint) -> None:
+        self.source, self.destination = MoveHost(source), MoveHost(destination)
 
     def open(self) -> None:
         """Open all connections, before anything is begun. Raises `HostUnreachableError`."""
-        for end in (self.source, self.destination):
-            for conn in (end.moving, end.for_queries):
+        for host in (self.source, self.destination):
+            for conn in (host.for_move, host.for_queries):
                 conn.isAlive()
 
     @contextmanager
-    def translating(self, op: str) -> Iterator[None]:
+    def translate_errors(self, op: str) -> Iterator[None]:
         """Say in our errors what libvirt says in its own."""
         try:
             yield
         except libvirt.libvirtError as error:
-            for end in (self.source, self.destination):
-                if not end.is_alive():
-                    raise HostUnreachableError(end.uri, str(error)) from error
+            for host in (self.source, self.destination):
+                if not host.is_alive():
+                    raise HostUnreachableError(host.uri, str(error)) from error
             raise OperationFailedError(op, str(error), error.get_error_code()) from error
 
     def close(self) -> None:
@@ -113,7 +115,7 @@ class Ends:
         self.destination.close()
 
 
-def _alive(conn: libvirt.virConnect) -> bool:
+def _is_alive(conn: libvirt.virConnect) -> bool:
     try:
         return bool(conn.isAlive())
     except libvirt.libvirtError:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 
-from monitor.resolved import Resolved, resolve
+from monitor.address_cache import AddressCache, resolve
 from tests.servers.running import eventually
 
 URI = "qemu+tls://kvm-01.example.org/system"
 
 
 def test_an_address_in_the_uri_is_known_at_once_and_a_local_host_has_none() -> None:
-    resolved = Resolved(look_up=lambda _: ("192.0.2.9",))
+    addresses = AddressCache(look_up=lambda _: ("192.0.2.9",))
 
-    assert resolved.of("qemu+tls://192.0.2.1/system") == ("192.0.2.1",)
-    assert resolved.of("qemu+tls://[2001:db8::1]:16514/system") == ("2001:db8::1",)
-    assert resolved.of("qemu:///system") == ()
+    assert addresses.addresses_of("qemu+tls://192.0.2.1/system") == ("192.0.2.1",)
+    assert addresses.addresses_of("qemu+tls://[2001:db8::1]:16514/system") == ("2001:db8::1",)
+    assert addresses.addresses_of("qemu:///system") == ()
 
 
 def test_a_resolver_that_hangs_holds_no_poll_and_one_that_fails_takes_nothing_back() -> None:
@@ -28,18 +28,18 @@ def test_a_resolver_that_hangs_holds_no_poll_and_one_that_fails_takes_nothing_ba
         looked_up.append(name)
         return next(answers)
 
-    resolved = Resolved(look_up=look_up, now=lambda: now[0])
-    assert resolved.of(URI) == ()
-    assert resolved.of(URI) == ()
+    addresses = AddressCache(look_up=look_up, now=lambda: now[0])
+    assert addresses.addresses_of(URI) == ()
+    assert addresses.addresses_of(URI) == ()
     answered.set()
-    eventually(lambda: resolved.of(URI) == ("192.0.2.1",), every_s=0.01)
+    eventually(lambda: addresses.addresses_of(URI) == ("192.0.2.1",), every_s=0.01)
     assert looked_up == ["kvm-01.example.org"]
 
     now[0] = 601.0
-    assert resolved.of(URI) == ("192.0.2.1",)
+    assert addresses.addresses_of(URI) == ("192.0.2.1",)
     eventually(lambda: len(looked_up) == 2, every_s=0.01)
     now[0] = 1202.0
-    eventually(lambda: resolved.of(URI) == ("192.0.2.2",), every_s=0.01)
+    eventually(lambda: addresses.addresses_of(URI) == ("192.0.2.2",), every_s=0.01)
 
 
 def test_a_name_that_nobody_knows_has_no_address() -> None:
