@@ -54,9 +54,9 @@ def _cloud_config_error(content: bytes) -> str | None:
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark
         where = "" if at is None else f" in line {at.line + 1}, column {at.column + 1}"
-        return f"is no YAML{where}: {error.problem}"
-    except yaml.YAMLError as error:
-        return f"is no YAML: {str(error).splitlines()[0]}"
+        return f"is no YAML{where}"  # its problem may quote a password
+    except yaml.YAMLError:
+        return "is no YAML"
     starts = [at for at, each in enumerate(events) if isinstance(each, yaml.DocumentStartEvent)]
     if starts and not isinstance(events[starts[0] + 1], yaml.MappingStartEvent):
         return "has no settings at its first level, such as packages: or users:"

@@ -113,7 +113,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             action="it stays paused: when the cause is gone, `virsh resume` it there, or let its"
             " tenant stop and start it",
             why="its QEMU could not write to its disk, as where the pool is full, or it was"
-            " suspended it on its host",
+            " suspended by hand on its host",
         ),
         Difference.VM_UNFILTERED: DifferenceDecision(
             remedy=Remedy.NOTE,

@@ -23,7 +23,7 @@ from simulation.errors import InputError
 #: JSON values, and arrays of numbers among them.
 CheckpointData = Mapping[str, Any]
 
-_MAGIC: Final = b"fuga checkpoint 1\n"
+_MAGIC: Final = b"fuga checkpoint 2\n"
 _DIGEST: Final = 64  #: characters
 _HEAD: Final = len(_MAGIC) + 2 * (_DIGEST + 1)
 _DTYPES: Final = {"int": np.dtype("<i8"), "float": np.dtype("<f8"), "bool": np.dtype("?")}

@@ -286,7 +286,7 @@ def _short(value: Any) -> str:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ProofError("the file has a round twice")
+        raise ProofError("an object of the file has a key twice")
     return found
 
 

@@ -15,7 +15,13 @@ from typing import Final
 from alembic import command
 from sqlalchemy import Connection, create_engine
 
-from registry.admin.revisions import alembic_config, known_revisions
+from registry.admin.revisions import (
+    FIRST_BEFORE_MERGE,
+    LAST_BEFORE_MERGE,
+    alembic_config,
+    first_revision,
+    known_revisions,
+)
 from registry.db.schema import metadata
 from registry.errors import StrangersInSchemaError
 from registry.ledger.triggers import TRIGGERS
@@ -69,7 +75,10 @@ def differences_in(connection: sqlite3.Connection) -> list[str]:
     found = _schema_of(connection)
     revision = _revision(connection, found)
     if revision is None or revision not in known_revisions():
-        return [f"its revision is {revision!r:.40}, which this version of fuga does not know"]
+        problem = f"its revision is {revision!r:.40}, which this version of fuga does not know"
+        if revision is not None and FIRST_BEFORE_MERGE <= revision < first_revision():
+            problem += f": restore it with commit {LAST_BEFORE_MERGE}, and upgrade it there"
+        return [problem]
     expected = _expected_schema(revision)
     lacking = [
         f"no {made.name_and_kind}"

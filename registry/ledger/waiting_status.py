@@ -39,5 +39,9 @@ def from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
         return None
     since = stored["since"]
     return WaitingStatus(
-        **{**stored, "since": datetime.fromisoformat(since) if since is not None else None}
+        count=stored["count"],
+        reason=stored["reason"],
+        round=stored["round"],
+        since=datetime.fromisoformat(since) if since is not None else None,
+        detail=stored["detail"],
     )

@@ -73,6 +73,6 @@ def test_a_schema_that_is_older_is_not_ready_and_one_that_is_newer_is(
     raw.run("UPDATE alembic_version SET version_num = '9999'")
     assert api.stranger.get("/readyz").status_code == 200
 
-    raw.run("UPDATE alembic_version SET version_num = '0001'")
+    raw.run("UPDATE alembic_version SET version_num = '0066'")
     problem = the_problem(api.stranger.get("/readyz"), 503, "schema_outdated")
     assert "fuga db upgrade" in problem["detail"]

@@ -40,7 +40,9 @@ def test_a_tenant_checks_its_rows_with_and_without_the_api(
 
     raw.run("UPDATE rounds SET shares = '[]' WHERE number = 1")
 
-    assert "NOT VERIFIED: round 1: what is told of it" in fuga(*verify, status=1)
+    assert "NOT VERIFIED: round 1: its disclosed content is not what was committed" in fuga(
+        *verify, status=1
+    )
     offline = ("--url", "http://127.0.0.1:1", *verify, "--from", str(file))
     assert "the known link is the link of round 2" in fuga(*offline, "--known", found["head"])
     wrong = fuga("verify", "--tenant", "b", "--from", str(file), status=1)

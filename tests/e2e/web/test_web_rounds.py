@@ -45,7 +45,7 @@ def test_a_round_is_chosen_by_keyboard_and_watched_step_by_step(
     page = as_operator(tab, register).page
     tab.go("#/rounds", "Rounds")
     rounds = page.get_by_role("slider", name="Round")
-    assert "round 2, by fuga, 22 placed, 68 left out" in (
+    assert "round 2, by fuga, 22 placed, 68 not placed" in (
         rounds.get_attribute("aria-valuetext") or ""
     )
     rounds.press("ArrowLeft")

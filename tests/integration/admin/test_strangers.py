@@ -117,3 +117,22 @@ def test_a_backup_of_another_programs_database_is_none(tmp_path: Path) -> None:
         restore(f"sqlite:///{tmp_path / 'fuga.db'}", other)
     with pytest.raises(StrangersInSchemaError, match="table 'songs'"):
         upgrade(f"sqlite:///{other}")
+
+
+@pytest.mark.parametrize(
+    ("revision", "problem"),
+    [
+        ("0050", "does not know: restore it with commit 9423c94a329f, and upgrade it there"),
+        ("9999", r"does not know\. "),
+    ],
+)
+def test_a_backup_of_an_unknown_revision_is_refused_with_the_way_on(
+    tmp_path: Path, revision: str, problem: str
+) -> None:
+    old = tmp_path / "old.db"
+    with raw_sql(f"sqlite:///{old}") as raw:
+        raw.script((Path(__file__).with_name("at_0066") / "sqlite.sql").read_text())
+        raw.run("UPDATE alembic_version SET version_num = ?", revision)
+
+    with pytest.raises(StrangersInSchemaError, match=problem):
+        restore(f"sqlite:///{tmp_path / 'fuga.db'}", old)

@@ -156,7 +156,7 @@ def test_the_way_of_a_vm_that_runs(register: Registry, assignments: tuple[UUID, 
     assert (vm.observed, vm.assignment_state) == (VmObserved.RUNNING, AssignmentState.ACTIVE)
     assert register.requests.get(vm.request_id).vms_running == 1
     assert register.assignments.claim_build(assignments[0], "w2", 60) is None
-    with pytest.raises(ClaimLostError, match="nobody has it"):
+    with pytest.raises(ClaimLostError, match="no worker has it"):
         register.assignments.mark_running(build.claim)
 
 
@@ -288,7 +288,7 @@ def test_a_build_that_takes_too_long_is_ended_and_decided_again_elsewhere(
 
     assert state_of(register, assignments[0]) == AssignmentState.QUARANTINED
     assert state_of(register, assignments[1]) == AssignmentState.CREATING
-    with pytest.raises(ClaimLostError, match="nobody has it, and it is quarantined"):
+    with pytest.raises(ClaimLostError, match="no worker has it, and it is quarantined"):
         register.assignments.extend(build.claim, 60)
     register.assignments.extend(younger.claim, 60)
     [told] = [

@@ -41,7 +41,9 @@ def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:
     wanted = cast(Reservation, SimpleNamespace(holds_from=now, created_at=now, count=40))
 
     decisions = {
-        decision_of(wanted, ReservationVerdict(fits=fits, samples=0, carried=0, hurried=False))
+        decision_of(
+            wanted, ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=False)
+        )
         for fits in range(20, 40)
     }
 

@@ -131,7 +131,7 @@ def body_of(data: bytes) -> bytes:
 def with_body(body: bytes, digest: str = DIGEST) -> bytes:
     """What somebody writes who knows the format."""
     sums = hashlib.sha256(body).hexdigest()
-    return f"fuga checkpoint 1\n{digest}\n{sums}\n".encode() + body
+    return f"fuga checkpoint 2\n{digest}\n{sums}\n".encode() + body
 
 
 def refusal(path: Path, digest: str) -> str | None:

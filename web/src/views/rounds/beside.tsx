@@ -93,7 +93,7 @@ const COLUMNS: Column<Request>[] = [
     cell: (each) => <a href={to("requests", each.id)}>{each.name}</a>,
   },
   { name: "Tenant", value: (each) => each.tenant, cell: (each) => each.tenant },
-  { name: "Asked", value: (each) => each.asked, cell: (each) => each.asked, numeric: true },
+  { name: "Requested", value: (each) => each.asked, cell: (each) => each.asked, numeric: true },
   { name: "Placed", value: (each) => each.placed_first, cell: (each) => each.placed_first, numeric: true },
   { name: "By the other", value: (each) => each.placed_second, cell: (each) => each.placed_second, numeric: true },
   { name: "Same host", value: (each) => each.agreed, cell: (each) => each.agreed, numeric: true },

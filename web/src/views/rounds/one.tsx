@@ -26,7 +26,7 @@ export function OneRound(given: { number: string }) {
       <p class="lead">
         {moment(round.slot_start_at)}, {age(round.slot_start_at)} ago, by policy {round.policy}
         {round.decided_by === "fallback" && `, which failed: the fallback decided (${round.fallback_reason})`}.
-        {round.placed !== null && ` ${count(round.placed, "VM")} placed, ${round.left_out ?? 0} left out.`}
+        {round.placed !== null && ` ${count(round.placed, "VM")} placed, ${round.left_out ?? 0} not placed.`}
       </p>
       {again && (
         <p class="buttons">

@@ -121,7 +121,7 @@ function Plot({ rounds }: { rounds: RoundSummary[] }) {
         <p class="legend">
           {counts ? (
             <>
-              <span class="chip of-placed" /> placed <span class="chip of-left-out" /> left out{" "}
+              <span class="chip of-placed" /> placed <span class="chip of-left-out" /> not placed{" "}
             </>
           ) : (
             <>
@@ -200,7 +200,7 @@ function Bars({ rounds, at, counts }: { rounds: RoundSummary[]; at: number; coun
 
 function inWords(round: RoundSummary): string {
   const words = [`round ${round.number}`, `by ${round.decided_by === "policy" ? round.policy : round.decided_by}`];
-  if (round.placed !== null) words.push(`${round.placed} placed`, `${round.left_out ?? 0} left out`);
+  if (round.placed !== null) words.push(`${round.placed} placed`, `${round.left_out ?? 0} not placed`);
   if (round.fair_distance !== null) words.push(`${percent(round.fair_distance)} from fair`);
   return words.join(", ");
 }
@@ -231,7 +231,7 @@ function Chosen({ round }: { round: RoundSummary }) {
           <div>
             <dt>Placed</dt>
             <dd>
-              {round.placed}, {round.left_out ?? 0} left out
+              {round.placed}, {round.left_out ?? 0} not placed
               {(round.dropped ?? 0) > 0 && `, ${round.dropped} dropped as hosts had changed`}
             </dd>
           </div>
