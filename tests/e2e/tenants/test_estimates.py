@@ -176,7 +176,7 @@ def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
 
     monkeypatch.setattr(type(api.registry.views), "ahead", read)
 
-    told = WaitingTimes(api.registry).of(UUID(ask(api, 1)), patience_s=60)
+    told = WaitingTimes(api.registry).waiting_time(UUID(ask(api, 1)), patience_s=60)
 
     assert told.unavailable == "not_decided"
 

@@ -6,7 +6,7 @@ import pytest
 
 from registry import Registry
 from registry.errors import ReservationError
-from registry.tenancy import reserved_use
+from registry.tenancy import reservation_use
 from tests.integration.rounds.test_reservations import a_round, accepted, two_hosts
 from tests.register import add_request
 
@@ -22,13 +22,13 @@ def test_what_a_round_places_meanwhile_is_not_left(
     reservation = accepted(register, 4)
     a_round(register, 60)
     add_request(register, 3, tenant="a", reservation=reservation.id)
-    waiting_of = reserved_use.count_waiting_vms
+    waiting_of = reservation_use.count_waiting_vms
 
     def after_a_round(*given):  # whoever asks in two statements sees two moments
         a_round(register, 120)
         return waiting_of(*given)
 
-    monkeypatch.setattr(reserved_use, "waiting_of", after_a_round)
+    monkeypatch.setattr(reservation_use, "count_waiting_vms", after_a_round)
     with pytest.raises(ReservationError) as refused:
         add_request(register, 2, tenant="a", reservation=reservation.id)
 

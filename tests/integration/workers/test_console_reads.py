@@ -135,7 +135,7 @@ def test_the_first_answer_counts(world: World, vm_id: UUID) -> None:
         reads.answer(key, ConsoleAnswer(content=content, end=0, error=None))
 
     assert reads.question(key) is None
-    answer = reads.look(key)
+    answer = reads.find_answer(key)
     assert answer is not None
     assert answer.content == b"first"
 

@@ -61,7 +61,7 @@ def test_a_short_wait_makes_nobody_ask(server: Server) -> None:
 def test_a_long_wait_goes_on_where_the_server_answers_others(server: Server) -> None:
     server.pulse.check_wait(server.now - PATIENCE_S)
     server.tell()
-    eventually(lambda: not server.pulse._looking)
+    eventually(lambda: not server.pulse._probing)
 
     server.now += PATIENCE_S - 1
     server.pulse.check_wait(0)
@@ -126,7 +126,7 @@ class Unable:
 def test_a_look_that_cannot_be_taken_refuses_nobody_and_is_taken_again(error: Exception) -> None:
     unable = Unable(error)
     unable.pulse.note_timeout()
-    eventually(lambda: unable.looks == 1 and not unable.pulse._looking)
+    eventually(lambda: unable.looks == 1 and not unable.pulse._probing)
 
     unable.pulse.check()  # nobody knows, so everybody waits for themselves
 
@@ -135,7 +135,7 @@ def test_a_look_that_cannot_be_taken_refuses_nobody_and_is_taken_again(error: Ex
     unable.error = None
     unable.now += 1
     unable.pulse.check_wait(0)
-    eventually(lambda: unable.looks == 2 and not unable.pulse._looking)
+    eventually(lambda: unable.looks == 2 and not unable.pulse._probing)
     unable.pulse.check()
 
 
@@ -157,4 +157,4 @@ def test_a_look_that_gets_no_thread_refuses_nobody_and_is_taken_again(
 
     unable.now += 1
     unable.pulse.check_wait(0)
-    eventually(lambda: unable.looks == 1 and not unable.pulse._looking)
+    eventually(lambda: unable.looks == 1 and not unable.pulse._probing)

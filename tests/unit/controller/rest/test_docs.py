@@ -80,7 +80,7 @@ def test_refusals_at_the_same_time_make_one_document(monkeypatch: pytest.MonkeyP
         together.wait(60)
         return api_app._document()
 
-    monkeypatch.setattr(api_app, "describe", slowly)
+    monkeypatch.setattr(api_app, "openapi_of", slowly)
     api_app._described_routes.cache_clear()
     with ThreadPoolExecutor(8) as threads:
         documents = [each.result(60) for each in [threads.submit(ask) for _ in range(8)]]
