@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.kit import parser
 from benchmarks.real_traces import TRACES, tasks_since
 from placement import FloatArray, IntArray
-from placement.catalog.zone_policies import Deciding
+from placement.catalog.zone_policies import RoundPolicies
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import QUANTILES, quantile
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
@@ -39,8 +39,8 @@ from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine, SlotResult
 from simulation.slots.interning import InternedNames
-from simulation.slots.running import VmRows
-from simulation.slots.waiting import WaitingRows
+from simulation.slots.running_vms import VmRows
+from simulation.slots.waiting_rows import WaitingRows
 from simulation.traces.chunks import Arrivals
 
 EXAMPLES: Final = Path(__file__).parents[1] / "docs/examples/traces"
@@ -93,7 +93,7 @@ class ObservedSlots:
     def present(self, engine: Engine, now_s: float) -> tuple[CurrentState, Lifetimes, IntArray]:
         """Return what is known at a time, and the requests that wait."""
         names, waiting = engine.names, engine.waiting
-        came = WaitingRows.joined(self.arrived)
+        came = WaitingRows.concatenate(self.arrived)
         came = came.where(np.flatnonzero(came.since_s > now_s - _LATELY_S)[-_MOST_CAME:])
         _, first, of_came = np.unique(
             np.column_stack([came.tenant, came.kind, came.constraints]),
@@ -148,13 +148,13 @@ class ObservedSlots:
         return present, self.lifetimes(now_s), waiting.request
 
     def _running(self, now_s: float) -> tuple[VmRows, FloatArray]:
-        vms, began = VmRows.joined(self.placed), np.concatenate(self.began_s)
+        vms, began = VmRows.concatenate(self.placed), np.concatenate(self.began_s)
         runs = vms.end_s > now_s
         return vms.where(runs), began[runs]
 
     def lifetimes(self, now_s: float) -> Lifetimes:
         """Return lifetimes as they are known by a time: VMs of one request with one end once."""
-        vms, began = VmRows.joined(self.placed), np.concatenate(self.began_s)
+        vms, began = VmRows.concatenate(self.placed), np.concatenate(self.began_s)
         ended = vms.end_s <= now_s
         age_s = np.minimum(vms.end_s, now_s) - began
         _, first = np.unique(
@@ -217,8 +217,8 @@ def told_by(
 
 
 def _ahead(choice: SimulatedPolicy, samples: int, seed: int, horizon_s: float) -> RunAheadOptions:
-    who = Deciding(policy=choice.policy, parameters=choice.parameters)
-    policy = who.made()
+    who = RoundPolicies(policy=choice.policy, parameters=choice.parameters)
+    policy = who.make_policy()
     return RunAheadOptions(
         policy=lambda _: policy,
         slot_length_s=choice.slot_length_s,

@@ -26,15 +26,15 @@ def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, A
     return {name: readers[name](name, value) for name, value in given.items()}
 
 
-def allowing(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
+def checked_by(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
     """Return a reader of values that a predicate allows; ``allowed`` describes them."""
 
-    def checked(name: str, value: Any) -> Any:
+    def check_value(name: str, value: Any) -> Any:
         if not is_allowed(value):
             raise ParameterError(name, value, allowed)
         return value
 
-    return checked
+    return check_value
 
 
 def number(allowed: str, fits: Callable[[float], bool]) -> Reader:
@@ -44,7 +44,7 @@ def number(allowed: str, fits: Callable[[float], bool]) -> Reader:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and fits(value)
 
-    checked = allowing(allowed, is_allowed)
+    checked = checked_by(allowed, is_allowed)
     return lambda name, value: float(checked(name, value))
 
 
@@ -54,12 +54,12 @@ def whole_number(least: int, most: int) -> Reader:
     def is_allowed(value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    return allowing(f"a whole number from {least:,} to {most:,}", is_allowed)
+    return checked_by(f"a whole number from {least:,} to {most:,}", is_allowed)
 
 
 def one_of(values: Sequence[str]) -> Reader:
     """Return a reader of words from a list."""
-    return allowing(" | ".join(values), lambda value: isinstance(value, str) and value in values)
+    return checked_by(" | ".join(values), lambda value: isinstance(value, str) and value in values)
 
 
 def or_null(reader: Reader) -> Reader:
@@ -68,6 +68,6 @@ def or_null(reader: Reader) -> Reader:
 
 
 #: True or false.
-switch: Final = allowing("true or false", lambda value: isinstance(value, bool))
+switch: Final = checked_by("true or false", lambda value: isinstance(value, bool))
 #: A part of a whole.
 part: Final = number("a number above 0, at most 1", lambda value: 0 < value <= 1)

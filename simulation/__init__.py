@@ -11,13 +11,13 @@ from simulation.experiments.study import (
     AnyStudy,
     RunFailedError,
     Study,
-    on_interrupt,
+    stop_on_interrupt,
     write_summary,
 )
 from simulation.recordings.recording import DecidedRounds, Recording, read_recording, record
 from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.engine import Engine
-from simulation.slots.moving.options import Moving
+from simulation.slots.moving.options import MoveOptions
 from simulation.topology.inventory import HostInventory, read_inventory
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "JobFiles",
     "JobQueue",
     "JobTakenError",
-    "Moving",
+    "MoveOptions",
     "Recording",
     "RunFailedError",
     "RunProgress",
@@ -40,13 +40,13 @@ __all__ = [
     "SimulationError",
     "Study",
     "TraceSpec",
-    "on_interrupt",
     "plan",
     "read_inventory",
     "read_recording",
     "record",
     "run_job",
     "simulate",
+    "stop_on_interrupt",
     "write_summary",
     "zone_policies",
 ]

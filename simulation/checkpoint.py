@@ -96,7 +96,7 @@ def decode(body: bytes) -> CheckpointData:
         raise MisfitError("it lists no arrays")
     arrays, rest = [], view[8 + length :]
     for array_header in head["arrays"]:
-        array, rest = _taken(array_header, rest)
+        array, rest = _read_array(array_header, rest)
         arrays.append(array)
     if len(rest):
         raise MisfitError(f"{len(rest)} bytes more than its arrays have")
@@ -142,7 +142,7 @@ def array(
     )
     if not fits:
         raise MisfitError(f"{name} has shape {found.shape}, wanted {shape}")
-    if within is not None and found.size and not _lies(found, within):
+    if within is not None and found.size and not _is_within(found, within):
         raise MisfitError(f"{name} holds a number outside {within.low} to {within.high - 1}")
     return found
 
@@ -173,11 +173,11 @@ def texts(kept: CheckpointData, name: str) -> list[str]:
     return found
 
 
-def _lies(found: NDArray[Any], within: ValueRange) -> bool:
+def _is_within(found: NDArray[Any], within: ValueRange) -> bool:
     return int(found.min()) >= within.low and int(found.max()) < within.high
 
 
-def _described(array_header: object) -> tuple[str, list[int]]:
+def _dtype_and_shape(array_header: object) -> tuple[str, list[int]]:
     match array_header:
         case [str() as name, [*axes]] if name in _DTYPES and len(axes) <= _MOST_AXES:
             shape = [axis for axis in axes if isinstance(axis, int) and 0 <= axis < 2**48]
@@ -186,8 +186,8 @@ def _described(array_header: object) -> tuple[str, list[int]]:
     raise MisfitError(f"an array is described as {array_header!r:.80}")
 
 
-def _taken(array_header: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
-    name, shape = _described(array_header)
+def _read_array(array_header: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
+    name, shape = _dtype_and_shape(array_header)
     dtype = _DTYPES[name]
     length = math.prod(shape) * dtype.itemsize
     if length > len(rest):

@@ -303,7 +303,7 @@ def alone(sizes: Sequence[tuple[int, int, int | None]]) -> bool:
         well &= seconds <= MOST_SECONDS
         print(
             f"{hosts:>6} {vms:>7} {len(plan.moves):>6} {len(plan.waves):>6} "
-            f"{plan.after.moved_gib:>7.0f} {plan.details['outcome']:>8} | "
+            f"{plan.measures_after.moved_gib:>7.0f} {plan.details['outcome']:>8} | "
             f"{hbal_score(running, used_after(running, ())):>6.4f} "
             f"{hbal_score(running, _used(running, plan)):>6.4f} | {seconds:>7.3f}",
             flush=True,
@@ -321,8 +321,9 @@ def packed(sizes: Sequence[tuple[int, int]]) -> None:
         largest = np.sort(running.snapshot.capacity, axis=0)[::-1].cumsum(axis=0)
         fewest = int((largest < used).sum(axis=0).max()) + 1
         print(
-            f"{hosts:>6} {vms:>7} {plan.before.hosts_in_use:>7} {plan.after.hosts_in_use:>7} "
-            f"{fewest:>6} {plan.after.moved_gib:>7.0f} {seconds:>6.2f}",
+            f"{hosts:>6} {vms:>7} {plan.measures_before.hosts_in_use:>7} "
+            f"{plan.measures_after.hosts_in_use:>7} "
+            f"{fewest:>6} {plan.measures_after.moved_gib:>7.0f} {seconds:>6.2f}",
             flush=True,
         )
 

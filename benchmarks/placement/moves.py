@@ -190,7 +190,7 @@ def room_table(repeats: int) -> None:
         on = np.bincount(running.host, running.transfer_mib, minlength=hosts)[large].min()
         print(
             f"  {hosts:>9}{len(running):>10}{seconds:>10.3f}{len(plan.moves):>11}"
-            f"{plan.after.moved_gib:>8.0f}{on / MIB_PER_GIB:>10.0f}"
+            f"{plan.measures_after.moved_gib:>8.0f}{on / MIB_PER_GIB:>10.0f}"
         )
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.kit import parser
-from simulation import Moving, RunSpec, TraceSpec, simulate
+from simulation import MoveOptions, RunSpec, TraceSpec, simulate
 
 HOSTS: Final = 40
 CORES: Final = 32
@@ -41,10 +41,10 @@ _LARGE_LIFE_S: Final = 2 * 3600.0
 _SMALL_LIFE_S: Final = 4 * 3600.0
 _SIZES: Final = (1, 2, 4)
 _LOAD: Final = 0.93  #: of all cores, that small VMs would hold if all were placed at once
-WAYS: Final[Mapping[str, tuple[Mapping[str, Any], Moving]]] = {
-    "nothing": ({"patience": 0}, Moving(measured=True)),
-    "patience": ({"patience": 12, "held_part": 0.1}, Moving(measured=True)),
-    "room": ({}, Moving.of_options(room="")),
+WAYS: Final[Mapping[str, tuple[Mapping[str, Any], MoveOptions]]] = {
+    "nothing": ({"patience": 0}, MoveOptions(measured=True)),
+    "patience": ({"patience": 12, "held_part": 0.1}, MoveOptions(measured=True)),
+    "room": ({}, MoveOptions.of_options(room="")),
 }
 
 

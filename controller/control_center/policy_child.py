@@ -32,7 +32,7 @@ from placement import (
     shares_in_tree,
     target_holdings,
 )
-from placement.catalog.zone_policies import Deciding
+from placement.catalog.zone_policies import RoundPolicies
 from placement.metrics.fair_holdings import fair_vms
 from placement.metrics.prices import Prices, prices
 from placement.model.spot import without_spot
@@ -44,7 +44,7 @@ _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
 def decide(data: bytes) -> PolicyAnswer:
     """Set aside what can never fit, then run the policy that the inputs name."""
     inputs = _inputs(data)
-    who = Deciding(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
+    who = RoundPolicies(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
     started = time.perf_counter()
     allocation = inputs.decided_by(who)
     seconds = time.perf_counter() - started

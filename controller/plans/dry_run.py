@@ -11,7 +11,7 @@ from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running import to_running
-from placement.rebalancing.in_turns import evacuate_in_turns
+from placement.rebalancing.evacuate_in_turns import evacuate_in_turns
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RebalanceObstacle, RunningState
 from registry import ConflictError
 from registry.moves import RunningView

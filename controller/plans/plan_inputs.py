@@ -16,7 +16,7 @@ from controller.rounds.running import RunningNames
 from controller.settings import ControllerSettings
 from placement import IntArray
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
-from placement.rebalancing.in_turns import evacuate_before
+from placement.rebalancing.evacuate_in_turns import evacuate_before
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 from placement.rebalancing.pack import pack
 from placement.rebalancing.repair import repair

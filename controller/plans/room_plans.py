@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 
 from controller.rounds.snapshots import ordinary, to_snapshot
-from placement.constraints.patience import starving
+from placement.constraints.patience import starving_requests
 from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
 from registry.moves import PlanKind
 from registry.rounds import Lease
@@ -61,7 +61,7 @@ class RoomPlanner:
             return
         view = ordinary(view)
         snapshot, _ = to_snapshot(view)
-        owed, _ = starving(snapshot, rule.patience)
+        owed, _ = starving_requests(snapshot, rule.patience)
         for row in owed.tolist():
             request = view.requests[row].id
             if request in lacking and self._create(request):

@@ -16,7 +16,7 @@ import numpy as np
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from controller.rounds.snapshots import ordinary, to_snapshot
 from placement import FloatArray, IntArray, Policy
-from placement.catalog.zone_policies import ELSEWHERE, Deciding, NamedPolicy, zones_of
+from placement.catalog.zone_policies import ELSEWHERE, NamedPolicy, RoundPolicies, zones_of
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import Estimate, estimate_of
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
@@ -216,11 +216,11 @@ class _Policies:
         if self._same is not None:
             return self._same
         zones = [self._zone_of_host[host] for host in hosts.tolist()]
-        made = Deciding(
+        made = RoundPolicies(
             policy=self._policy.policy,
             parameters=self._policy.parameters,
             zones=zones_of(zones, self._zones, self._policy),
-        ).made()
+        ).make_policy()
         if not self._zones:
             self._same = made
         return made

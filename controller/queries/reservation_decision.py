@@ -16,7 +16,7 @@ from controller.queries.ahead import current_state_of, lifetimes_of
 from controller.queries.coarse_numbers import step_below
 from controller.rounds.snapshots import may_use
 from placement import BoolArray
-from placement.forecast.reserving import ReservationDemand, ReservationVerdict, judge
+from placement.forecast.reservation_forecast import ReservationDemand, ReservationVerdict, judge
 from registry.requests import NO_RULES
 from registry.reservations import Reservation, ReservationDecision
 from registry.rounds import ClusterView, ForecastInputs, HostView, RequestView

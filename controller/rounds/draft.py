@@ -13,8 +13,8 @@ from controller.rounds.policy_process import Ideal
 from controller.rounds.reserved import SettledReservations
 from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, Snapshot
-from placement.catalog.zone_policies import Deciding
-from placement.model.reserved import Rows
+from placement.catalog.zone_policies import RoundPolicies
+from placement.model.reservations import Rows
 from registry.moves import RunningView
 from registry.requests import WaitingStatus
 from registry.rounds import ClusterView, Lease, SpotCommit
@@ -45,7 +45,7 @@ class RoundDraft:
     spare: SpareInputs | None = field(default=None, init=False)
     reserved: SettledReservations | None = field(default=None, init=False)
     # who is to decide, and the digest of all that the decision depends on
-    who: Deciding = field(init=False)
+    who: RoundPolicies = field(init=False)
     digest: str = field(init=False)
     # who decided in the end, on what, and how
     inputs: RoundInputs = field(init=False)

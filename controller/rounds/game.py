@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.rounds.inputs import RoundInputs, allocation_document, decode_inputs
 from placement import Allocation, dominant_shares, fair_distance, target_shares
-from placement.catalog.zone_policies import Deciding
+from placement.catalog.zone_policies import RoundPolicies
 from placement.model.spot import without_spot
 
 #: The policy that reports its steps.
@@ -39,7 +39,7 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
     """
     data, most = argument
     inputs = decode_inputs(data)
-    who = Deciding(
+    who = RoundPolicies(
         policy=inputs.policy,
         parameters=_with_steps(inputs.policy, inputs.parameters, most),
         zones=tuple(
@@ -171,7 +171,7 @@ class _StepView:
 
     def tenants_shown(self, allocation: Allocation) -> list[dict[str, Any]]:
         """Return the view of tenants."""
-        held = self._snapshot.after(allocation.placed).held
+        held = self._snapshot.after_placing(allocation.placed).held
         after = dominant_shares(held, self._snapshot.pool)
         return [
             {

@@ -25,22 +25,22 @@ from numpy.typing import NDArray
 from controller.rounds.reading import reading
 from controller.rounds.snapshots import KnownArrays, SnapshotNames
 from placement import Allocation, IntArray, LeftOut, QuotaHeadroom, Reason, Snapshot, decide
-from placement.catalog.zone_policies import Deciding, ZoneInputs
+from placement.catalog.zone_policies import RoundPolicies, ZoneInputs
 from placement.constraints.patience import StarvationPatience, waiting_levels
 from placement.model.constraints import Constraints
-from placement.model.reserved import (
+from placement.model.reservations import (
     ReservationPlacement,
-    Reserved,
+    Reservations,
     Rows,
     check_reserved,
+    place_reservations,
     restore_settled,
     rows_of,
-    settle,
 )
 from placement.model.snapshot import Spot
 from placement.model.spot_pass import SpotPass
 from placement.model.tenant_tree import TenantTree
-from placement.rebalancing.freed import FreedHostsPolicy
+from placement.rebalancing.freed_hosts import FreedHostsPolicy
 from placement.rebalancing.model import RunningState
 from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, with_placed
 from registry.rounds import RoundRecord
@@ -203,7 +203,7 @@ class SpareInputs:
 class ReservedInputs:
     """What is reserved, and where the round has its room before its policy decides."""
 
-    reserved: Reserved
+    reserved: Reservations
     drawn: Rows
     kept: Rows
     rooms: tuple[int, ...] = ()  #: of the allowances, before anything was drawn or kept
@@ -218,7 +218,7 @@ class ReservedInputs:
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> ReservedInputs:
         """Read back what `document` returned."""
         return cls(
-            reserved=Reserved.of_document(document["reserved"], snapshot),
+            reserved=Reservations.of_document(document["reserved"], snapshot),
             drawn=rows_of(document["drawn"]),
             kept=rows_of(document["kept"]),
             rooms=tuple(document["rooms"]),
@@ -228,7 +228,7 @@ class ReservedInputs:
         """Return what is drawn and kept, found again from what is left to decide, and checked."""
         before = restore_settled(rest, self.reserved, self.drawn, self.kept, self.rooms)
         check_reserved(before, self.reserved, self.drawn, self.kept)
-        return settle(before, self.reserved)
+        return place_reservations(before, self.reserved)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -242,14 +242,14 @@ class RoundInputs:
     seed: int
     budget_units: int | None
     zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
-    freed: tuple[tuple[int, int], ...] = ()  #: see `placement.rebalancing.freed`
+    freed: tuple[tuple[int, int], ...] = ()  #: see `placement.rebalancing.freed_hosts`
     spare: SpareInputs | None = None  #: None: nothing is kept
     #: None: nothing is reserved; else the snapshot is what it leaves to decide
     reserved: ReservedInputs | None = None
 
-    def decided_by(self, who: Deciding) -> Allocation:
+    def decided_by(self, who: RoundPolicies) -> Allocation:
         """Return what is decided, within all that these inputs ask of any policy."""
-        policy = who.made()
+        policy = who.make_policy()
         left = () if self.snapshot.spot is None else self.snapshot.spot.kept
         if self.freed or left:
             policy = FreedHostsPolicy(

@@ -91,7 +91,7 @@ class Obstacles:
         self._left_out: Counter[int] = Counter()
         for left in allocation.left_out:
             self._left_out[left.request] += left.count
-        self._free = snapshot.after(allocation.placed).free
+        self._free = snapshot.after_placing(allocation.placed).free
         self._reserved = reserved
         self._kept = None if reserved is None else reserved.kept_amounts()
         self._accepts = np.array([host.accepts for host in view.hosts], dtype=np.bool_)
@@ -185,7 +185,7 @@ class Obstacles:
             left = network.left if request.shut_out else 0
             if (request.shut_out or not left_out) and left < needed:
                 yield "no_address", network.network, needed - left
-        for each in self._rooms.over(row, needed):
+        for each in self._rooms.exceeded_by(row, needed):
             owner, name, limit, held = self._names.quotas[each]
             resource = self._snapshot.allowances[each].resource
             amount = 1 if resource is None else request.demand[resource]

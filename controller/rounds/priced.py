@@ -42,12 +42,12 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
 
 def _of_a_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
     """All that one host offers, at its prices: what classes are compared by."""
-    capacity = snapshot.capacity[of_class.host, : snapshot.counted]
+    capacity = snapshot.capacity[of_class.host, : snapshot.resource_count]
     return float(capacity @ of_class.price)
 
 
 def _class_document(snapshot: Snapshot, of_class: HostClassPrices) -> dict[str, Any]:
-    counted = snapshot.counted
+    counted = snapshot.resource_count
 
     def named(values: list[Any]) -> dict[str, Any]:
         return dict(zip(snapshot.resources[:counted], values, strict=True))

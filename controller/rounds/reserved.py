@@ -11,7 +11,12 @@ from controller.rounds.inputs import ReservedInputs
 from controller.rounds.snapshots import may_use
 from placement import IntArray, Snapshot
 from placement.model.host_classes import HostClasses, eligibility
-from placement.model.reserved import ReservationPlacement, Reserved, best_fit, settle
+from placement.model.reservations import (
+    ReservationPlacement,
+    Reservations,
+    best_fit,
+    place_reservations,
+)
 from registry.reservations import ReservedView
 from registry.rounds import ClusterView, KeptForReservation, ReservedCommit
 
@@ -67,7 +72,7 @@ def settle_reservations(
 ) -> SettledReservations:
     """Let requests draw on reservations, and find room for what is reserved besides."""
     reserved = _reserved(view, reservations, snapshot)
-    settled = settle(snapshot, reserved)
+    settled = place_reservations(snapshot, reserved)
     requests = [each.asks for each in reservations.reservations]
     return SettledReservations(
         rest=settled.rest,
@@ -84,7 +89,7 @@ def settle_reservations(
     )
 
 
-def _kept(reserved: Reserved, settled: ReservationPlacement) -> tuple[int, ...]:
+def _kept(reserved: Reservations, settled: ReservationPlacement) -> tuple[int, ...]:
     kept = [0] * len(reserved.count)
     for number, _, count in settled.kept:
         kept[number] += count
@@ -92,7 +97,7 @@ def _kept(reserved: Reserved, settled: ReservationPlacement) -> tuple[int, ...]:
 
 
 def _drawn_or_kept(
-    snapshot: Snapshot, reserved: Reserved, settled: ReservationPlacement
+    snapshot: Snapshot, reserved: Reservations, settled: ReservationPlacement
 ) -> IntArray:
     """Return how much of each allowance is drawn, or kept of what has begun, (A,)."""
     if not snapshot.allowances:
@@ -113,7 +118,7 @@ def _drawn_or_kept(
     )
 
 
-def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot) -> Reserved:
+def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot) -> Reservations:
     """Return what is reserved on the axes of a snapshot."""
     requests = [each.asks for each in reservations.reservations]
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
@@ -126,7 +131,7 @@ def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot)
     if view.spot is not None:
         closed |= {kept.host_id for kept in view.spot.kept}
     demand = np.array([each.demand for each in requests], dtype=np.int64)
-    return Reserved(
+    return Reservations(
         tenant=np.array([tenant_index[each.tenant_id] for each in requests], dtype=np.int64),
         demand=demand.reshape(len(requests), len(view.resources)),
         eligible=eligibility(view.hosts, classes, requests, may_use),
@@ -143,13 +148,13 @@ def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot)
 
 
 def _short(
-    reservations: ReservedView, reserved: Reserved, settled: ReservationPlacement
+    reservations: ReservedView, reserved: Reservations, settled: ReservationPlacement
 ) -> list[int]:
     """Return for how many VMs of each reservation there is no room, (V,), nor will be in time.
 
     What has not begun may go where room is kept for what ends by then.
     """
-    short: list[int] = settled.short(reserved).tolist()
+    short: list[int] = settled.missing_vms(reserved).tolist()
     views = reservations.reservations
     coming = [n for n, each in enumerate(views) if short[n] and not each.in_force]
     if not coming:
@@ -171,7 +176,10 @@ def _short(
 
 
 def _commit(
-    view: ClusterView, reservations: ReservedView, reserved: Reserved, settled: ReservationPlacement
+    view: ClusterView,
+    reservations: ReservedView,
+    reserved: Reservations,
+    settled: ReservationPlacement,
 ) -> ReservedCommit:
     short = _short(reservations, reserved, settled)
     kept: list[list[tuple[UUID, int]]] = [[] for _ in short]

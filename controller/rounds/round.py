@@ -32,7 +32,7 @@ from controller.rounds.snapshots import freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
 from controller.rounds.waiting import waiting_requests
 from placement import Allocation, InfeasibleAllocationError
-from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
+from placement.catalog.zone_policies import NamedPolicy, RoundPolicies, first_feasible, zones_of
 from registry.requests import zone_of
 from registry.rounds import (
     KeptRoom,
@@ -175,7 +175,7 @@ def _name_policies(draft: RoundDraft) -> None:
         choice.zones,
         NamedPolicy(policy=choice.name, parameters=choice.parameters),
     )
-    draft.who = Deciding(policy=choice.name, parameters=choice.parameters, zones=zones)
+    draft.who = RoundPolicies(policy=choice.name, parameters=choice.parameters, zones=zones)
     draft.digest = _inputs_of(draft, draft.who).digest(draft.kept.pieces)
 
 
@@ -198,7 +198,7 @@ def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
     """
     reasons: list[str] = []
 
-    def ask(who: Deciding) -> Allocation:
+    def ask(who: RoundPolicies) -> Allocation:
         inputs, deadline_s = _inputs_of(draft, who), draft.choice.decision_time_s
         if who is not draft.who:
             inputs, deadline_s = _simpler(inputs), FALLBACK_TIME_S
@@ -208,7 +208,7 @@ def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
         draft.phases_s["policy"] = decision.seconds
         return draft.allocation
 
-    def note(who: Deciding, error: Exception) -> None:
+    def note(who: RoundPolicies, error: Exception) -> None:
         log.error("policy_failed", policy=who.policy, error=str(error))
         reasons.append(str(error))
 
@@ -348,7 +348,7 @@ def _labelled_prices(draft: RoundDraft) -> Mapping[str, Any] | None:
     return {**prices, "classes": classes}
 
 
-def _inputs_of(draft: RoundDraft, who: Deciding) -> RoundInputs:
+def _inputs_of(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
     """Return all that a decision by some policies depends on."""
     choice = draft.choice
     return RoundInputs(

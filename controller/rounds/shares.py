@@ -22,7 +22,7 @@ def _tenant_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
     """Return the dominant share of every tenant, of the whole pool, and the VMs it waits for."""
     snapshot, ideal = draft.snapshot, draft.ideal
     before = dominant_shares(snapshot.held, snapshot.pool)
-    after = dominant_shares(snapshot.after(draft.allocation.placed).held, snapshot.pool)
+    after = dominant_shares(snapshot.after_placing(draft.allocation.placed).held, snapshot.pool)
     shared = snapshot.count if snapshot.spot is None else snapshot.count * ~snapshot.spot.asks
     waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
     for request, _, count in draft.drawn:
@@ -47,7 +47,7 @@ def _group_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
         return ()
     before, after = (
         shares_in_tree(tree, fractions_of_pool(held, snapshot.pool))
-        for held in (snapshot.held, snapshot.after(draft.allocation.placed).held)
+        for held in (snapshot.held, snapshot.after_placing(draft.allocation.placed).held)
     )
     name_of = {node: name for _, name, node in draft.names.groups}
     return tuple(

@@ -36,7 +36,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     if not allocation.left_out and not shorts:
         return {}
     seen: dict[tuple[bytes, bytes], tuple[Shortage, ...]] = {}
-    after = snapshot.after(allocation.placed)
+    after = snapshot.after_placing(allocation.placed)
     free, rooms = after.free, RemainingAllowances(after)
     obstacles = Obstacles(view, snapshot, allocation, names, rooms, reserved=reserved)
     freed = {str(each.request_id): each for each in view.freed}
@@ -136,7 +136,7 @@ def _quota_documents(
 ) -> list[dict[str, Any]]:
     """Return the quotas in the way of the first of ``counts`` more VMs that is too many."""
     for count in counts:
-        over = rooms.over(request, count)
+        over = rooms.exceeded_by(request, count)
         if over:
             break
     documents = []

@@ -24,7 +24,7 @@ from placement import (
     fair_distance,
     target_shares,
 )
-from placement.catalog.zone_policies import ELSEWHERE, Deciding, ZoneInputs, zones_of
+from placement.catalog.zone_policies import ELSEWHERE, RoundPolicies, ZoneInputs, zones_of
 from placement.model.spot import without_spot
 
 #: Of requests that differ.
@@ -43,7 +43,7 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     snapshot = inputs.snapshot
     zones = _zones(inputs, shadow)
     its = shadow.policy
-    who = Deciding(policy=its.policy, parameters=its.parameters, zones=zones)
+    who = RoundPolicies(policy=its.policy, parameters=its.parameters, zones=zones)
     started = time.perf_counter()
     theirs = inputs.decided_by(who)
     seconds = time.perf_counter() - started
@@ -96,7 +96,7 @@ def _zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
 def _measured(
     snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
 ) -> dict[str, Any]:
-    held = snapshot.after(allocation.placed).held
+    held = snapshot.after_placing(allocation.placed).held
     in_use = held.sum(axis=0)
     return {
         "placed": int(allocation.placed[:, 2].sum()),
@@ -118,8 +118,8 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
         dominant_shares(held, snapshot.pool)
         for held in (
             snapshot.held,
-            snapshot.after(ours.placed).held,
-            snapshot.after(theirs.placed).held,
+            snapshot.after_placing(ours.placed).held,
+            snapshot.after_placing(theirs.placed).held,
         )
     )
     concerned = np.flatnonzero((first != before) | (second != before))

@@ -12,7 +12,7 @@ from registry import Registry
 from registry.rounds import ForecastInputs
 from simulation import DecidedRounds, record
 from simulation.errors import InputError
-from simulation.recordings.repeated import Life, repeat_requests
+from simulation.recordings.repeated_requests import Life, repeat_requests
 
 RECORDING: Final = "recording"
 _SEED: Final = 0  #: of the lives that are drawn: one question has one answer

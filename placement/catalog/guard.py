@@ -41,7 +41,7 @@ class GuardedPolicy:
         PluginFailedError
             If it raised, or answered something that is no `Allocation`.
         """
-        with _named(self._theirs, "place"):
+        with _plugin_errors(self._theirs, "place"):
             allocation = self._policy.place(snapshot, rng, budget)
             _expect(allocation, Allocation, "the answer")
             _expect(allocation.placed, np.ndarray, "placed")
@@ -68,7 +68,7 @@ class GuardedMechanism:
         PluginFailedError
             If it raised, or answered something that is no `Division`.
         """
-        with _named(self._theirs, "divide"):
+        with _plugin_errors(self._theirs, "divide"):
             division = self._mechanism.divide(problem, rng)
             _expect(division, Division, "the answer")
             _expect(division.tasks, np.ndarray, "tasks")
@@ -82,7 +82,7 @@ def guarded_maker(
     """Return a maker whose policies and mechanisms are guarded."""
 
     def made(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
-        with _named(theirs, "make"):
+        with _plugin_errors(theirs, "make"):
             its = make(given)
             if hasattr(its, "divide"):
                 return GuardedMechanism(its, theirs)
@@ -94,7 +94,7 @@ def guarded_maker(
 
 
 @contextmanager
-def _named(theirs: PluginCode, doing: str) -> Iterator[None]:
+def _plugin_errors(theirs: PluginCode, doing: str) -> Iterator[None]:
     try:
         yield
     except (PlacementError, MemoryError):

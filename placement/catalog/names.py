@@ -15,7 +15,7 @@ from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.constraints import with_rules
 from placement.errors import ParameterError, PluginError, UnknownPolicyError, WrongKindError
 from placement.mechanisms import MECHANISMS
-from placement.mechanisms.entry import MechanismEntry
+from placement.mechanisms.catalog_entry import MechanismEntry
 from placement.mechanisms.model import Mechanism
 from placement.model.snapshot import Policy
 
@@ -50,7 +50,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
         If another distribution claims the name of one of ours, or if what it
         brings cannot be used.
     """
-    claims = plugins.installed().get(name, ())
+    claims = plugins.installed_entry_points().get(name, ())
     ours = POLICIES.get(name) or MECHANISMS.get(name)
     if ours is not None:
         if claims:
@@ -58,7 +58,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
             raise PluginError(name, f"{shadow} takes the name of a built-in; uninstall it")
         return ours
     if not claims:
-        known = (*POLICIES, *MECHANISMS, *plugins.installed())
+        known = (*POLICIES, *MECHANISMS, *plugins.installed_entry_points())
         near = tuple(difflib.get_close_matches(name[:64], known, n=3))
         raise UnknownPolicyError(name, near, known)
     loaded = plugins.load(name, claims, _EXPECTED)
@@ -72,7 +72,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
 
 def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
     """Return the whole catalogue in order of name, and what could not be loaded."""
-    names = sorted({*POLICIES, *MECHANISMS, *plugins.installed()})
+    names = sorted({*POLICIES, *MECHANISMS, *plugins.installed_entry_points()})
     rows, broken = [], []
     for name in names:
         try:
@@ -83,7 +83,9 @@ def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
             if ours is None:
                 continue
             entry = ours
-        claims = () if name in POLICIES or name in MECHANISMS else plugins.installed()[name]
+        claims = (
+            () if name in POLICIES or name in MECHANISMS else plugins.installed_entry_points()[name]
+        )
         rows.append(_listing(name, entry, plugins.origin(claims[0]) if claims else None))
     return tuple(rows), tuple(broken)
 
@@ -105,8 +107,8 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Return the policy called ``name``.
 
     One that does not read trees of tenants itself is given the weights that
-    stand for a snapshot's tree, see `placement.constraints.in_tree.without_tree`. All keep
-    the constraints and allowances of a snapshot, see `placement.constraints.constrained` and
+    stand for a snapshot's tree, see `placement.constraints.tree_weights.without_tree`. All keep
+    the constraints and allowances of a snapshot, see `placement.constraints.constrained_policy` and
     `placement.constraints.within_allowances`.
 
     Parameters

@@ -19,7 +19,7 @@ MECHANISM_GROUP: Final = "fuga.mechanisms"
 
 
 @cache
-def installed() -> Mapping[str, tuple[EntryPoint, ...]]:
+def installed_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Return the entry points of both groups by name; read once in a process."""
     found: dict[str, list[EntryPoint]] = {}
     for group in (POLICY_GROUP, MECHANISM_GROUP):

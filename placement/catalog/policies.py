@@ -8,10 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from placement.catalog_entry import Entry
 from placement.constraints import with_patience
 from placement.constraints.patience import READERS as PATIENCE_READERS
 from placement.constraints.patience import StarvationPatience
-from placement.entry import Entry
 from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
 from placement.fuga.policy import Fuga

@@ -40,12 +40,12 @@ class ZoneInputs(NamedPolicy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deciding(NamedPolicy):
+class RoundPolicies(NamedPolicy):
     """The policy of a round or, where there are zones, the policies of the zones in turn."""
 
     zones: tuple[ZoneInputs, ...] = ()
 
-    def made(self) -> Policy:
+    def make_policy(self) -> Policy:
         """Return the policy; constraints and allowances hold across zones."""
         if not self.zones:
             return policy_by_name(self.policy, self.parameters)
@@ -60,9 +60,9 @@ class Deciding(NamedPolicy):
             ]
         )
 
-    def fallback(self) -> Deciding:
+    def fallback(self) -> RoundPolicies:
         """Return the fallback policy; it obeys the parameters that concern hosts."""
-        return Deciding(
+        return RoundPolicies(
             policy=FALLBACK,
             parameters=fallback_parameters(self.parameters),
             zones=tuple(
@@ -86,10 +86,10 @@ class Deciding(NamedPolicy):
 
 
 def first_feasible(
-    deciding: Deciding,
+    deciding: RoundPolicies,
     snapshot: Snapshot,
-    decide: Callable[[Deciding], Allocation],
-    note: Callable[[Deciding, Exception], object],
+    decide: Callable[[RoundPolicies], Allocation],
+    note: Callable[[RoundPolicies, Exception], object],
     failures: tuple[type[Exception], ...] = (Exception,),
 ) -> Allocation | None:
     """Try the policy, then the fallback; return the first feasible allocation or None.

@@ -2,13 +2,13 @@
 
 From the outside in, each with the reason for its place:
 
-1. `Constrained` makes eligibility and room of constraints, and decides in runs with fewer and
+1. `ConstrainedPolicy` makes eligibility and room of constraints, and decides in runs with fewer and
    fewer soft constraints. It is outermost, because every run is a whole decision of what lies
    within.
-2. `WithinAllowances` offers what quotas leave, pass by pass. Quotas hold for the whole cluster,
+2. `AllowancesPolicy` offers what quotas leave, pass by pass. Quotas hold for the whole cluster,
    so it lies around the zones; what a group or spread makes of requests it sees as requests.
-3. `InZones`, where zones have policies of their own, lets one after the other decide.
-4. `InTree` makes weights of a tree of tenants, for a policy that knows no tree.
+3. `ZonesPolicy`, where zones have policies of their own, lets one after the other decide.
+4. `TreeWeightsPolicy` makes weights of a tree of tenants, for a policy that knows no tree.
 5. `StarvationReserve` keeps hosts for requests that starve. It is innermost: starvation is judged
    by the flat weights, and what it closes no rule around it opens again.
 """
@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placement.constraints.constrained import Constrained
-from placement.constraints.in_tree import InTree
+from placement.constraints.constrained_policy import ConstrainedPolicy
 from placement.constraints.patience import StarvationPatience
 from placement.constraints.starvation import StarvationReserve
-from placement.constraints.within_allowances import WithinAllowances
-from placement.constraints.zones import InZones, Zone
+from placement.constraints.tree_weights import TreeWeightsPolicy
+from placement.constraints.within_allowances import AllowancesPolicy
+from placement.constraints.zones import Zone, ZonesPolicy
 from placement.model.snapshot import Policy
 
 
@@ -33,13 +33,13 @@ def with_patience(policy: Policy, patience: StarvationPatience) -> Policy:
 
 def with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
     """Return the policy within all rules; with ``reads_tree`` it handles trees itself."""
-    return _around_all(policy if reads_tree else InTree(policy))
+    return _around_all(policy if reads_tree else TreeWeightsPolicy(policy))
 
 
 def zones_with_rules(zones: Sequence[Zone]) -> Policy:
     """Return the policies of zones within the rules that hold across zones."""
-    return _around_all(InZones(zones))
+    return _around_all(ZonesPolicy(zones))
 
 
 def _around_all(policy: Policy) -> Policy:
-    return Constrained(WithinAllowances(policy))
+    return ConstrainedPolicy(AllowancesPolicy(policy))

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from placement.constraints.in_tree import without_tree
+from placement.constraints.tree_weights import without_tree
 from placement.fairness.service_order import order_of_service
 from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
@@ -31,7 +31,7 @@ class RemainingAllowances:
         self._demand: list[list[int]] = snapshot.demand.tolist()
         self._tenant: list[int] = snapshot.tenant.tolist()
 
-    def over(self, request: int, count: int = 1) -> list[int]:
+    def exceeded_by(self, request: int, count: int = 1) -> list[int]:
         """Return which allowances that many more VMs of a request would exceed."""
         return [each for each, need in self._needs(request, count) if need > self.left[each]]
 
@@ -104,7 +104,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
         if request in out or came[request] <= given[request]:
             continue
         vms = 1 if given[request] else max(1, least[request])
-        if rooms.over(request, vms):
+        if rooms.exceeded_by(request, vms):
             out.add(request)
         else:
             rooms.take(request, vms)
@@ -114,7 +114,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
     return within
 
 
-def within_all(snapshot: Snapshot) -> Snapshot:
+def snapshot_within_allowances(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with counts within its allowances, and without these."""
     if not snapshot.allowances:
         return snapshot

@@ -24,10 +24,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.reasons import hosts_open_to
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
@@ -40,7 +40,7 @@ class SoftConstraint(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Expanded:
+class ExpandedSnapshot:
     """An equivalent snapshot without constraints."""
 
     snapshot: Snapshot
@@ -50,7 +50,7 @@ class Expanded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedPlaces:
     """Hosts and zones that constraints chose and where the policy placed nothing despite room."""
 
     homes: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: hosts, by group
@@ -61,10 +61,10 @@ def expand(
     snapshot: Snapshot,
     constraints: Constraints,
     soft_kept: frozenset[SoftConstraint],
-    refused: Refused | None = None,
-) -> Expanded:
+    refused: RefusedPlaces | None = None,
+) -> ExpandedSnapshot:
     """Return a snapshot that makes a policy keep hard and the given soft constraints."""
-    refused = refused or Refused()
+    refused = refused or RefusedPlaces()
     groups = [
         (number, group)
         for number, group in enumerate(constraints.groups)
@@ -81,7 +81,9 @@ def expand(
     ]
     zones = np.array(constraints.zones, dtype=np.int64)
     marks = [np.isin(np.arange(len(scratch)), hosts).astype(np.int64) for hosts in hosts_of]
-    split, old_class = _split(limited, [*marks, *([zones] if constraints.spreads else [])])
+    split, old_class = _split_host_classes(
+        limited, [*marks, *([zones] if constraints.spreads else [])]
+    )
     eligible = split.eligible.copy()
     if SoftConstraint.LABELS in soft_kept:
         for request, classes in constraints.preferred.items():
@@ -95,7 +97,7 @@ def expand(
         if len(hosts) and not group.hosts
     }
     whole = dataclasses.replace(split, eligible=eligible)
-    return _by_zone(whole, constraints.spreads, zones, refused, homes)
+    return _expand_spreads(whole, constraints.spreads, zones, refused, homes)
 
 
 def with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> Snapshot:
@@ -152,7 +154,7 @@ def _hosts_of(
     return np.array([host], dtype=np.int64)
 
 
-def _split(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, IntArray]:
+def _split_host_classes(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, IntArray]:
     """Split host classes so that hosts of one class bear the same marks, each shape (H,).
 
     Returns
@@ -171,18 +173,18 @@ def _split(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, Int
     return split, old_class
 
 
-def _by_zone(
+def _expand_spreads(
     snapshot: Snapshot,
     spreads: Sequence[Spread],
     zones: IntArray,
-    refused: Refused,
+    refused: RefusedPlaces,
     homes: Mapping[int, int],
-) -> Expanded:
+) -> ExpandedSnapshot:
     """Replace each request that is spread by one request per zone."""
     origin = np.arange(len(snapshot.count), dtype=np.int64)
     if not spreads:
         no_zone = np.full(len(origin), -1, dtype=np.int64)
-        return Expanded(snapshot=snapshot, origin=origin, zone=no_zone, homes=homes)
+        return ExpandedSnapshot(snapshot=snapshot, origin=origin, zone=no_zone, homes=homes)
     spread_of = {spread.request: spread for spread in spreads}
     kept: list[int] = []
     in_zone: list[int] = []
@@ -200,14 +202,14 @@ def _by_zone(
             eligible.append(snapshot.eligible[request])
             continue
         closed = refused.zones.get(request, frozenset())
-        for zone, part in enumerate(_parts(snapshot, spread, zones, closed)):
+        for zone, part in enumerate(_vms_per_zone(snapshot, spread, zones, closed)):
             kept.append(request)
             in_zone.append(zone)
             counts.append(part)
             eligible.append(snapshot.eligible[request] & (zone_of_class == zone))
     origin = np.array(kept, dtype=np.int64)
     spread_out = np.isin(origin, list(spread_of))
-    return Expanded(
+    return ExpandedSnapshot(
         snapshot=dataclasses.replace(
             snapshot,
             eligible=np.array(eligible, dtype=np.bool_).reshape(len(kept), -1),
@@ -224,7 +226,7 @@ def _by_zone(
     )
 
 
-def _parts(
+def _vms_per_zone(
     snapshot: Snapshot, spread: Spread, zones: IntArray, closed: AbstractSet[int]
 ) -> list[int]:
     """Return how many VMs of a request each zone is due, as even as their room allows.

@@ -53,14 +53,14 @@ def reason_of(
         some = Reason.GANG_NOT_WHOLE if fits.any() else Reason.NO_ROOM
         return some if reason in OF_HOSTS else reason
     narrows: Reason = reason
-    for narrows, possible in _narrowed(constraints, request, fits):
+    for narrows, possible in _room_per_constraint(constraints, request, fits):
         if possible < needed:
             return narrows
     # There is room within each constraint, and what the policy saw was one of them closed.
     return narrows if reason in OF_HOSTS else reason
 
 
-def _narrowed(
+def _room_per_constraint(
     constraints: Constraints, request: int, fits: IntArray
 ) -> Iterator[tuple[Reason, int]]:
     """Yield how many VMs have room as hard constraints are applied one after another."""
@@ -72,7 +72,7 @@ def _narrowed(
     for group in constraints.groups:
         if group.hard and not group.apart and request in group.requests:
             if group.hosts:
-                fits = fits * _among(group.hosts, len(fits))
+                fits = fits * _host_mask(group.hosts, len(fits))
                 yield Reason.AFFINITY, int(fits.sum())
             else:
                 yield Reason.AFFINITY, int(fits.max(initial=0))
@@ -86,7 +86,7 @@ def _narrowed(
             yield Reason.ZONE_FULL, sum(room)
 
 
-def _among(hosts: tuple[int, ...], size: int) -> BoolArray:
+def _host_mask(hosts: tuple[int, ...], size: int) -> BoolArray:
     found = np.zeros(size, dtype=np.bool_)
     found[list(hosts)] = True
     return found

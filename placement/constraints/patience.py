@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.in_tree import without_tree
+from placement.constraints.tree_weights import without_tree
 from placement.fairness.levels import is_poorer, relative_weights
 from placement.fairness.shares import dominant_shares, fractions_of_pool
+from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.climbs import Climbs
-from placement.mechanisms.max_min.rising import fill_pool
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.packing.overload import as_fraction
@@ -54,11 +54,11 @@ class StarvationPatience:
         own = read(READERS, {name: given[name] for name in READERS if name in given})
         return cls(**own, overload=given.get("overload", 1.0))
 
-    def most_hosts(self, open_hosts: int) -> int:
+    def max_hosts(self, open_hosts: int) -> int:
         """Return how many of the open hosts may be reserved."""
         return max(1, int(open_hosts * as_fraction(self.held_part)))
 
-    def most_for_first(self, open_hosts: int, level: int) -> int:
+    def max_hosts_for_first(self, open_hosts: int, level: int) -> int:
         """Return how many hosts may be reserved for the longest-waiting request.
 
         Parameters
@@ -69,7 +69,7 @@ class StarvationPatience:
         """
         part = as_fraction(_FIRST_PARTS[min(level, len(_FIRST_PARTS)) - 1])
         few = min(_FIRST_HOSTS, open_hosts // 2)
-        return max(self.most_hosts(open_hosts), few, int(open_hosts * part))
+        return max(self.max_hosts(open_hosts), few, int(open_hosts * part))
 
 
 #: The parameters that `StarvationPatience.of` reads besides ``overload``.
@@ -125,7 +125,7 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
     return shares
 
 
-def starving(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
+def starving_requests(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
     """Return the requests that have waited too long, those waiting longest first.
 
     Returns

@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from placement.constraints.patience import StarvationPatience, starving, waiting_levels
+from placement.constraints.patience import StarvationPatience, starving_requests, waiting_levels
 from placement.fairness.levels import is_poorer
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import hosts_open_to, never_fit, still_needed
+from placement.model.reasons import hosts_open_to, never_placeable_reasons, still_needed
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.model.vm_kinds import vm_kinds, vms_that_fit
 from placement.packing.overload import room_below
@@ -51,12 +51,12 @@ class StarvationReserve:
 
         Where hosts are held, ``details["holding"]`` has rows of request and host.
         """
-        rows = hold_back(snapshot, self.patience)
+        rows = hosts_to_reserve(snapshot, self.patience)
         if not rows:
             return self.policy.place(snapshot, rng, budget)
         closed = reserve_for_holders(snapshot, rows)
         allocation = self.policy.place(closed, rng, budget)
-        room = room_below(snapshot.after(allocation.placed), self.patience.overload)
+        room = room_below(snapshot.after_placing(allocation.placed), self.patience.overload)
         return dataclasses.replace(
             allocation,
             left_out=_reasons(snapshot, closed, room, allocation),
@@ -64,7 +64,9 @@ class StarvationReserve:
         )
 
 
-def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[int, int], ...]:
+def hosts_to_reserve(
+    snapshot: Snapshot, patience: StarvationPatience
+) -> tuple[tuple[int, int], ...]:
     """Return which host is held for which request, as rows (request, host).
 
     For each request that starves, the one that waits longest first: the hosts
@@ -72,7 +74,7 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
     enough; no host for two requests, at most ``held_part`` of the open hosts, for at
     most 16 gangs. Where the first is a gang that needs more, it may have a tenth of
     them, or four of a small site, later half, and in the end all
-    (`StarvationPatience.most_for_first`). A gang that needs more hosts than may still be held
+    (`StarvationPatience.max_hosts_for_first`). A gang that needs more hosts than may still be held
     has none held.
 
     Notes
@@ -81,14 +83,14 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
     in parts of the demand. No other VM is placed on a held host, so what the
     chosen hosts miss in all never grows from one round to the next (derived).
     """
-    requests, fair = starving(snapshot, patience.patience)
+    requests, fair = starving_requests(snapshot, patience.patience)
     if not len(requests):
         return ()
     room = room_below(snapshot, patience.overload)
     empty = room_below(dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload)
     open_classes: BoolArray = np.asarray(snapshot.eligible.any(axis=0))
     open_hosts = int(open_classes[snapshot.host_class].sum())
-    left = patience.most_hosts(open_hosts)
+    left = patience.max_hosts(open_hosts)
     levels = waiting_levels(snapshot.age, patience.patience)
     held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
     pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
@@ -109,10 +111,10 @@ def hold_back(snapshot: Snapshot, patience: StarvationPatience) -> tuple[tuple[i
         chosen = None
         for level in sorted({int(levels[request]), 1}, reverse=True):
             if (kind, level) not in candidates:
-                hosts = _of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
+                hosts = _hosts_of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
                 candidates[kind, level] = _ReservedHosts(hosts, room[hosts], empty[hosts], demand)
             waited = int(levels[request])
-            most = left if rows else patience.most_for_first(open_hosts, waited)
+            most = left if rows else patience.max_hosts_for_first(open_hosts, waited)
             if (chosen := candidates[kind, level].least_missing(taken, needed, most)) is not None:
                 break
         if chosen is None:
@@ -150,7 +152,7 @@ def reserve_for_holders(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> 
     )
 
 
-def _of_level(hosts: IntArray, level: int) -> IntArray:
+def _hosts_of_level(hosts: IntArray, level: int) -> IntArray:
     """Return the hosts that a waiting level considers first; at level 1, all."""
     looked_at: IntArray = hosts[hosts % level == level - 1]
     return looked_at
@@ -246,7 +248,7 @@ def _reasons(
     for left in allocation.left_out:
         missing[left.request] += left.count
         reasons.setdefault(left.request, left.reason)
-    never = never_fit(snapshot, np.flatnonzero(missing).astype(np.int64))
+    never = never_placeable_reasons(snapshot, np.flatnonzero(missing).astype(np.int64))
     of_request, seen = vm_kinds(closed).of_request.tolist(), dict[int, _Fit]()
     parts: list[LeftOut] = []
     for request, reason in reasons.items():

@@ -15,20 +15,20 @@ from typing import Any, Final
 import numpy as np
 
 from placement.constraints.allowances import RemainingAllowances, counts_within
-from placement.constraints.zones import only_in
-from placement.fairness.targets import most_that_fit
-from placement.model.alike import join_rows
+from placement.constraints.zones import close_other_hosts
+from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
 from placement.model.reasons import left_out
+from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 #: A pass is a decision of the policy. Rarely more than two are needed.
 _MOST_PASSES: Final = 8
 
 
-class WithinAllowances:
+class AllowancesPolicy:
     """Wrap a policy to keep the quota allowances of its snapshots."""
 
     def __init__(self, policy: Policy) -> None:
@@ -48,20 +48,20 @@ class WithinAllowances:
         tried = np.zeros(len(snapshot.count), dtype=np.bool_)
         passes: list[Allocation] = []
         while len(passes) < _MOST_PASSES:
-            may_fit = np.where(contested, _with_room(open_), open_.count)
+            may_fit = np.where(contested, _counts_with_room(open_), open_.count)
             wanted = np.where(tried, 0, may_fit)
             within = counts_within(rest, wanted)
             if passes and not within.any():
                 break
-            offered = within if passes else within + _without_room(rest, wanted, within)
+            offered = within if passes else within + _counts_without_room(rest, wanted, within)
             allocation = self.policy.place(
                 dataclasses.replace(open_, count=offered, allowances=()), rng, budget
             )
             passes.append(allocation)
-            rest, before = rest.after(allocation.placed), rest
+            rest, before = rest.after_placing(allocation.placed), rest
             given = before.count - rest.count
             tried |= given < offered
-            open_ = _without_held(open_.after(allocation.placed), allocation)
+            open_ = _close_held_hosts(open_.after_placing(allocation.placed), allocation)
             if not (given < within).any() or (within == wanted).all():
                 break  # no allowance has anything left for another request
         return Allocation(
@@ -73,13 +73,13 @@ class WithinAllowances:
         )
 
 
-def _with_room(snapshot: Snapshot) -> IntArray:
+def _counts_with_room(snapshot: Snapshot) -> IntArray:
     """Return how many VMs of each request have room by themselves, gangs whole, shape (Q,)."""
-    fit = most_that_fit(snapshot, snapshot.free)
+    fit = max_vms_per_request(snapshot, snapshot.free)
     return np.where(fit < np.minimum(snapshot.min_count, snapshot.count), 0, fit)
 
 
-def _without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
+def _counts_without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
     """Return the VMs without room now that the allowances nevertheless cover.
 
     No policy can place them, so they take nothing of one; it may hold hosts
@@ -96,13 +96,13 @@ def _without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> Int
     return found
 
 
-def _without_held(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
+def _close_held_hosts(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     """Close the hosts that are held for requests which did not fit."""
     held = [host for _, host in Details.of(allocation).holding]
     if not held:
         return snapshot
     others = np.setdiff1d(np.arange(len(snapshot.capacity)), held)
-    return only_in(snapshot, others)
+    return close_other_hosts(snapshot, others)
 
 
 def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:

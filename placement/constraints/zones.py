@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
 from placement.model.reasons import left_out
+from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 
@@ -30,7 +30,7 @@ class Zone:
     policy: Policy
 
 
-class InZones:
+class ZonesPolicy:
     """A policy made of the policies of zones.
 
     Parameters
@@ -53,9 +53,9 @@ class InZones:
         decided: list[tuple[Zone, Allocation]] = []
         rest = snapshot
         for zone in self._zones:
-            allocation = zone.policy.place(only_in(rest, zone.hosts), rng, budget)
+            allocation = zone.policy.place(close_other_hosts(rest, zone.hosts), rng, budget)
             decided.append((zone, allocation))
-            rest = rest.after(allocation.placed)
+            rest = rest.after_placing(allocation.placed)
         return Allocation(
             placed=join_rows(allocation.placed for _, allocation in decided),
             left_out=_left_out(snapshot, rest, decided),
@@ -65,7 +65,7 @@ class InZones:
         )
 
 
-def only_in(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
+def close_other_hosts(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
     """Return the snapshot with all hosts but ``hosts``, (X,), closed; all stay in the pool."""
     classes = snapshot.eligible.shape[1]
     host_class = snapshot.host_class.copy()

@@ -44,7 +44,7 @@ def is_poorer(level: FloatArray | float, than: FloatArray | float) -> BoolArray:
     return poorer
 
 
-def in_steps(level: float) -> int:
+def level_in_steps(level: float) -> int:
     """Return a level in whole steps of `SHARE_TOLERANCE`: equal levels compare equal.
 
     Counting steps, unlike testing whether two levels are close, is transitive,
@@ -53,6 +53,6 @@ def in_steps(level: float) -> int:
     return round(min(level / SHARE_TOLERANCE, _MOST_STEPS))
 
 
-def all_in_steps(levels: FloatArray) -> IntArray:
-    """Return many levels, shape (X,), as `in_steps` does one."""
+def levels_in_steps(levels: FloatArray) -> IntArray:
+    """Return many levels, shape (X,), as `level_in_steps` does one."""
     return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MOST_STEPS).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.fairness.levels import all_in_steps, relative_weights
+from placement.fairness.levels import levels_in_steps, relative_weights
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 
@@ -49,7 +49,7 @@ def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> In
             start += nth * np.repeat(demand[:, resource], count)
             np.maximum(levels, start / pool, out=levels)
     levels /= np.repeat(scale, count)
-    return order[np.lexsort((nth, order, all_in_steps(levels)))]
+    return order[np.lexsort((nth, order, levels_in_steps(levels)))]
 
 
 def _sums_before(amounts: FloatArray, tenant: IntArray) -> FloatArray:

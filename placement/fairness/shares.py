@@ -79,7 +79,7 @@ def shares_after(snapshot: Snapshot, allocation: Allocation) -> FloatArray:
     hosts of the snapshot, open or closed: dominance does not change when hosts
     fill up or tenants come and go.
     """
-    return dominant_shares(snapshot.after(allocation.placed).held, snapshot.pool)
+    return dominant_shares(snapshot.after_placing(allocation.placed).held, snapshot.pool)
 
 
 def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:

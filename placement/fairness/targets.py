@@ -4,9 +4,9 @@ Water is filled in five places. Each has a reason to differ:
 
 - `fair_targets`: a tenant has a queue of requests that demand differently, so its dominant
   resource changes as it climbs; from event to event, as rounds have thousands of tenants.
-- `placement.mechanisms.max_min.rising.fill_pool`: one divisible task per tenant. What all need
+- `placement.mechanisms.max_min.ascent.fill_pool`: one divisible task per tenant. What all need
   at a level is known in closed form, and what is held may lie between two floats.
-- `placement.mechanisms.hierarchies.mch_staged.fill_in_stages`: `fill_pool` stopped at each stage,
+- `placement.mechanisms.hierarchies.staged_mch.fill_in_stages`: `fill_pool` stopped at each stage,
   since weights change there.
 - `placement.mechanisms.psdsf.water.fill`: levels on one server begin where tasks elsewhere put
   them and have no bounds; tens of thousands of fillings of a few tenants.
@@ -66,7 +66,9 @@ def quotas(targets: FloatArray) -> IntArray:
     return np.floor(targets + 1e-6).astype(np.int64)
 
 
-def most_that_fit(snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = None) -> IntArray:
+def max_vms_per_request(
+    snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = None
+) -> IntArray:
     """Return how many VMs of each request its hosts hold by themselves, shape (Q,).
 
     ``kinds`` spares finding those of the snapshot again.
@@ -95,7 +97,7 @@ class _WaterFilling:
         pool = snapshot.pool
         self._demand: list[list[float]] = fractions_of_pool(snapshot.demand, pool).tolist()
         self._weight: list[float] = relative_weights(snapshot.weight).tolist()
-        left = most_that_fit(snapshot, snapshot.free, kinds)
+        left = max_vms_per_request(snapshot, snapshot.free, kinds)
         self._left: list[float] = left.astype(np.float64).tolist()
         self.tasks = [0.0] * len(self._left)
         wanted = np.flatnonzero(left)
@@ -136,8 +138,8 @@ class _WaterFilling:
                 level, tenant, event = heapq.heappop(self._events)
                 if self._latest.get(tenant) == event:
                     self._rise_to(level)
-                    self._bring_up(tenant, self._planned.get(tenant))
-                    self._go_on(tenant)
+                    self._credit_accrued(tenant, self._planned.get(tenant))
+                    self._start_next_request(tenant)
             else:
                 self._rise_to(ends)
                 self._use_up(resource)
@@ -168,7 +170,7 @@ class _WaterFilling:
                 self._room[resource] = max(self._room[resource] - taken, 0.0)
             self._level = level
 
-    def _bring_up(self, tenant: int, tasks: float | None = None) -> None:
+    def _credit_accrued(self, tenant: int, tasks: float | None = None) -> None:
         """Credit a tenant with what it accrued and freeze its level."""
         speed = self._speed.pop(tenant, None)
         if speed is None:
@@ -192,7 +194,7 @@ class _WaterFilling:
         # What is left of a request and too small to see in any share is rounding.
         self._left[request] = left if left * max(demand) > _NOTHING else 0.0
 
-    def _go_on(self, tenant: int) -> None:
+    def _start_next_request(self, tenant: int) -> None:
         """Let a frozen tenant rise with its next request, if it has one."""
         while (request := self._next_request(tenant)) is not None:
             demand, given = self._demand[request], self._given[tenant]
@@ -249,6 +251,6 @@ class _WaterFilling:
             if self._demand[self._queues[tenant][0]][resource] > 0
         ]
         for tenant in stopped:
-            self._bring_up(tenant)
+            self._credit_accrued(tenant)
         for tenant in stopped:
-            self._go_on(tenant)
+            self._start_next_request(tenant)

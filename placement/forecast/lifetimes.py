@@ -55,7 +55,7 @@ class _Curve:
         before: IntArray = np.searchsorted(self.ends_s, age_s, side="right")
         return len(self.ends_s) - before
 
-    def drawn(self, weight: FloatArray) -> DrawnCurve:
+    def draw_curve(self, weight: FloatArray) -> DrawnCurve:
         """Return the curve, given the weight of each observation."""
         at_risk = np.cumsum(weight[::-1])[::-1]
         survives: FloatArray = np.cumprod(1.0 - self.ended * weight / at_risk, dtype=np.float64)
@@ -134,14 +134,16 @@ class Lifetimes:
                 found[rows if level == groups.shape[1] else rows[enough]] = number
         return found
 
-    def drawn(self, rng: np.random.Generator) -> DrawnLifetimes:
+    def draw_curves(self, rng: np.random.Generator) -> DrawnLifetimes:
         """Return randomly drawn curves: few observations give widely varying ones.
 
         Each observation gets an exponential weight (Rubin's Bayesian bootstrap, which for
         censored data is Lo's: Ann. Stat. 21, 1993).
         """
         return DrawnLifetimes(
-            tuple(curve.drawn(rng.exponential(size=len(curve.age_s))) for curve in self._curves)
+            tuple(
+                curve.draw_curve(rng.exponential(size=len(curve.age_s))) for curve in self._curves
+            )
         )
 
 
@@ -154,7 +156,7 @@ class DrawnCurve:
     tail_s: float  #: beyond this age falls as a power of it
     exponent: float | None  #: None: nothing was seen beyond
 
-    def surviving(self, age_s: FloatArray) -> FloatArray:
+    def survival_at(self, age_s: FloatArray) -> FloatArray:
         """Return the part that outlives each age, (V,)."""
         reached = np.searchsorted(self.age_s, age_s, side="right")
         part: FloatArray = np.concatenate([[1.0], self.survives])[reached]
@@ -162,7 +164,7 @@ class DrawnCurve:
             part = part * np.maximum(age_s / self.tail_s, 1.0) ** -self.exponent
         return part
 
-    def age_of(self, part: FloatArray) -> FloatArray:
+    def age_at_survival(self, part: FloatArray) -> FloatArray:
         """Return the first ages that no more than parts (V,) outlive; inf where none was seen."""
         ages = np.append(self.age_s, np.inf)
         age_s: FloatArray = ages[np.searchsorted(-self.survives, -part, side="left")]
@@ -199,7 +201,7 @@ class DrawnLifetimes:
         left = np.full(len(age_s), np.inf)
         for number in np.unique(curve[curve >= 0]).tolist():
             rows, its = np.flatnonzero(curve == number), self.curves[number]
-            part = its.surviving(age_s[rows])
-            ends = np.where(part > 0, its.age_of(part * level[rows]), np.inf)
+            part = its.survival_at(age_s[rows])
+            ends = np.where(part > 0, its.age_at_survival(part * level[rows]), np.inf)
             left[rows] = np.maximum(ends - age_s[rows], 0.0)
         return left

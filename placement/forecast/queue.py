@@ -40,7 +40,7 @@ def queues_of(present: CurrentState) -> Queues:
     rows, waiting = len(snapshot.count), snapshot.count > 0
     if rows <= _FEW_ROWS:
         return Queues(present, np.arange(rows), snapshot.count.copy(), waiting)
-    alone = np.flatnonzero((snapshot.min_count > 1) | _named(present))
+    alone = np.flatnonzero((snapshot.min_count > 1) | _rows_in_constraints(present))
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
     priority = np.zeros(rows, dtype=np.int64) if snapshot.priority is None else snapshot.priority
@@ -112,7 +112,7 @@ def _doublings(times_s: FloatArray) -> IntArray:
     return np.where(finite, doublings, -1).astype(np.int64)
 
 
-def _named(present: CurrentState) -> BoolArray:
+def _rows_in_constraints(present: CurrentState) -> BoolArray:
     """Return which rows a constraint names, (Q,)."""
     named = np.zeros(len(present.snapshot.count), dtype=np.bool_)
     constraints = present.snapshot.constraints

@@ -17,7 +17,7 @@ import numpy as np
 
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
-from placement.forecast.narrowed import narrow
+from placement.forecast.narrowed_snapshot import narrow
 from placement.forecast.queue import Queues, queues_of
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
@@ -111,7 +111,7 @@ class _SampleInputs:
 
 
 @dataclass(slots=True)
-class _Ends:
+class _EndingVms:
     """VMs that end in one step of a sample: where, whose, how many, and of what size."""
 
     host: list[IntArray] = field(default_factory=list)
@@ -139,7 +139,7 @@ class _Sample:
     ) -> None:
         steps = steps_of(ahead.slot_length_s, ahead.horizon_s)
         rng = np.random.default_rng([ahead.seed, number])
-        lives = lifetimes.drawn(rng)
+        lives = lifetimes.draw_curves(rng)
         present = queues.present
         snapshot, running = present.snapshot, present.running
         self._queues, self._present, self._known, self._lives = queues, present, known, lives
@@ -151,10 +151,10 @@ class _Sample:
             [allowance.room for allowance in snapshot.allowances], dtype=np.int64
         )
         self._constraints = snapshot.constraints
-        self._ends: dict[int, _Ends] = {}
+        self._ends: dict[int, _EndingVms] = {}
         level = rng.random(int(known.together.max(initial=-1)) + 1)[known.together]
         left_s = running.ends_s(lives.left_s(known.curve, running.age_s, level))
-        self._end(left_s, running.host, running.tenant, running.count, running.demand)
+        self._schedule_end(left_s, running.host, running.tenant, running.count, running.demand)
         self._began_s = float(rng.random()) * present.arrivals.span_s
 
     def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
@@ -164,7 +164,7 @@ class _Sample:
         passed = np.zeros_like(self._count)  # VMs of each queue that were placed
         may_place, before_s = True, 0.0
         for step, at_s in enumerate(self._steps.tolist()):
-            changed = self._pass(step, before_s)
+            changed = self._apply_changes(step, before_s)
             if (changed or may_place) and self._count.any():
                 if is_over():
                     return None
@@ -172,20 +172,20 @@ class _Sample:
                 may_place = cut or bool(len(placed))
                 np.add.at(passed, placed[:, 0], placed[:, 2])
                 done = passed[self._queues.queue[waiting]] >= self._queues.place[waiting]
-                waits[waiting[done]] = self._between(before_s, at_s)
+                waits[waiting[done]] = self._slot_of_step(before_s, at_s)
                 waiting = waiting[~done]
                 if not len(waiting):
                     break
             before_s = at_s
         return waits
 
-    def _between(self, before_s: float, at_s: float) -> float:
+    def _slot_of_step(self, before_s: float, at_s: float) -> float:
         """Return a slot of a step: slots that are decided together are any of them."""
         slot_s = self._ahead.slot_length_s
         first, last = round(before_s / slot_s) + 1, round(at_s / slot_s)
         return float(self._rng.integers(first, last + 1)) * slot_s
 
-    def _end(
+    def _schedule_end(
         self,
         after_s: FloatArray,
         host: IntArray,
@@ -201,10 +201,10 @@ class _Sample:
             return
         numbers, starts = np.unique(step[order], return_index=True)
         for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            ends = self._ends.setdefault(number, _Ends())
+            ends = self._ends.setdefault(number, _EndingVms())
             ends.add(host[rows], tenant[rows], count[rows], demand[rows])
 
-    def _comes(self, before_s: float, at_s: float) -> IntArray:
+    def _arrivals_between(self, before_s: float, at_s: float) -> IntArray:
         """Return how many VMs of each row come in a step, (Q,): as in a part of the recent past."""
         came, rows = self._present.arrivals, len(self._count)
         if not len(came.at_s) or came.span_s <= 0:
@@ -221,20 +221,22 @@ class _Sample:
 
         return until(at_s) - until(before_s)
 
-    def _pass(self, step: int, before_s: float) -> bool:
+    def _apply_changes(self, step: int, before_s: float) -> bool:
         """Apply ends and arrivals before a decision; return whether anything changed."""
         ends = self._ends.pop(step, None)
         if ends is not None:
             host, tenant = np.concatenate(ends.host), np.concatenate(ends.tenant)
             count = np.concatenate(ends.count)
-            self._hold(host, tenant, -count, np.concatenate(ends.demand))
+            self._take_room(host, tenant, -count, np.concatenate(ends.demand))
         at_s = float(self._steps[step])
         self._count[self._present.ends_in_s <= at_s] = 0
-        came = self._comes(before_s, at_s)
+        came = self._arrivals_between(before_s, at_s)
         self._count += came
         return ends is not None or bool(came.any())
 
-    def _hold(self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray) -> None:
+    def _take_room(
+        self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray
+    ) -> None:
         """Take room for VMs; counts below 0 give it back."""
         amounts = count[:, None] * demand
         np.subtract.at(self._room, host, amounts)
@@ -278,7 +280,7 @@ class _Sample:
     def _place(self, placed: IntArray, at_s: float) -> None:
         rows, hosts, counts = placed.T
         first = self._present.snapshot
-        self._hold(hosts, first.tenant[rows], counts, first.demand[rows])
+        self._take_room(hosts, first.tenant[rows], counts, first.demand[rows])
         np.subtract.at(self._count, rows, counts)
         self._least[rows] = 1
         # VMs of one row that are placed at once end together, as those of a request do.
@@ -288,12 +290,12 @@ class _Sample:
             self._known.new_curve[rows], np.zeros(len(rows), dtype=np.float64), level
         )
         ends_s = np.minimum(at_s + left_s, self._present.ends_in_s[rows])
-        self._end(ends_s, hosts, first.tenant[rows], counts, first.demand[rows])
+        self._schedule_end(ends_s, hosts, first.tenant[rows], counts, first.demand[rows])
         if self._constraints is not None:
-            self._constraints = _after(self._constraints, placed)
+            self._constraints = _constraints_after(self._constraints, placed)
 
 
-def _after(constraints: Constraints, placed: IntArray) -> Constraints:
+def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraints:
     """Return constraints once rows of (request, host, count) are placed."""
     hosts_of: dict[int, set[int]] = {}
     for row, host, _ in placed.tolist():

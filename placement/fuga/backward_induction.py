@@ -66,7 +66,7 @@ class Tree:
         return sum(len(turn.taken) for turn in self.turns)
 
 
-class TooLarge(Enum):
+class TreeTooLarge(Enum):
     """Why the subgames of a game are not known."""
 
     SUBGAMES = auto()  #: they are more than was allowed
@@ -75,7 +75,7 @@ class TooLarge(Enum):
 
 def tree_of(
     game: Game, players: Sequence[int], budget: Budget, most: int | None = None
-) -> Tree | TooLarge:
+) -> Tree | TreeTooLarge:
     """Return the subgames of some players, or why there are too many.
 
     Parameters
@@ -93,9 +93,9 @@ def tree_of(
     for player in players:
         subgames += len(taken)
         if most is not None and subgames > most:
-            return TooLarge.SUBGAMES
+            return TreeTooLarge.SUBGAMES
         if not budget.spend(len(taken) * len(game.strategies(player))):
-            return TooLarge.BUDGET
+            return TreeTooLarge.BUDGET
         turn, taken = _turn(game, player, taken)
         turns.append(turn)
     return Tree(turns, taken)
@@ -162,7 +162,7 @@ class SubgameChoices:
     ends: list[IntArray]
 
 
-def answers_of(game: Game, tree: Tree) -> SubgameChoices:
+def solve_subgames(game: Game, tree: Tree) -> SubgameChoices:
     """Return the best answers of all players to all that may have been taken before them.
 
     The value of a strategy is v(A) at the end that the followers' best answers lead to, less the
@@ -181,12 +181,12 @@ def answers_of(game: Game, tree: Tree) -> SubgameChoices:
     return SubgameChoices(chosen[::-1], ends[::-1])
 
 
-def play(game: Game, tree: Tree, answers: SubgameChoices) -> list[PlayerChoice]:
+def equilibrium_path(game: Game, tree: Tree, answers: SubgameChoices) -> list[PlayerChoice]:
     """Return the moves of the subgame-perfect equilibrium, in the order of play."""
     moves, place = [], 0
     for turn, led_to in zip(tree.turns, answers.ends[1:], strict=True):
         left = game.serving.available - turn.taken[place]
-        strategies = game.clipped(turn.player, left.tolist())
+        strategies = game.clip_strategies(turn.player, left.tolist())
         after = turn.after[place][turn.after[place] >= 0]
         others = tree.totals[led_to[after]] - strategies.counts
         move = game.weigh(turn.player, strategies, [tuple(row) for row in others.tolist()])

@@ -74,7 +74,7 @@ class ByRequest:
         by_request: dict[int, int] = {}
         for kind, count in enumerate(row):
             if count:
-                served = self._serving.served(
+                served = self._serving.requests_served(
                     kind, min(before[kind], self._serving.most[kind] - 1), count
                 )
                 missing = count - sum(served.values())

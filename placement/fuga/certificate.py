@@ -119,7 +119,7 @@ def _usable(offered: IntArray) -> BoolArray:
 def _by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
     """Return players (X,) and their strategies (X, K, T), those with as many together."""
     combinations = [row for pool in game.initial_strategies.pools for row in pool.rows]
-    numbered, counts = game.initial_strategies.numbered(), game.initial_strategies.counts
+    numbered, counts = game.initial_strategies.pool_numbers(), game.initial_strategies.counts
     known = np.array(combinations, dtype=np.int64).reshape(-1, len(game.demand))
     found: list[tuple[IntArray, IntArray]] = []
     usual = np.ones(len(game.players), dtype=np.bool_)

@@ -13,7 +13,7 @@ from placement.fuga.by_request import FEW_PAIRS, ByRequest, combinations_of
 from placement.fuga.certificate import GameCertificate
 from placement.fuga.equilibrium import Solution
 from placement.fuga.game import Game
-from placement.fuga.serving import fairness_of
+from placement.fuga.service_order import fairness_of
 from placement.fuga.strategies import skewness
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
@@ -107,7 +107,7 @@ def details_of(
         "utilities": _utilities(
             snapshot, order=order, taken=after_games, targets=targets, alpha=alpha, ranking=ranking
         ),
-        "weighed": _weighed(snapshot, kinds, games),
+        "weighed": _weighed_combinations(snapshot, kinds, games),
         "gangs": gangs.tolist(),
         "phase": _phases(snapshot, gangs, after_games, final),
         "targets": [float(target) for target in targets],
@@ -115,7 +115,7 @@ def details_of(
             {
                 "equilibrium": each.solution.equilibrium,
                 "subgames": each.solution.subgames,
-                **_certified(each.solution.certificate),
+                **_certificate_details(each.solution.certificate),
                 "players": len(each.game.players),
                 "vms": int(each.game.totals.sum()),
                 "handed_out": {
@@ -142,7 +142,7 @@ def details_of(
     return details
 
 
-def _certified(certificate: GameCertificate | None) -> dict[str, Any]:
+def _certificate_details(certificate: GameCertificate | None) -> dict[str, Any]:
     """Return the result of the check; None if the budget was spent before it."""
     if certificate is None:
         return {"certified": None}
@@ -185,14 +185,14 @@ def _utilities(
 ) -> dict[str, float]:
     tasks = np.zeros(len(snapshot.count), dtype=np.int64)
     np.add.at(tasks, taken[:, 0], taken[:, 2])
-    used = snapshot.capacity - snapshot.after(taken).free
+    used = snapshot.capacity - snapshot.after_placing(taken).free
     fairness = fairness_of(snapshot, tasks, targets, alpha)
     players = np.array(order, dtype=np.int64)
     skew = skewness(used[players][:, ranking], snapshot.capacity[players][:, ranking])
     return {str(host): fairness - each for host, each in zip(order, skew.tolist(), strict=True)}
 
 
-def _weighed(
+def _weighed_combinations(
     snapshot: Snapshot, kinds: VmKinds, games: Sequence[PlayedGame]
 ) -> dict[str, list[dict[str, Any]]]:
     weighed: dict[int, list[dict[str, Any]]] = {}

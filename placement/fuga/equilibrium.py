@@ -10,7 +10,13 @@ from typing import Final
 import numpy as np
 
 from placement.errors import ParameterError
-from placement.fuga.backward_induction import TooLarge, Tree, answers_of, play, tree_of
+from placement.fuga.backward_induction import (
+    Tree,
+    TreeTooLarge,
+    equilibrium_path,
+    solve_subgames,
+    tree_of,
+)
 from placement.fuga.certificate import GameCertificate, check_nash, check_subgames
 from placement.fuga.game import UTILITY_TOLERANCE, Game, PlayerChoice
 from placement.fuga.parameters import LARGEST_GAME, MOST_PLAYERS, Equilibrium
@@ -46,7 +52,7 @@ class Panel:
     def of(cls, game: Game) -> Panel:
         """Build the arrays from the moves of a game."""
         rows = [row for pool in game.initial_strategies.pools for row in pool.rows]
-        offered, counts = game.initial_strategies.numbered(), game.initial_strategies.counts
+        offered, counts = game.initial_strategies.pool_numbers(), game.initial_strategies.counts
         for player, own in game.anew.items():
             # A player with fewer strategies repeats its first one.
             numbers = [*range(len(rows), len(rows) + len(own))]
@@ -96,14 +102,16 @@ class Panel:
         rows = np.minimum(self.combinations[self.offered[players]], own + left)
         amounts = (rows @ self.game.demand)[:, :, ranking]
         skew = skewness(self.running[players][:, None] + amounts, self.capacity[players][:, None])
-        away = serving.away(totals - own + rows)
-        now = serving.away(totals[None])[0]
+        away = serving.sum_of_distances(totals - own + rows)
+        now = serving.sum_of_distances(totals[None])[0]
         least = np.minimum(away, now)
-        slack = serving.as_fairness(least) - serving.as_fairness(least + _ROUNDING)
+        slack = serving.fairness_of_distances(least) - serving.fairness_of_distances(
+            least + _ROUNDING
+        )
         gain = (
-            serving.as_fairness(away)
+            serving.fairness_of_distances(away)
             - skew
-            - (serving.as_fairness(now) - self.skew[players])[:, None]
+            - (serving.fairness_of_distances(now) - self.skew[players])[:, None]
         )
         # To take nothing at all is a strategy only where nothing else is left.
         usable: BoolArray = np.any(rows != 0, axis=2)
@@ -161,8 +169,8 @@ def solve(
         most = LARGEST_GAME if equilibrium == "exact" else most_subgames
         tree = tree_of(game, range(len(game.players)), budget, most)
         if isinstance(tree, Tree):
-            answers = answers_of(game, tree)
-            for move in play(game, tree, answers):
+            answers = solve_subgames(game, tree)
+            for move in equilibrium_path(game, tree, answers):
                 game.choose(move, "exact")
             potential = game.potential()
             return Solution(
@@ -172,14 +180,14 @@ def solve(
                 potential=(potential, potential),
                 certificate=check_subgames(game, tree, answers),
             )
-        if tree is TooLarge.SUBGAMES and equilibrium == "exact":
+        if tree is TreeTooLarge.SUBGAMES and equilibrium == "exact":
             raise ParameterError(
                 "equilibrium",
                 equilibrium,
                 f"auto | sequential | sweeps: this game of {len(game.players)} hosts has more "
                 f"than {LARGEST_GAME:,} subgames",
             )
-        if tree is TooLarge.BUDGET:
+        if tree is TreeTooLarge.BUDGET:
             cut = "budget"
     cut = _play_in_sequence(game, budget) or cut
     before = game.potential()
@@ -203,32 +211,32 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     players = list(range(len(game.players)))
     last_two = players[-2:]
     tree = tree_of(game, last_two, budget)
-    if isinstance(tree, TooLarge):
+    if isinstance(tree, TreeTooLarge):
         return "budget"
-    for move in play(game, tree, answers_of(game, tree)):
+    for move in equilibrium_path(game, tree, solve_subgames(game, tree)):
         game.choose(move, "last_two")
     taken: Counts = tuple(game.totals.tolist())
     waiting = players[:-2]
     while waiting:
-        left = _less(game.serving.most, taken)
+        left = _subtract_counts(game.serving.most, taken)
         if not any(left):
             return None if budget.spend(len(waiting)) else "budget"
         player = waiting.pop()
         game.refresh(player, left)
-        strategies = game.clipped(player, left)
+        strategies = game.clip_strategies(player, left)
         if not budget.spend(len(strategies)):
             return "budget"
         move = game.weigh(player, strategies, taken)
         game.choose(move, "sequential")
-        taken = _more(taken, move.taken)
+        taken = _add_counts(taken, move.taken)
     return None
 
 
-def _more(one: Counts, other: Counts) -> Counts:
+def _add_counts(one: Counts, other: Counts) -> Counts:
     return tuple(map(add, one, other))
 
 
-def _less(one: Counts, other: Counts) -> Counts:
+def _subtract_counts(one: Counts, other: Counts) -> Counts:
     return tuple(map(sub, one, other))
 
 
@@ -262,8 +270,8 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
             continue
         player, waiting = int(waiting[0]), waiting[1:]
         before = game.move(player, panel.totals)
-        others = _less(panel.totals, before.taken)
-        strategies = game.clipped(player, _less(game.serving.most, others))
+        others = _subtract_counts(panel.totals, before.taken)
+        strategies = game.clip_strategies(player, _subtract_counts(game.serving.most, others))
         after = _response(game, before, game.weigh(player, strategies, others))
         game.choose(after, "sweeps")
         if after.taken == before.taken:

@@ -20,9 +20,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from placement.fairness.levels import in_steps, levels_of, relative_weights
+from placement.fairness.levels import level_in_steps, levels_of, relative_weights
 from placement.fairness.shares import SHARE_TOLERANCE
-from placement.fuga.returnable import NEVER, Parties, Returnable
+from placement.fuga.returnable import NEVER, Parties, ReturnableVms
 from placement.model.budget import Budget
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft
@@ -92,7 +92,7 @@ def exchange_unfair(
             made.append(found)
     except _BudgetSpentError:
         cut = True
-    market.settle()
+    market.write_to_draft()
     return tuple(made), cut
 
 
@@ -120,7 +120,7 @@ class _Market:
         snapshot = draft.snapshot
         self._draft, self._budget = draft, budget
         self._parties = parties = Parties.of(snapshot, kinds)
-        self._vms = Returnable(draft, kinds, parties)
+        self._vms = ReturnableVms(draft, kinds, parties)
         pool = snapshot.pool.astype(np.float64).tolist()
         #: resources that the pool has something of, and how much
         self._pool = [(resource, amount) for resource, amount in enumerate(pool) if amount > 0]
@@ -128,13 +128,13 @@ class _Market:
         self._held = draft.held.tolist()
         self._demand = snapshot.demand.tolist()
         self._levels = levels_of(draft.held, snapshot.pool, snapshot.weight).tolist()
-        self._steps = [in_steps(level) for level in self._levels]
+        self._steps = [level_in_steps(level) for level in self._levels]
         self._vm_level = [
             self._level_with(demand, tenant)
             for demand, tenant in zip(parties.demand, parties.tenant, strict=True)
         ]
         self._remaining: list[int] = draft.remaining.tolist()
-        self._given: list[int] = draft.given.tolist()
+        self._given: list[int] = draft.placed_counts.tolist()
         # A gang keeps its minimum.
         self._at_once: list[int] = np.where(snapshot.min_count > 1, snapshot.min_count, 0).tolist()
         wanting = set(np.flatnonzero(snapshot.demand.any(axis=1)).tolist())
@@ -169,14 +169,14 @@ class _Market:
         while looked_at := [party for *_, party in self._queue[:together]]:
             if not self._budget.spend(1 + len(looked_at) * parties // _PAIRS_A_UNIT):
                 raise _BudgetSpentError
-            able = [(party, self._able_by_level(party)) for party in looked_at]
+            able = [(party, self._able_parties_by_level(party)) for party in looked_at]
             seem_able = [
                 (party, [some], rest) for party, rest in able if (some := next(rest, None))
             ]
             for party in set(looked_at).difference(party for party, *_ in seem_able):
                 self._note_in_vain(party)
             for party, first, rest in seem_able:
-                best = self._in_favour_of(party, chain(first, rest))
+                best = self._best_exchange_for(party, chain(first, rest))
                 if best is not None:
                     return best
                 self._note_in_vain(party)
@@ -212,20 +212,20 @@ class _Market:
             for party in self._parties.of_tenant[each]:
                 self._known_after.pop(party, None)
             self._levels[each] = self._level_with(self._held[each], each)
-            self._steps[each] = in_steps(self._levels[each])
+            self._steps[each] = level_in_steps(self._levels[each])
             insort(self._richest, (-self._steps[each], each))
         self._update_waiting(rich, poor)
         touched, opened = self._vms.exchange(host, rich, exchange.taken, poor)
         for party in touched:
             self._known_left[self._parties.tenant[party]].clear()
         poorer, richer = tenant[of_request[rich]], tenant[of_request[poor]]
-        again = self._look_again(touched, opened, now_poorer=poorer, now_richer=richer)
+        again = self._parties_to_recheck(touched, opened, now_poorer=poorer, now_richer=richer)
         concerned = {of_request[rich], of_request[poor], *waiting, *again}
         for party in concerned:
             if self._waits[party] >= 0 and party not in self._in_vain:
                 insort(self._queue, self._place_of(party))
 
-    def settle(self) -> None:
+    def write_to_draft(self) -> None:
         """Write the exchanged VMs to the draft."""
         self._draft.put_all(np.array(self._moves, dtype=np.int64).reshape(-1, 3))
 
@@ -240,7 +240,7 @@ class _Market:
             after = islice(alike, bisect_left(alike, poor), None)
             self._waits[got] = next((each for each in after if self._remaining[each] > 0), -1)
 
-    def _look_again(
+    def _parties_to_recheck(
         self, touched: set[int], opened: Mapping[int, set[int]], *, now_poorer: int, now_richer: int
     ) -> list[int]:
         """Return parties to look at again because the last exchange may help them."""
@@ -249,12 +249,15 @@ class _Market:
         richer, no_tenant, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
         # No other tenant became richer, or able with fewer VMs.
         for kind, parties in self._vain_of_kind.items():
-            highest, left = self._levels[now_richer], self._left_at(kind, now_richer)
+            highest, left = (
+                self._levels[now_richer],
+                self._level_after_making_room(kind, now_richer),
+            )
             others = opened.get(kind, no_tenant)
             for rich in others:
                 tenant = self._parties.tenant[rich]
                 highest = max(highest, self._levels[tenant])
-                left = max(left, self._left_at(kind, tenant))
+                left = max(left, self._level_after_making_room(kind, tenant))
             if kind in self._ruled_out:
                 level, least = self._ruled_out[kind]
                 self._ruled_out[kind] = level, max(least, nextafter(left, inf))
@@ -263,7 +266,7 @@ class _Market:
             for above, party in parties:
                 if above >= highest:
                     break
-                after = known_after.get(party) or self._after(party)
+                after = known_after.get(party) or self._level_with_one_more(party)
                 if after * _ROUNDING - _SLACK <= left and self._is_able(party, (*richer, *others)):
                     again.append(party)
         # But for rounding and gangs these have one.
@@ -286,7 +289,7 @@ class _Market:
         """Return the sort key of a waiting party."""
         return self._steps[self._parties.tenant[party]], self._waits[party], party
 
-    def _left_at(self, kind: int, tenant: int) -> float:
+    def _level_after_making_room(self, kind: int, tenant: int) -> float:
         """Return the highest level at which a tenant is left by making room for one of a kind.
 
         -1 where it can make none. It is known until the tenant's level or its rows change, and
@@ -295,14 +298,14 @@ class _Market:
         known = self._known_left[tenant]
         left = known.get(kind)
         if left is None:
-            rows_of, left = self._vms.by_party(kind), -1.0
+            rows_of, left = self._vms.rows_by_party(kind), -1.0
             for rich in self._parties.of_tenant[tenant]:
                 if rich in rows_of:
-                    left = max(left, self._left_after(rich, min(rows_of[rich])))
+                    left = max(left, self._level_without(rich, min(rows_of[rich])))
             known[kind] = left
         return left
 
-    def _left_after(self, rich: int, taken: int) -> float:
+    def _level_without(self, rich: int, taken: int) -> float:
         """Return the level of a party's tenant without so many of its VMs."""
         tenant, demand = self._parties.tenant[rich], self._parties.demand[rich]
         held = self._held[tenant]
@@ -314,23 +317,25 @@ class _Market:
 
     def _is_able(self, poor: int, rich: Iterable[int]) -> bool:
         """Return whether one of these parties can make room for a VM of a poor one."""
-        rows_of = self._vms.by_party(self._parties.kind[poor])
+        rows_of = self._vms.rows_by_party(self._parties.kind[poor])
         return any(
-            min(rows_of[each]) <= self._could_spare(poor, each) for each in rich if each in rows_of
+            min(rows_of[each]) <= self._max_vms_to_give(poor, each)
+            for each in rich
+            if each in rows_of
         )
 
-    def _able(self, poor: int) -> Iterator[Able]:
+    def _able_parties(self, poor: int) -> Iterator[Able]:
         """Yield level, party and its most VMs to give, of the parties that can make room.
 
         The richest come first.
         """
         kind = self._parties.kind[poor]
-        rows_of = self._vms.by_party(kind)
+        rows_of = self._vms.rows_by_party(kind)
         if not rows_of:
             return
         of_tenant, levels, known_left = self._parties.of_tenant, self._levels, self._known_left
         too_poor = levels[self._parties.tenant[poor]] + self._vm_level[poor] - SHARE_TOLERANCE
-        left_at_least = self._after(poor) * _ROUNDING - _SLACK
+        left_at_least = self._level_with_one_more(poor) * _ROUNDING - _SLACK
         level, left = self._ruled_out.get(kind, _ANYBODY)
         if too_poor >= level and left_at_least >= left:
             return
@@ -339,32 +344,34 @@ class _Market:
             if levels[tenant] < too_poor:
                 break  # as all that follow: in steps, they may be richer by a step at most
             left_at = known_left[tenant].get(kind)
-            if (self._left_at(kind, tenant) if left_at is None else left_at) < left_at_least:
+            if (
+                self._level_after_making_room(kind, tenant) if left_at is None else left_at
+            ) < left_at_least:
                 continue
             none_able = False
             for rich in of_tenant[tenant]:
                 if rich in rows_of:
-                    most = self._could_spare(poor, rich)
+                    most = self._max_vms_to_give(poor, rich)
                     if min(rows_of[rich]) <= most:
                         yield -steps, rich, most
         if none_able:
             self._ruled_out[kind] = too_poor, left_at_least
 
-    def _able_by_level(self, poor: int) -> Iterator[list[Able]]:
-        return (list(each) for _, each in groupby(self._able(poor), key=itemgetter(0)))
+    def _able_parties_by_level(self, poor: int) -> Iterator[list[Able]]:
+        return (list(each) for _, each in groupby(self._able_parties(poor), key=itemgetter(0)))
 
-    def _in_favour_of(self, poor: int, levels: Iterator[list[Able]]) -> Exchange | None:
+    def _best_exchange_for(self, poor: int, levels: Iterator[list[Able]]) -> Exchange | None:
         """Return the best exchange in favour of a party, None if there is none."""
         # The richest come first, so there is seldom need to weigh many.
         together = 1
         while some := [each for level in islice(levels, together) for each in level]:
-            best = self._best_of(poor, some)
+            best = self._best_exchange_among(poor, some)
             if best is not None:
                 return best
             together = _RICHEST
         return None
 
-    def _could_spare(self, poor: int, rich: int) -> float:
+    def _max_vms_to_give(self, poor: int, rich: int) -> float:
         """Return at most how many VMs a rich party may give for one VM of a poor one.
 
         Below 0 where the richer's tenant is not richer by more than a VM, or would not stay
@@ -376,7 +383,7 @@ class _Market:
         if not levels[tenants[poor]] + of_one < levels[tenant] - SHARE_TOLERANCE:
             return -1.0
         # Some resource must keep the richer tenant's share up; rounding is for `_best_of`.
-        level = (self._after(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
+        level = (self._level_with_one_more(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
         held, demand, most = self._held[tenant], self._parties.demand[rich], -1.0
         for resource, pool in self._pool:
             above, each = held[resource] - level * pool, demand[resource]
@@ -384,7 +391,7 @@ class _Market:
             most = spared if spared > most else most
         return most
 
-    def _after(self, poor: int) -> float:
+    def _level_with_one_more(self, poor: int) -> float:
         """Return the level of a party's tenant with one VM more."""
         after = self._known_after.get(poor)
         if after is None:
@@ -401,9 +408,9 @@ class _Market:
             level = share if share > level else level
         return level / self._weight[tenant]
 
-    def _best_of(self, poor: int, able: Sequence[Able]) -> Exchange | None:
+    def _best_exchange_among(self, poor: int, able: Sequence[Able]) -> Exchange | None:
         """Return the best exchange of a party with parties that can make room, or None."""
-        rows_of = self._vms.by_party(self._parties.kind[poor])
+        rows_of = self._vms.rows_by_party(self._parties.kind[poor])
         found, pairs = [], 0
         for before, rich, most in able:
             for needed, rows in rows_of[rich].items():
@@ -412,13 +419,13 @@ class _Market:
                     pairs += len(rows)
         if not self._budget.spend(1 + pairs // _PAIRS_A_UNIT):
             raise _BudgetSpentError
-        poor_after = self._after(poor) - SHARE_TOLERANCE
+        poor_after = self._level_with_one_more(poor) - SHARE_TOLERANCE
         best: tuple[tuple[int, int, int], int] | None = None
         for before, rich, taken, rows in found:
-            rich_after = self._left_after(rich, taken)
+            rich_after = self._level_without(rich, taken)
             if rich_after < poor_after:
                 continue
-            richer, lost = -before, before - in_steps(rich_after)
+            richer, lost = -before, before - level_in_steps(rich_after)
             if best is not None and (richer, lost) > best[0][:2]:
                 continue
             first = self._first_that_gives(rows, taken)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from placement.fuga.players import Players
-from placement.fuga.serving import Serving
+from placement.fuga.service_order import ServiceOrder
 from placement.fuga.strategies import (
     Counts,
     PlayerStrategies,
@@ -73,7 +73,7 @@ class Game:
 
     players: Players
     initial_strategies: PlayerStrategies
-    serving: Serving
+    serving: ServiceOrder
     source: StrategySource
     demand: IntArray  #: (T, R)
     ranking: IntArray
@@ -94,7 +94,7 @@ class Game:
     def of(
         cls,
         players: Players,
-        serving: Serving,
+        serving: ServiceOrder,
         source: StrategySource,
         demand: IntArray,
         ranking: IntArray,
@@ -103,7 +103,7 @@ class Game:
 
         ``demand`` has a row for each kind of VM, shape (T, R).
         """
-        found = source.of_all(players, serving.available)
+        found = source.strategies_of_all(players, serving.available)
         order = np.lexsort((players.host, found.least_score()))
         order = order[found.counts[order] > 0]
         return cls(players.take(order), found.take(order), serving, source, demand, ranking)
@@ -168,10 +168,10 @@ class Game:
         move = self.moves.get(player)
         if move is None:
             fairness = [self.serving.fairness_of_one(totals)]
-            move = PlayerChoice(player, self._nothing(player), [totals], fairness, 0)
+            move = PlayerChoice(player, self._idle_strategy(player), [totals], fairness, 0)
         return move
 
-    def clipped(self, player: int, left: Sequence[int]) -> Strategies:
+    def clip_strategies(self, player: int, left: Sequence[int]) -> Strategies:
         """Return a player's strategies clipped to the VMs that are left.
 
         Where nothing of them is left, the one strategy of taking nothing.
@@ -184,15 +184,15 @@ class Game:
         rows = [tuple(map(min, row, most)) for row in own.rows]
         rows = [row for row in rows if any(row)]
         if not rows:
-            return self._nothing(player)
-        return self._scored(player, rows)
+            return self._idle_strategy(player)
+        return self._score_rows(player, rows)
 
-    def _nothing(self, player: int) -> Strategies:
+    def _idle_strategy(self, player: int) -> Strategies:
         if not self._idle:  # towards the end of a game that is nearly every player
             self._idle = self.idle_skewness().tolist()
         return Strategies([(0,) * len(self.demand)], [0.0], [self._idle[player]])
 
-    def _scored(self, player: int, rows: list[Counts]) -> Strategies:
+    def _score_rows(self, player: int, rows: list[Counts]) -> Strategies:
         return with_scores(self.players[player], rows, self.demand, self.ranking)
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from placement.errors import ParameterError
-from placement.fuga.ranking import Ranking
+from placement.fuga.ranking_resources import Ranking
 from placement.parameters import (
     Reader,
-    allowing,
+    checked_by,
     number,
     one_of,
     or_null,
@@ -58,15 +58,15 @@ def _are_names(value: Any) -> bool:
     )
 
 
-def _ranking(name: str, value: Any) -> Ranking:
+def _read_ranking(name: str, value: Any) -> Ranking:
     if value == "auto":
         return "auto"
     return tuple(
-        allowing("auto, or a list of different names of resources", _are_names)(name, value)
+        checked_by("auto, or a list of different names of resources", _are_names)(name, value)
     )
 
 
-def _strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+def _read_strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ...]]:
     if not isinstance(value, Mapping):
         raise ParameterError(name, value, "a mapping from host to lists of counts")
     read = {}
@@ -77,12 +77,12 @@ def _strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ..
         if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:
             raise ParameterError(place, rows, "a list of combinations, at least one")
         read[int(key)] = tuple(
-            _combination(f"{place}[{number}]", row) for number, row in enumerate(rows)
+            _read_combination(f"{place}[{number}]", row) for number, row in enumerate(rows)
         )
     return read
 
 
-def _combination(place: str, row: Any) -> tuple[int, ...]:
+def _read_combination(place: str, row: Any) -> tuple[int, ...]:
     if not isinstance(row, Sequence) or isinstance(row, str):
         raise ParameterError(place, row, "a list of counts, one per request")
     for count in row:
@@ -96,12 +96,12 @@ READERS: Final[Mapping[str, Reader]] = {
     "alpha": number("a number above 1, at most 30", lambda value: 1 < value <= 30),
     "eta": whole_number(1, 100),
     "overload": part,
-    "ranking": or_null(_ranking),
+    "ranking": or_null(_read_ranking),
     "equilibrium": one_of(get_args(Equilibrium)),
     "subgames": whole_number(0, LARGEST_GAME),
     "quota": switch,
     "fallback": switch,
     "sweeps": whole_number(0, 10_000),
-    "strategies": or_null(_strategies),
+    "strategies": or_null(_read_strategies),
     "steps": whole_number(0, MOST_STEPS),
 }

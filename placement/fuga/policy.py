@@ -13,16 +13,16 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from placement.fairness.targets import fair_targets, most_that_fit, quotas
+from placement.fairness.targets import fair_targets, max_vms_per_request, quotas
 from placement.fuga.details import PlayedGame, details_of
 from placement.fuga.equilibrium import solve
 from placement.fuga.exchange import exchange_unfair
 from placement.fuga.game import Game
 from placement.fuga.parameters import FugaParameters
 from placement.fuga.players import players_of
-from placement.fuga.ranking import ranking_resources
-from placement.fuga.serving import Serving
-from placement.fuga.steps import Steps, difference
+from placement.fuga.ranking_resources import ranking_resources
+from placement.fuga.service_order import ServiceOrder
+from placement.fuga.steps import Steps, row_difference
 from placement.fuga.strategies import (
     GivenStrategies,
     StrategySource,
@@ -34,8 +34,8 @@ from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
+from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.gangs import begin_covered, begin_next
-from placement.packing.in_turn import fill_by_best_fit
 from placement.packing.limits import is_limited, without_limits
 from placement.packing.overload import room_below
 
@@ -77,9 +77,9 @@ class Fuga:
         """
         round_ = _Round(self.parameters, snapshot, rng, budget)
         gangs = round_.place_before_the_games()
-        round_.steps.placed("before", gangs.tolist())
+        round_.steps.add_placement("before", gangs.tolist())
         if self.parameters.quota:
-            round_.play(np.maximum(quotas(round_.targets) - round_.draft.given, 0))
+            round_.play(np.maximum(quotas(round_.targets) - round_.draft.placed_counts, 0))
         round_.play(round_.draft.remaining)
         after_games = round_.draft.rows
         exchanges = round_.place_the_rest() if self.parameters.fallback else 0
@@ -145,7 +145,7 @@ class _Round:
         if self._limited.any():
             remaining = self.draft.remaining
             others = remaining.copy()
-            due = np.maximum(quotas(self.targets) - self.draft.given, 0)
+            due = np.maximum(quotas(self.targets) - self.draft.placed_counts, 0)
             remaining[:] = np.where(self._limited, np.minimum(due, others), 0)
             others -= remaining
             self._fill()
@@ -159,16 +159,16 @@ class _Round:
         """Play one game for the VMs offered of each request, shape (Q,), and place them."""
         draft = self.draft
         offered = np.where(self._limited, 0, np.minimum(offered, draft.remaining))
-        offered = np.minimum(offered, most_that_fit(self.snapshot, draft.room, self.kinds))
+        offered = np.minimum(offered, max_vms_per_request(self.snapshot, draft.room, self.kinds))
         if not offered.any():
             return
-        counted = self.snapshot.counted
-        serving = Serving(
+        counted = self.snapshot.resource_count
+        serving = ServiceOrder(
             self._played,
             self._played_kinds,
             targets=self.targets,
             offered=offered,
-            given=draft.given,
+            given=draft.placed_counts,
             held=draft.held[:, :counted],
             alpha=self._parameters.alpha,
         )
@@ -180,7 +180,7 @@ class _Round:
             self.ranking,
         )
         cut_before = self._search.cut
-        self._search.keep(_LOOKS * self._parameters.eta * len(players))
+        self._search.reserve_budget(_LOOKS * self._parameters.eta * len(players))
         demand = self._played_kinds.demand
         game = Game.of(players, serving, self._source, demand, self.ranking)
         if len(game.players):
@@ -198,8 +198,8 @@ class _Round:
             hand_out(game, draft)
             self.games.append(PlayedGame(game, solution, before - draft.remaining))
             if rows is not None:
-                came = difference(rows, draft.rows)
-                self.steps.game(len(self.games), game, solution, came)
+                came = row_difference(rows, draft.rows)
+                self.steps.add_game(len(self.games), game, solution, came)
             if solution.cut is not None:
                 self.cuts.append(f"game {len(self.games)}: {solution.cut}")
         if self._search.cut > cut_before:
@@ -215,27 +215,27 @@ class _Round:
         """
         exchanged = 0
         while True:
-            self._reporting("best_fit", self._fill)
-            if self._reporting("gang", lambda: begin_next(self.draft, self._fill)):
+            self._place_and_report("best_fit", self._fill)
+            if self._place_and_report("gang", lambda: begin_next(self.draft, self._fill)):
                 continue
             if not self._parameters.quota:
                 return exchanged
             made, cut = exchange_unfair(self.draft, self.kinds, self._budget)
             exchanged += len(made)
             if self.steps:
-                self.steps.exchanges(made)
+                self.steps.add_exchanges(made)
             if cut:
                 self.cuts.append("exchange: budget")
             if not made:
                 return exchanged
 
-    def _reporting(self, kind: str, placing: Callable[[], Placed]) -> Placed:
+    def _place_and_report(self, kind: str, placing: Callable[[], Placed]) -> Placed:
         """Run a placement and report its rows as a step of a kind."""
         if not self.steps:
             return placing()
         before = self.draft.rows
         found = placing()
-        self.steps.placed(kind, difference(before, self.draft.rows))
+        self.steps.add_placement(kind, row_difference(before, self.draft.rows))
         return found
 
 

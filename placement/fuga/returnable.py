@@ -62,7 +62,7 @@ class Parties:
 
 
 @dataclass(frozen=True, slots=True)
-class _Needed:
+class _NeededCounts:
     """How many VMs must be taken back on hosts of one class with so much room."""
 
     room: tuple[int, ...]
@@ -71,7 +71,7 @@ class _Needed:
     of_kind: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-class Returnable:
+class ReturnableVms:
     """Rows of request, host, VMs, kept in step while VMs are exchanged.
 
     For each queried kind it knows how many VMs of each row make
@@ -90,7 +90,7 @@ class Returnable:
         #: room of hosts where something was exchanged
         self._room_now: dict[int, tuple[int, ...]] = {}
         #: see `_needed_in`; few rooms are different, as little is left in any
-        self._known_needed: dict[tuple[int, ...], _Needed] = {}
+        self._known_needed: dict[tuple[int, ...], _NeededCounts] = {}
         self._by_host = np.argsort(self._rows[:, 1], kind="stable")
         hosts = np.arange(len(draft.room) + 1)
         self._bounds = np.searchsorted(self._rows[self._by_host, 1], hosts)
@@ -104,10 +104,10 @@ class Returnable:
         """By which the number of a row is divided: request, and the rest is the host."""
         return len(self._room)
 
-    def by_party(self, kind: int) -> Mapping[int, Rows]:
+    def rows_by_party(self, kind: int) -> Mapping[int, Rows]:
         """Return of each party its rows that could make room for one VM of a kind."""
         if kind not in self._of_party:
-            self._of_party[kind] = self._look_at(kind)
+            self._of_party[kind] = self._find_rows(kind)
             self._known.append(kind)
             self._known_needed.clear()
         return self._of_party[kind]
@@ -120,7 +120,7 @@ class Returnable:
         Returns the parties that have or had VMs there, and each kind with the parties of
         which fewer VMs may make room for it than before.
         """
-        there, of_request, hosts = self._on(host), self._parties.of_request, self.hosts
+        there, of_request, hosts = self._vms_on(host), self._parties.of_request, self.hosts
         room = self._room_now.get(host) or tuple(self._room[host].tolist())
         back, wanted = self._demand_of(rich), self._demand_of(poor)
         left = tuple(
@@ -156,7 +156,7 @@ class Returnable:
         self._there[host], self._room_now[host] = remaining, left
         return {of_request[request] for request in remaining}, opened
 
-    def _on(self, host: int) -> dict[int, int]:
+    def _vms_on(self, host: int) -> dict[int, int]:
         if host not in self._there:
             places = self._by_host[self._bounds[host] : self._bounds[host + 1]]
             requests, _, counts = self._rows[places].T.tolist()
@@ -166,7 +166,7 @@ class Returnable:
     def _demand_of(self, request: int) -> Sequence[int]:
         return self._parties.demand[self._parties.of_request[request]]
 
-    def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _Needed:
+    def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
         """Return, by the kind that is taken back on such a host, how many make room for one.
 
         A number for each known kind, filled in on first use.
@@ -174,20 +174,20 @@ class Returnable:
         key = (of_class, *room)
         needed = self._known_needed.get(key)
         if needed is None:
-            needed = self._known_needed[key] = _Needed(room, self._open_to[of_class])
+            needed = self._known_needed[key] = _NeededCounts(room, self._open_to[of_class])
         return needed
 
-    def _fill_in(self, needed: _Needed, back: int) -> tuple[int, ...]:
+    def _fill_in(self, needed: _NeededCounts, back: int) -> tuple[int, ...]:
         demand, room = self._kind_demand, needed.room
         found = needed.of_kind[back] = tuple(
-            _needed(demand[kind], room, demand[back]) if needed.open_to[kind] else NEVER
+            _vms_to_take_back(demand[kind], room, demand[back]) if needed.open_to[kind] else NEVER
             for kind in self._known
         )
         return found
 
-    def _look_at(self, kind: int) -> dict[int, Rows]:
+    def _find_rows(self, kind: int) -> dict[int, Rows]:
         """Look at all rows for a kind."""
-        rows = self._now()
+        rows = self._current_rows()
         if self._room_now:
             self._room[list(self._room_now)] = [*self._room_now.values()]
         open_to = self._kinds.eligible[kind][self._of_host[rows[:, 1]]]
@@ -219,7 +219,7 @@ class Returnable:
             found.setdefault(which, {})[number] = array("q", in_bytes[start:end].tobytes())
         return found
 
-    def _now(self) -> IntArray:
+    def _current_rows(self) -> IntArray:
         """Return all rows with the exchanges applied, shape (P, 3)."""
         if not self._there:
             return self._rows
@@ -232,7 +232,7 @@ class Returnable:
         return np.concatenate([unchanged, np.array(changed, dtype=np.int64).reshape(-1, 3)])
 
 
-def _needed(wanted: Sequence[int], room: Sequence[int], back: Sequence[int]) -> int:
+def _vms_to_take_back(wanted: Sequence[int], room: Sequence[int], back: Sequence[int]) -> int:
     """Return how many VMs must be taken back so that another has room, NEVER for no number."""
     needed = 0
     for want, left, each in zip(wanted, room, back, strict=True):

@@ -62,12 +62,12 @@ class Steps:
     def __bool__(self) -> bool:
         return self.most > 0
 
-    def placed(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
+    def add_placement(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
         """Report placed rows, if there are any and steps are wanted."""
         if rows and self:
             self._add(kind, rows)
 
-    def game(
+    def add_game(
         self,
         number: int,
         game: Game,
@@ -104,7 +104,7 @@ class Steps:
             player, host = move.player, hosts[move.player]
             before, was = taken.get(player, ((0,) * len(totals), float(idle[player])))
             after, now = move.taken, move.strategies.skewness[move.chosen]
-            rows = _served(game, totals, before, after, host)
+            rows = _request_changes(game, totals, before, after, host)
             taken[player] = after, now
             totals = tuple(t + a - b for t, a, b in zip(totals, after, before, strict=True))
             skewness += now - was
@@ -127,7 +127,7 @@ class Steps:
         changes.subtract(came)
         self._add("handed_out", _rows(changes), game=number)
 
-    def exchanges(self, made: Sequence[Exchange]) -> None:
+    def add_exchanges(self, made: Sequence[Exchange]) -> None:
         """Report exchanges in the order in which they were made."""
         for each in made[: max(0, self.most - self._exchanges)]:
             rows = [(each.taken_from, each.host, -each.taken), (each.given_to, each.host, 1)]
@@ -145,7 +145,7 @@ class Steps:
         self.collected.append(step)
 
 
-def difference(before: IntArray, after: IntArray) -> list[tuple[int, int, int]]:
+def row_difference(before: IntArray, after: IntArray) -> list[tuple[int, int, int]]:
     """Return rows of request, host and VMs that lead from some rows, (P, 3), to others."""
     changes = Counter({(q, h): count for q, h, count in after.tolist()})
     changes.subtract({(q, h): count for q, h, count in before.tolist()})
@@ -156,7 +156,7 @@ def _rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
     return [(*pair, count) for pair, count in sorted(changes.items()) if count]
 
 
-def _served(
+def _request_changes(
     game: Game, totals: Counts, before: Counts, after: Counts, host: int
 ) -> list[tuple[int, int, int]]:
     """Return the requests served when a host takes more VMs of a kind, or fewer."""
@@ -164,6 +164,6 @@ def _served(
     for kind, (total, was, now) in enumerate(zip(totals, before, after, strict=True)):
         more = now - was
         first, sign = (total, 1) if more > 0 else (total + more, -1)
-        for request, count in game.serving.served(kind, first, abs(more)).items():
+        for request, count in game.serving.requests_served(kind, first, abs(more)).items():
             changes[request, host] += sign * count
     return _rows(changes)

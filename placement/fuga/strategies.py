@@ -95,11 +95,11 @@ class PlayerStrategies:
     def least_score(self) -> FloatArray:
         """Return the lowest score of each player's strategies, infinite for none, shape (P,)."""
         scores = np.array([each for pool in self.pools for each in pool.score] or [np.inf])
-        own = np.where(self.places >= 0, scores[self.numbered()], np.inf)
+        own = np.where(self.places >= 0, scores[self.pool_numbers()], np.inf)
         least: FloatArray = own.min(axis=1, initial=np.inf)
         return least
 
-    def numbered(self) -> IntArray:
+    def pool_numbers(self) -> IntArray:
         """Return the strategies of each player as places in all pools, one after another.
 
         Shape (P, K); a player with fewer repeats its first.
@@ -121,7 +121,7 @@ class StrategySource(Protocol):
         """Return at least one strategy if any combination fits into ``left``, shape (T,)."""
         ...
 
-    def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
+    def strategies_of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players in one batch; ``left`` has shape (T,)."""
         ...
 
@@ -187,7 +187,7 @@ class TopCombinations:
         self._kept = 0
         self.cut = 0  #: questions whose answer was cut
 
-    def keep(self, units: int) -> None:
+    def reserve_budget(self, units: int) -> None:
         """Reserve budget units, at most half, for playing the game itself."""
         self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
 
@@ -216,11 +216,11 @@ class TopCombinations:
                     )
                 )
             )
-            waiting = self._drawn[host, most] = reversed(self.of_all(alike, left))
+            waiting = self._drawn[host, most] = reversed(self.strategies_of_all(alike, left))
             own = next(waiting)
         return own
 
-    def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
+    def strategies_of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
         strategies = PlayerStrategies(
             [],
@@ -229,7 +229,7 @@ class TopCombinations:
         )
         if not len(players):
             return strategies
-        serving = self._serve_up_to(players.room.max(axis=0))
+        serving = self._finder_for(players.room.max(axis=0))
         # Queries that differ only in what does not fit are the same.
         requested = np.concatenate(
             [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
@@ -262,7 +262,7 @@ class TopCombinations:
         strategies.pools.extend(self._known[question] for question in of_pool)
         return strategies
 
-    def _serve_up_to(self, largest: IntArray) -> CombinationFinder:
+    def _finder_for(self, largest: IntArray) -> CombinationFinder:
         """Return a finder for rooms up to the largest."""
         if self._questions is None or (largest > self._largest).any():
             self._largest = largest
@@ -345,10 +345,10 @@ class GivenStrategies:
         rows = [tuple(row) for row in clipped[fits].tolist()]
         return with_scores(player, rows, self._demand, self._ranking)
 
-    def of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
+    def strategies_of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
         is_given = np.isin(players.host, list(self._given))
-        searched = self._others.of_all(players.take(np.flatnonzero(~is_given)), left)
+        searched = self._others.strategies_of_all(players.take(np.flatnonzero(~is_given)), left)
         found = [
             self.strategies(players[place], left) for place in np.flatnonzero(is_given).tolist()
         ]

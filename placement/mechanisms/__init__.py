@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from placement.mechanisms.entry import MechanismEntry
-from placement.mechanisms.hierarchies.collapsed import READERS as COLLAPSED_READERS
-from placement.mechanisms.hierarchies.collapsed import Collapsed
+from placement.mechanisms.catalog_entry import MechanismEntry
+from placement.mechanisms.hierarchies.collapsed_hierarchies import READERS as COLLAPSED_READERS
+from placement.mechanisms.hierarchies.collapsed_hierarchies import CollapsedHierarchy
 from placement.mechanisms.hierarchies.hdrf import Hdrf, NaiveHdrf
 from placement.mechanisms.hierarchies.mch import Mch
-from placement.mechanisms.hierarchies.mch_staged import MchStaged
+from placement.mechanisms.hierarchies.staged_mch import MchStaged
 from placement.mechanisms.max_min.drf import Drf
 from placement.mechanisms.max_min.drfh import Drfh
 from placement.mechanisms.max_min.per_server_drf import PerServerDrf
@@ -119,7 +119,7 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             paper="C-CH and M-CH, the yardsticks in the paper of mch; our reading of them",
             guarantees="Pareto optimal in the pool; no hierarchical share guarantee",
             complexity="O(q m) for the weights, then one drf",
-            make=lambda given: Collapsed(**read(COLLAPSED_READERS, given)),
+            make=lambda given: CollapsedHierarchy(**read(COLLAPSED_READERS, given)),
             parameters=frozenset(COLLAPSED_READERS),
             reads_tree=True,
         ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from placement.errors import SolverError
-from placement.model.alike import group_rows
 from placement.model.arrays import FloatArray, IntArray
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import vm_kinds
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.constraints.allowances import within_all
-from placement.constraints.in_tree import without_tree
+from placement.constraints.allowances import snapshot_within_allowances
+from placement.constraints.tree_weights import without_tree
 from placement.fairness.shares import fractions_of_pool
 from placement.fairness.targets import fair_targets
 from placement.model.arrays import FloatArray
@@ -19,7 +19,7 @@ def fair_vms(snapshot: Snapshot) -> FloatArray:
     Of a tree of tenants the weights count that stand for it; no tenant's target is
     beyond an allowance.
     """
-    return fair_targets(without_tree(within_all(snapshot)))
+    return fair_targets(without_tree(snapshot_within_allowances(snapshot)))
 
 
 def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> FloatArray:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.allowances import within_all
+from placement.constraints.allowances import snapshot_within_allowances
 from placement.errors import ProgramTooLargeError, SolverError
-from placement.model.alike import group_rows
 from placement.model.arrays import FloatArray, IntArray
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds, vm_kinds
 
@@ -92,12 +92,12 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
        Research 59(1), 2011.
     """
     kinds = vm_kinds(snapshot)
-    wanted = _by_kind(kinds, within_all(snapshot).count.astype(np.float64))
-    owed = np.minimum(_by_kind(kinds, targets), wanted)
-    classes = _classes(snapshot, kinds, wanted > 0)
+    wanted = _sums_by_kind(kinds, snapshot_within_allowances(snapshot).count.astype(np.float64))
+    owed = np.minimum(_sums_by_kind(kinds, targets), wanted)
+    classes = _merged_hosts(snapshot, kinds, wanted > 0)
     if classes is None:
         return Prices(resource, 0.0, 0.0, ())
-    program = _PriceProgram(classes, kinds.demand[:, : snapshot.counted], wanted, resource)
+    program = _PriceProgram(classes, kinds.demand[:, : snapshot.resource_count], wanted, resource)
     most, price = program.solve(wanted)
     fair = most if np.array_equal(owed, wanted) else min(most, program.solve(owed)[0])
     return Prices(
@@ -114,7 +114,7 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Classes:
+class _MergedHosts:
     """Hosts merged by class and capacity: those that may take something; R without limits."""
 
     first: IntArray  #: (C,)
@@ -124,14 +124,14 @@ class _Classes:
     takes: Any  #: (C, T) bool: would this kind fit on an empty one?
 
 
-def _by_kind(kinds: VmKinds, vms: FloatArray) -> FloatArray:
+def _sums_by_kind(kinds: VmKinds, vms: FloatArray) -> FloatArray:
     of_kind = np.zeros(len(kinds))
     np.add.at(of_kind, kinds.of_request, vms)
     return of_kind
 
 
-def _classes(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Classes | None:
-    capacity, counted = snapshot.capacity, snapshot.counted
+def _merged_hosts(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _MergedHosts | None:
+    capacity, counted = snapshot.capacity, snapshot.resource_count
     merged = group_rows(snapshot.host_class, capacity)
     takes = kinds.eligible[:, snapshot.host_class[merged.first]].T & requested
     takes &= kinds.demand[:, :counted].any(axis=1)
@@ -154,7 +154,7 @@ def _classes(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Classes | N
     np.add.at(room, merged.of_row, usable)
     hosts = np.bincount(merged.of_row, minlength=len(merged))
     in_all = capacity[merged.first][:, :counted] * hosts[:, None]
-    return _Classes(
+    return _MergedHosts(
         first=merged.first[open_ones],
         hosts=hosts[open_ones],
         room=room[open_ones],
@@ -172,7 +172,7 @@ class _PriceProgram:
     """
 
     def __init__(
-        self, classes: _Classes, demand: IntArray, wanted: FloatArray, resource: int
+        self, classes: _MergedHosts, demand: IntArray, wanted: FloatArray, resource: int
     ) -> None:
         from scipy import sparse  # noqa: PLC0415 - slow to import, and only needed here
 

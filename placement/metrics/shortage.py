@@ -29,7 +29,7 @@ def shortages(snapshot: Snapshot, allocation: Allocation, request: int) -> tuple
     equal misses the first host is named.
     """
     open_to = np.flatnonzero(hosts_open_to(snapshot, request))
-    missing = snapshot.demand[request] - snapshot.after(allocation.placed).free[open_to]
+    missing = snapshot.demand[request] - snapshot.after_placing(allocation.placed).free[open_to]
     found = []
     for resource in range(len(snapshot.resources)):
         short = np.flatnonzero(missing[:, resource] > 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.model.budget import Budget
 from placement.model.priorities import apply_priorities
-from placement.model.reasons import never_fit
+from placement.model.reasons import never_placeable_reasons
 from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 from placement.model.spot_pass import SpotPass, decide_spot
 
@@ -27,7 +27,7 @@ def set_aside(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
         up to the counts of the original snapshot.
     """
     count = snapshot.count.copy()
-    never = never_fit(snapshot, np.flatnonzero(count))
+    never = never_placeable_reasons(snapshot, np.flatnonzero(count))
     aside = tuple(
         LeftOut(request=request, count=int(count[request]), reason=reason)
         for request, reason in never.items()

@@ -46,15 +46,15 @@ class Details:
             steps=tuple(details.get("steps", ())),
         )
 
-    def renamed(self, origin: IntArray) -> Details:
+    def with_original_requests(self, origin: IntArray) -> Details:
         """Return the details with original requests' indices, ``origin`` of shape (Q,)."""
         of = origin.tolist()
         return Details(
             weighed={
-                host: [_renamed(combination, of) for combination in listed]
+                host: [_rename_combination(combination, of) for combination in listed]
                 for host, listed in self.weighed.items()
             },
-            phase=_summed(((of[q], h), vms) for (q, h), vms in self.phase.items()),
+            phase=_sum_pairs(((of[q], h), vms) for (q, h), vms in self.phase.items()),
             gangs=tuple((of[q], *rest) for q, *rest in self.gangs),
             holding=tuple((of[q], *rest) for q, *rest in self.holding),
             cuts=self.cuts,
@@ -62,7 +62,7 @@ class Details:
                 {**game, "handed_out": _by_origin(game.get("handed_out", {}), of)}
                 for game in self.games
             ),
-            steps=tuple(_renamed_step(step, of) for step in self.steps),
+            steps=tuple(_rename_step(step, of) for step in self.steps),
         )
 
     def document(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def merge_details(parts: Sequence[Details]) -> Details:
         played += len(part.games)
     return Details(
         weighed=weighed,
-        phase=_summed(item for part in parts for item in part.phase.items()),
+        phase=_sum_pairs(item for part in parts for item in part.phase.items()),
         gangs=tuple(row for part in parts for row in part.gangs),
         holding=tuple(sorted({row for part in parts for row in part.holding})),
         cuts=tuple(cut for part in parts for cut in part.cuts),
@@ -108,7 +108,7 @@ def merge_details(parts: Sequence[Details]) -> Details:
     )
 
 
-def _summed(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, int], _Vms]:
+def _sum_pairs(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, int], _Vms]:
     sums: dict[tuple[int, int], _Vms] = {}
     for pair, (game, rest) in items:
         before = sums.get(pair, (0, 0))
@@ -116,16 +116,18 @@ def _summed(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, in
     return sums
 
 
-def _renamed(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+def _rename_combination(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
     """Rename the requests of a combination, and drop what others would take."""
     renamed = {key: value for key, value in combination.items() if key != "others"}
     return renamed | {"counts": _by_origin(combination["counts"], origin)}
 
 
-def _renamed_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+def _rename_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
     renamed = {**step, "rows": [[origin[q], h, count] for q, h, count in step["rows"]]}
     if "combinations" in step:
-        renamed["combinations"] = [_renamed(each, origin) for each in step["combinations"]]
+        renamed["combinations"] = [
+            _rename_combination(each, origin) for each in step["combinations"]
+        ]
     return renamed
 
 

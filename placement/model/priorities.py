@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
@@ -150,7 +150,7 @@ class _Tenant:
             for at in np.flatnonzero(fit).tolist():
                 at_once = left if self._spare is None else 1
                 while left and (number := min(int(fit[at]), at_once, left)):
-                    if not self._give_up(at, level, number * demand, number, wanted):
+                    if not self._displace(at, level, number * demand, number, wanted):
                         break
                     fit[at] -= number
                     left -= number
@@ -163,7 +163,7 @@ class _Tenant:
         np.add.at(room, self._at[rows], amounts)
         return np.where(may_use, vms_that_fit(room, demand), 0)
 
-    def _give_up(
+    def _displace(
         self, at: int, level: int, amounts: IntArray, number: int, wanted: list[tuple[int, int]]
     ) -> bool:
         """Let as many VMs give way as so many others need; False: those would be too many."""
@@ -187,7 +187,7 @@ class _Tenant:
             self._spare = spare
         taker = wanted[0][0]
         for row, count in giving:
-            self._gives_way(row, count, taker)
+            self._hand_over(row, count, taker)
         self._open[at] -= amounts
         host = int(self._hosts[at])
         while number:
@@ -201,7 +201,7 @@ class _Tenant:
                 wanted.pop(0)
         return True
 
-    def _gives_way(self, row: int, count: int, taker: int) -> None:
+    def _hand_over(self, row: int, count: int, taker: int) -> None:
         request, host = int(self._request[row]), int(self._hosts[self._at[row]])
         self._count[row] -= count
         self._open[self._at[row]] += count * self._snapshot.demand[request]
@@ -212,7 +212,7 @@ class _Tenant:
         if 0 < rest < self._snapshot.min_count[request]:
             for other in rows:
                 if more := int(self._count[other]):
-                    self._gives_way(other, more, taker)
+                    self._hand_over(other, more, taker)
 
 
 def _left_out(allocation: Allocation, left: IntArray) -> tuple[LeftOut, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
@@ -16,7 +16,7 @@ def hosts_open_to(snapshot: Snapshot, request: int) -> BoolArray:
     return open_to
 
 
-def never_fits(snapshot: Snapshot, request: int) -> Reason | None:
+def reason_never_placeable(snapshot: Snapshot, request: int) -> Reason | None:
     """Return why no round could place the request on these hosts, None if one could.
 
     A request that is larger than every host says so even while no host is open
@@ -37,13 +37,16 @@ def never_fits(snapshot: Snapshot, request: int) -> Reason | None:
     return Reason.NO_ELIGIBLE_HOST
 
 
-def never_fit(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
-    """Return which of some requests, shape (X,), no round could place, and why; see `never_fits`.
+def never_placeable_reasons(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
+    """Map each given request, shape (X,), that no round could place to its reason.
 
-    Requests that are alike are looked at once: a round may have ten thousands.
+    Alike requests are checked once, by `reason_never_placeable`: a round may have tens of
+    thousands.
     """
     kinds = group_rows(snapshot.demand[requests], snapshot.eligible[requests])
-    reasons = [never_fits(snapshot, request) for request in requests[kinds.first].tolist()]
+    reasons = [
+        reason_never_placeable(snapshot, request) for request in requests[kinds.first].tolist()
+    ]
     of_each = zip(requests.tolist(), kinds.of_row.tolist(), strict=True)
     return {request: why for request, kind in of_each if (why := reasons[kind]) is not None}
 
@@ -60,7 +63,7 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
         whole, a rule of the policy held it back: the overload threshold.
     """
     requests = np.flatnonzero(missing)
-    never = never_fit(snapshot, requests)
+    never = never_placeable_reasons(snapshot, requests)
     counts = missing[requests]
     fit = how_many_fit_of_each(snapshot, requests, free)
     needed = still_needed_of_each(snapshot, requests, counts)

@@ -88,7 +88,7 @@ class QuotaHeadroom:
         """Read back what `dataclasses.asdict` returned, as JSON keeps it."""
         return cls(**{**document, "tenants": tuple(document["tenants"])})
 
-    def after(self, vms: IntArray, amounts: IntArray) -> QuotaHeadroom:
+    def reduced_by(self, vms: IntArray, amounts: IntArray) -> QuotaHeadroom:
         """Return what is left once tenants got VMs, shape (N,), of these amounts, (N, R)."""
         of_each = vms if self.resource is None else amounts[:, self.resource]
         left = self.room - int(of_each[[*self.tenants]].sum())
@@ -119,7 +119,7 @@ class Snapshot:
     held: IntArray  #: (N, R) what each tenant's assignments hold already
     tree: TenantTree | None = None  #: over N; None: tenants are all children of the root
     constraints: Constraints | None = (
-        None  #: see `placement.constraints.constrained`; policies see None
+        None  #: see `placement.constraints.constrained_policy`; policies see None
     )
     #: see `placement.constraints.within_allowances`; policies see none
     allowances: tuple[QuotaHeadroom, ...] = ()
@@ -134,7 +134,7 @@ class Snapshot:
     def __post_init__(self) -> None:
         # Used thousands of times a round.
         pool = self.capacity.sum(axis=0, dtype=np.int64)
-        pool[self.counted :] = 0
+        pool[self.resource_count :] = 0
         object.__setattr__(self, "pool", pool)
         hosts, resources = self.capacity.shape
         requests, tenants = len(self.count), len(self.weight)
@@ -174,7 +174,7 @@ class Snapshot:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
-    def after(self, placed: IntArray) -> Snapshot:
+    def after_placing(self, placed: IntArray) -> Snapshot:
         """Return the snapshot once rows of (request, host, count), shape (P, 3), are placed.
 
         Spot VMs count for quotas, and are no part of what tenants hold.
@@ -199,11 +199,11 @@ class Snapshot:
             held=self.held + held,
             count=count,
             min_count=min_count,
-            allowances=tuple(each.after(vms, given) for each in self.allowances),
+            allowances=tuple(each.reduced_by(vms, given) for each in self.allowances),
         )
 
     @property
-    def counted(self) -> int:
+    def resource_count(self) -> int:
         """How many of R, from the first, are resources: what ranks and what is shared."""
         return len(self.resources) - self.limits
 

@@ -76,18 +76,18 @@ def decide_spot(
     """
     spot = snapshot.spot
     assert spot is not None  # noqa: S101 - the caller looked
-    rest = dataclasses.replace(snapshot.after(allocation.placed), spot=None)
+    rest = dataclasses.replace(snapshot.after_placing(allocation.placed), spot=None)
     free = rest.free
     if spot_pass.kept is not None:
         free = np.maximum(free - spot_pass.kept(allocation.placed), 0)
-    rest = dataclasses.replace(rest, free=free - _promised(rest, spot, free))
-    look = _TimedPass(spot_pass.policy, seed, budget_units)
-    ends, lets_in = _ending(rest, spot, allocation, look)
-    after = rest.after(_array(lets_in)) if lets_in else rest
-    placed = _placed(rest, spot, after, _closed(spot, allocation, lets_in), look)
+    rest = dataclasses.replace(rest, free=free - _room_freed_for_requests(rest, spot, free))
+    look = _CostedPolicy(spot_pass.policy, seed, budget_units)
+    ends, lets_in = _vms_to_end(rest, spot, allocation, look)
+    after = rest.after_placing(_array(lets_in)) if lets_in else rest
+    placed = _place_spot_vms(rest, spot, after, _closed_hosts(spot, allocation, lets_in), look)
     return dataclasses.replace(
         allocation,
-        placed=_sorted(np.concatenate([allocation.placed, placed.placed])),
+        placed=_sort_rows(np.concatenate([allocation.placed, placed.placed])),
         left_out=(*_with_reasons(allocation.left_out, spot, lets_in), *placed.left_out),
         work=allocation.work + look.work,
         cut=allocation.cut or look.cut,
@@ -101,14 +101,14 @@ def decide_spot(
     )
 
 
-class _TimedPass:
+class _CostedPolicy:
     """Runs the policy and adds up the cost."""
 
     def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
         self._policy, self._seed, self._units = policy, seed, budget_units
         self.work, self.cut = 0, False
 
-    def at(self, snapshot: Snapshot) -> Allocation:
+    def decide(self, snapshot: Snapshot) -> Allocation:
         plain = dataclasses.replace(snapshot, priority=None)
         rng = np.random.default_rng(self._seed)
         found = self._policy.place(plain, rng, Budget(self._units))
@@ -119,7 +119,7 @@ class _TimedPass:
         return apply_priorities(snapshot, snapshot.priority, found)
 
 
-def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
+def _room_freed_for_requests(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
     """Return the free room, (H, R), that earlier rounds freed for requests.
 
     What spot VMs that end still hold there is theirs, too, and comes to them later.
@@ -131,16 +131,16 @@ def _promised(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
     return np.clip(promised, 0, free)
 
 
-def _ending(
-    rest: Snapshot, spot: Spot, allocation: Allocation, look: _TimedPass
+def _vms_to_end(
+    rest: Snapshot, spot: Spot, allocation: Allocation, look: _CostedPolicy
 ) -> tuple[list[tuple[int, int]], _Counts]:
     """Return the spot VMs that end, and the requests and hosts that get their room."""
-    wanted = _wanted(rest, spot, allocation)
+    wanted = _vms_without_room(rest, spot, allocation)
     if not spot.may_end.any() or not wanted.any():
         return [], Counter()
     wanted_snapshot = dataclasses.replace(rest, count=wanted)
-    first = look.at(_with_room(wanted_snapshot, spot, len(spot.host)))
-    ruled = _ruled(rest)
+    first = look.decide(_without_youngest(wanted_snapshot, spot, len(spot.host)))
+    ruled = _interdependent_requests(rest)
     whole: _Counts = Counter()
     for request, host, count in first.placed.tolist():
         whole[request, host] += count
@@ -159,13 +159,15 @@ def _ending(
         if not may_be.any():
             continue
         there = dataclasses.replace(rest, count=may_be, min_count=least)
-        found = look.at(_without(_with_room(there, spot, level), rest, few)).placed
+        found = look.decide(
+            _snapshot_less_rows(_without_youngest(there, spot, level), rest, few)
+        ).placed
         for request, host, count in found.tolist():
             few[request, host] += count
             may[request] -= count
     choices = []
     for rows in (few, whole):
-        ends = _needed(rest, spot, rows)
+        ends = _ends_for_rows(rest, spot, rows)
         hosts = {int(spot.host[each]) for each, _ in ends}
         # Of a gang all places are kept: it takes them together, or none.
         lets_in = Counter(
@@ -180,7 +182,7 @@ def _ending(
     return best[2], best[3]
 
 
-def _wanted(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
+def _vms_without_room(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
     """Return how many VMs of each request spot VMs might end for, (Q,)."""
     wanted = np.zeros(len(rest.count), dtype=np.int64)
     for left in allocation.left_out:
@@ -198,7 +200,7 @@ def _wanted(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
     return wanted
 
 
-def _ruled(snapshot: Snapshot) -> set[int]:
+def _interdependent_requests(snapshot: Snapshot) -> set[int]:
     """Return the requests whose places depend on each other."""
     rules = snapshot.constraints
     if rules is None:
@@ -207,7 +209,7 @@ def _ruled(snapshot: Snapshot) -> set[int]:
     return ruled | {each.request for each in rules.spreads}
 
 
-def _with_room(snapshot: Snapshot, spot: Spot, most: int) -> Snapshot:
+def _without_youngest(snapshot: Snapshot, spot: Spot, most: int) -> Snapshot:
     """Return the snapshot if the youngest spot VMs of each host, at most so many, were gone."""
     free = snapshot.free.copy()
     for host, vms in _by_host(spot):
@@ -223,21 +225,21 @@ def _by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
     yield from sorted(of_host.items())
 
 
-def _without(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snapshot:
+def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snapshot:
     """Return a snapshot less what rows take of its hosts and of the allowances of ``rest``."""
     if not rows:
         return there
     placed = _array(rows)
     free = there.free.copy()
     np.subtract.at(free, placed[:, 1], placed[:, 2:] * rest.demand[placed[:, 0]])
-    after = rest.after(placed)
+    after = rest.after_placing(placed)
     # Rows may need more than may end at this level: nothing is left there.
     return dataclasses.replace(
         there, free=np.maximum(free, 0), held=after.held, allowances=after.allowances
     )
 
 
-def _needed(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
+def _ends_for_rows(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
     """Return which spot VMs end for rows, and for which request each, in order of the VMs."""
     on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (request, host), count in sorted(rows.items()):
@@ -259,11 +261,11 @@ def _needed(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
             if (short + spot.amounts[vm] <= 0).all():
                 ending.remove(vm)
                 short = short + spot.amounts[vm]
-        ends += _each_for(rest, spot, on_host[host], rest.free[host], ending)
+        ends += _ends_on_host(rest, spot, on_host[host], rest.free[host], ending)
     return sorted(ends)
 
 
-def _each_for(
+def _ends_on_host(
     rest: Snapshot,
     spot: Spot,
     lets_in: Sequence[tuple[int, int]],
@@ -279,7 +281,7 @@ def _each_for(
             yield vms.pop(0), request
 
 
-def _closed(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
+def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
     """Return the hosts that take no new spot VMs: what is free there is for others."""
     waits = {left.request for left in allocation.left_out}
     kept_for = [
@@ -292,13 +294,13 @@ def _closed(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
     )
 
 
-def _placed(
-    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _TimedPass
+def _place_spot_vms(
+    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _CostedPolicy
 ) -> Allocation:
     """Return the hosts of requested spot VMs: they take what other requests leave."""
     free = rest.free.copy()
     free[closed] = 0
-    free -= _margin(free, rest.pool, spot.margin)
+    free -= _margin_room(free, rest.pool, spot.margin)
     snapshot = dataclasses.replace(
         rest,
         free=free,
@@ -309,10 +311,10 @@ def _placed(
     )
     if not snapshot.count.any():
         return Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=())
-    return look.at(snapshot)
+    return look.decide(snapshot)
 
 
-def _margin(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
+def _margin_room(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
     """Return what of the free room, (H, R), stays free, on the hosts that have most of it."""
     part = (free / np.maximum(pool, 1))[:, pool > 0].min(axis=1, initial=np.inf)
     order = np.argsort(-part, kind="stable")
@@ -350,6 +352,6 @@ def _array(rows: _Counts) -> IntArray:
     )
 
 
-def _sorted(placed: IntArray) -> IntArray:
+def _sort_rows(placed: IntArray) -> IntArray:
     order: IntArray = placed[np.lexsort((placed[:, 1], placed[:, 0]))]
     return order

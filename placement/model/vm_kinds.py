@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Snapshot
 
 

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import IntArray
+from placement.model.row_groups import group_rows
 from placement.model.vm_kinds import VmKinds
 
 _Entry: TypeAlias = tuple[float, int, int]
@@ -208,7 +208,7 @@ class FreeBuckets:
             self._hosts.append([])
             self._after.append({})
             self._noted_by_all.append(_NO_HOST)
-            self._fits.append(self._shapes.of(key[:-1]))
+            self._fits.append(self._shapes.fitting_shapes(key[:-1]))
         return bucket
 
 
@@ -269,10 +269,10 @@ class Shapes:
         shape = self._of_shape[tuple(amount // divisor for amount in demand)]
         return shape, self.sizes[shape].index(divisor) + 1
 
-    def of(self, free: Sequence[int]) -> list[tuple[int, int, float]]:
+    def fitting_shapes(self, free: Sequence[int]) -> list[tuple[int, int, float]]:
         """Return the shapes of which the free vector holds some size, how many sizes, and H."""
         if len(self._few) > _FEW_SHAPES:
-            return self._of_many(np.array(free, dtype=np.int64))
+            return self._fitting_of_many(np.array(free, dtype=np.int64))
         found = []
         for shape, (demanded, reference, terms) in enumerate(self._few):
             sizes = bisect_right(
@@ -286,7 +286,7 @@ class Shapes:
                 found.append((shape, sizes, score))
         return found
 
-    def _of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
+    def _fitting_of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
         """Return the same as `of`, faster where there are many shapes."""
         most = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
         found = [

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.reasons import left_out
+from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, Snapshot
 
 
@@ -45,7 +45,7 @@ class Draft:
         """Place VMs of a request on a host that has the room."""
         self.put_all(np.array([[request, host, count]], dtype=np.int64))
 
-    def take_back(self, request: int, host: int, count: int = 1) -> None:
+    def remove(self, request: int, host: int, count: int = 1) -> None:
         """Undo the placement of VMs."""
         self.put_all(np.array([[request, host, -count]], dtype=np.int64))
 
@@ -79,19 +79,19 @@ class Draft:
         self.not_begun[request] = 0
 
     @property
-    def missing(self) -> IntArray:
+    def unplaced_counts(self) -> IntArray:
         """VMs of each request that are not placed, shape (Q,)."""
         missing: IntArray = self.remaining + self.not_begun
         return missing
 
     @property
-    def given(self) -> IntArray:
+    def placed_counts(self) -> IntArray:
         """VMs of each request that are placed, shape (Q,)."""
-        given: IntArray = self.snapshot.count - self.missing
+        given: IntArray = self.snapshot.count - self.unplaced_counts
         return given
 
     @property
-    def placed(self) -> Mapping[tuple[int, int], int]:
+    def placed_by_host(self) -> Mapping[tuple[int, int], int]:
         """VMs by (request, host), counts above zero."""
         return {(request, host): count for request, host, count in self.rows.tolist()}
 
@@ -101,7 +101,7 @@ class Draft:
         """Return the outcome, each part that was not placed with its reason."""
         return Allocation(
             placed=self.rows,
-            left_out=left_out(self.snapshot, self.missing, self.free),
+            left_out=left_out(self.snapshot, self.unplaced_counts, self.free),
             work=work,
             cut=cut,
             details=details or {},

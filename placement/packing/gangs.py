@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fairness.levels import in_steps, levels_of
+from placement.fairness.levels import level_in_steps, levels_of
 from placement.fairness.targets import fair_targets
 from placement.model.arrays import BoolArray, FloatArray
 from placement.model.reasons import how_many_fit_of_each
@@ -31,7 +31,7 @@ def admit(draft: Draft, request: int) -> bool:
     """
     if draft.not_begun[request] == 0:
         return True
-    if not _that_fit(draft, [request]):
+    if not _gangs_that_fit(draft, [request]):
         return False
     draft.begin(request)
     return True
@@ -66,9 +66,9 @@ def begin_covered(draft: Draft, fill: Callable[[], object], targets: FloatArray)
     whole in the crowd one by one, in order of their tenants' levels.
     """
     covered = (draft.not_begun > 0) & (targets >= draft.snapshot.min_count - _WHOLE)
-    gangs = _that_fit(draft, np.flatnonzero(covered).tolist())
+    gangs = _gangs_that_fit(draft, np.flatnonzero(covered).tolist())
     if gangs:
-        _begin(draft, gangs, fill)
+        _begin_gangs(draft, gangs, fill)
     _begin_one_by_one(draft, covered & (draft.not_begun > 0), fill)
 
 
@@ -81,19 +81,19 @@ def begin_next(draft: Draft, fill: Callable[[], object]) -> bool:
 
 
 def _begin_one_by_one(draft: Draft, which: BoolArray, fill: Callable[[], object]) -> bool:
-    waiting = _that_fit(draft, np.flatnonzero(which).tolist())
+    waiting = _gangs_that_fit(draft, np.flatnonzero(which).tolist())
     snapshot, began = draft.snapshot, False
     while waiting:
         levels = levels_of(draft.held, snapshot.pool, snapshot.weight)
-        gang = min(waiting, key=lambda q: (in_steps(float(levels[snapshot.tenant[q]])), q))
-        began |= _begin(draft, [gang], fill)
+        gang = min(waiting, key=lambda q: (level_in_steps(float(levels[snapshot.tenant[q]])), q))
+        began |= _begin_gangs(draft, [gang], fill)
         waiting.remove(gang)
         # Room only shrinks here: what does not fit now does not fit later.
-        waiting = _that_fit(draft, waiting)
+        waiting = _gangs_that_fit(draft, waiting)
     return began
 
 
-def _that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
+def _gangs_that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
     """Return those of some gangs that fit whole by themselves."""
     which = np.array(gangs, dtype=np.int64)
     fit = how_many_fit_of_each(draft.snapshot, which, draft.room)
@@ -101,7 +101,7 @@ def _that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
     return [gang for gang, is_whole in zip(gangs, whole.tolist(), strict=True) if is_whole]
 
 
-def _begin(draft: Draft, gangs: Sequence[int], fill: Callable[[], object]) -> bool:
+def _begin_gangs(draft: Draft, gangs: Sequence[int], fill: Callable[[], object]) -> bool:
     """Place ``min_count`` VMs of these gangs, dissolve incomplete ones; return whether any stay."""
     others = draft.remaining.copy()
     draft.remaining[:] = 0

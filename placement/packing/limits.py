@@ -13,7 +13,7 @@ from placement.model.vm_kinds import VmKinds
 
 def is_limited(snapshot: Snapshot) -> BoolArray:
     """Return which requests a limit bounds, shape (Q,)."""
-    bound: BoolArray = np.asarray((snapshot.demand[:, snapshot.counted :] > 0).any(axis=1))
+    bound: BoolArray = np.asarray((snapshot.demand[:, snapshot.resource_count :] > 0).any(axis=1))
     return bound
 
 
@@ -21,7 +21,7 @@ def without_limits(snapshot: Snapshot, kinds: VmKinds) -> tuple[Snapshot, VmKind
     """Return a snapshot and its kinds as if it had no limits; kinds keep their numbers."""
     if not snapshot.limits:
         return snapshot, kinds
-    counted = snapshot.counted
+    counted = snapshot.resource_count
     plain = dataclasses.replace(
         snapshot,
         resources=snapshot.resources[:counted],

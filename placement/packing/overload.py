@@ -31,5 +31,5 @@ def room_below(snapshot: Snapshot, overload: float) -> IntArray:
     running = snapshot.capacity - snapshot.free
     below = np.array(ceiling, dtype=np.int64).reshape(snapshot.capacity.shape) - running
     room: IntArray = np.clip(below, 0, snapshot.free)
-    room[:, snapshot.counted :] = snapshot.free[:, snapshot.counted :]
+    room[:, snapshot.resource_count :] = snapshot.free[:, snapshot.resource_count :]
     return room

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.fairness.levels import all_in_steps
+from placement.fairness.levels import levels_in_steps
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.vm_kinds import vms_that_fit
 from placement.packing.draft import Draft
@@ -16,7 +16,7 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
     Notes
     -----
     A host is left with the sum over resources of ``(free - demand) / capacity``,
-    resources that it does not offer apart; sums in equal steps (`all_in_steps`) tie,
+    resources that it does not offer apart; sums in equal steps (`levels_in_steps`) tie,
     and the first host of equals takes the VM (derived).
 
     A host that takes a VM is left with less than before and the others with
@@ -27,8 +27,10 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
     snapshot, demand = draft.snapshot, draft.snapshot.demand[request]
     fits = vms_that_fit(draft.room[hosts], demand)
     hosts, fits = hosts[fits > 0], fits[fits > 0]
-    counted = snapshot.counted
-    left = left_with((draft.free[hosts] - demand)[:, :counted], snapshot.capacity[hosts, :counted])
+    counted = snapshot.resource_count
+    left = remaining_fractions(
+        (draft.free[hosts] - demand)[:, :counted], snapshot.capacity[hosts, :counted]
+    )
     wanted = int(draft.remaining[request])
     rows: list[tuple[int, int, int]] = []
     while wanted and len(rows) < len(hosts):
@@ -41,10 +43,10 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
     return hosts
 
 
-def left_with(free: IntArray, capacity: IntArray) -> FloatArray:
+def remaining_fractions(free: IntArray, capacity: IntArray) -> FloatArray:
     """Return the sum of fractions of capacity that are free, (H, R) to (H,), in steps."""
     left = np.zeros(len(free))
     for resource in range(free.shape[1]):
         offered = capacity[:, resource]
         left += np.divide(free[:, resource], offered, out=np.zeros(len(free)), where=offered > 0)
-    return all_in_steps(left).astype(np.float64)
+    return levels_in_steps(left).astype(np.float64)

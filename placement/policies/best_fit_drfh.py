@@ -6,7 +6,7 @@ import numpy as np
 
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft
-from placement.packing.in_turn import fill_by_best_fit
+from placement.packing.drfh_fill import fill_by_best_fit
 
 
 def best_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.constraints.in_tree import without_tree
+from placement.constraints.tree_weights import without_tree
 from placement.fairness.shares import fractions_of_pool
 from placement.mechanisms.hierarchies.task_tree import TaskTree
 from placement.model.arrays import IntArray
@@ -53,23 +53,23 @@ def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
     """Place what remains in ``draft``, within its room."""
     if not draft.remaining.any():
         return
-    turns = _Turns(draft, tree, kinds)
+    turns = _HdrfOrder(draft, tree, kinds)
     snapshot = draft.snapshot
     buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
     placed = []
     while True:
         turns.yielded.clear()
-        hosts = buckets.fill(turns.kinds())
+        hosts = buckets.fill(turns.vm_kinds())
         placed += list(zip(turns.yielded, hosts, strict=False))
         if len(turns.yielded) == len(hosts):
             break
-        turns.give_up(turns.yielded[-1])
+        turns.drop_kind(turns.yielded[-1])
     if placed:
         requests, taken = np.array(placed, dtype=np.int64).T
         draft.put_all(np.stack([requests, taken, np.ones_like(requests)], axis=1))
 
 
-class _Turns:
+class _HdrfOrder:
     """The order of VMs; taking the next one confirms that the last had room."""
 
     def __init__(self, draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
@@ -86,9 +86,9 @@ class _Turns:
         held = fractions_of_pool(draft.held, snapshot.pool)
         self._tree = TaskTree(tree, held, active, rescale=True)
 
-    def kinds(self) -> Iterator[int]:
+    def vm_kinds(self) -> Iterator[int]:
         """Yield the kind of each VM in turn."""
-        while (tenant := self._tree.next()) is not None:
+        while (tenant := self._tree.next_tenant()) is not None:
             request = self._queues[tenant][0]
             self.yielded.append(request)
             yield self._kind_of[request]
@@ -103,7 +103,7 @@ class _Turns:
             self._queues[tenant].popleft()
             self._block_if_served(tenant)
 
-    def give_up(self, request: int) -> None:
+    def drop_kind(self, request: int) -> None:
         """Let all VMs of this request's kind leave the round: they fit nowhere."""
         full = self._kind_of[request]
         for tenant, queue in self._queues.items():

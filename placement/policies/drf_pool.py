@@ -11,9 +11,9 @@ from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import hosts_for, vm_kinds
 from placement.packing.draft import Draft
+from placement.packing.drfh_fill import fill_by_first_fit
+from placement.packing.first_fit_fill import fill_first_hosts
 from placement.packing.gangs import admit, fill_with_gangs
-from placement.packing.in_order import fill_first_hosts
-from placement.packing.in_turn import fill_by_first_fit
 from placement.packing.overload import room_below
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.packing.draft import Draft
-from placement.packing.in_order import fill_first_hosts
+from placement.packing.first_fit_fill import fill_first_hosts
 
 
 def first_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generator) -> IntArray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft
-from placement.packing.in_turn import fill_by_first_fit
+from placement.packing.drfh_fill import fill_by_first_fit
 
 
 def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
@@ -14,7 +14,7 @@ def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> No
 
     Notes
     -----
-    The order: see `placement.packing.progressive.fill_in_turn`. Each VM goes to the
+    The order: see `placement.packing.progressive_filling.fill_in_turn`. Each VM goes to the
     first host, in order, where it fits.
 
     References

@@ -49,7 +49,7 @@ class _LargestHosts:
         self._gamma: list[list[float]] = []
         self._in_order: list[_Pointer] = []
         self._by_gamma: list[_Pointer] = []
-        counted = snapshot.counted
+        counted = snapshot.resource_count
         for demand, open_to in zip(kinds.demand, hosts_for(snapshot, kinds), strict=True):
             gamma = tasks_alone_on(snapshot.capacity[:, :counted], demand[:counted])
             hosts = np.flatnonzero(open_to & (gamma > 0) & (draft.room >= demand).all(axis=1))

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
+from placement.packing.drfh_fill import fill_by_first_fit
 from placement.packing.gangs import fill_with_gangs
-from placement.packing.in_turn import fill_by_first_fit
 from placement.packing.overload import room_below
 from placement.parameters import part, whole_number
 
@@ -62,19 +62,19 @@ class Slots:
         """Fill the slots; every VM that finds slots is placed."""
         del rng, budget  # nothing is random, nothing is searched
         room = room_below(snapshot, self.overload)
-        cut = in_slots(snapshot, room, self.slots)
+        cut = snapshot_in_slots(snapshot, room, self.slots)
         by_slots = Draft(cut)
         kinds = vm_kinds(cut)
         fill_with_gangs(by_slots, lambda: fill_by_first_fit(by_slots, kinds))
 
         draft = Draft(snapshot, room)
-        for gang in np.flatnonzero(draft.not_begun * by_slots.given).tolist():
+        for gang in np.flatnonzero(draft.not_begun * by_slots.placed_counts).tolist():
             draft.begin(gang)
         draft.put_all(by_slots.rows)
         return _with_reasons(draft, draft.allocation())
 
 
-def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
+def snapshot_in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
     """Return the cluster with slots as its one resource.
 
     Parameters
@@ -96,7 +96,7 @@ def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
     Servers (1, 1) and (.5, .25), in quarters, offer 14 and 3 slots; see the
     golden tests.
     """
-    counted = snapshot.counted
+    counted = snapshot.resource_count
     capacity, demanded = snapshot.capacity[:, :counted], snapshot.demand[:, :counted]
     largest = capacity.max(axis=0, initial=0).tolist()
     in_use = capacity - snapshot.free[:, :counted]
@@ -108,23 +108,23 @@ def in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
     demand[(demanded[:, missing] > 0).any(axis=1)] = _NEVER
     held = _covering_slots(snapshot.held[:, :counted], largest, slots)
 
-    def paired(in_slots: IntArray, amounts: IntArray) -> IntArray:
+    def join_columns(in_slots: IntArray, amounts: IntArray) -> IntArray:
         return np.concatenate([in_slots[:, None], amounts[:, counted:]], axis=1)
 
     return dataclasses.replace(
         snapshot,
         resources=("slots", *snapshot.resources[counted:]),
-        capacity=paired(offered, snapshot.capacity),
-        free=paired(np.maximum(below - taken, 0), snapshot.free),
-        demand=paired(demand, snapshot.demand),
-        held=paired(held, snapshot.held),
+        capacity=join_columns(offered, snapshot.capacity),
+        free=join_columns(np.maximum(below - taken, 0), snapshot.free),
+        demand=join_columns(demand, snapshot.demand),
+        held=join_columns(held, snapshot.held),
     )
 
 
 def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
     """Return how many slots there are within amounts, (X, R) to (X,)."""
     # In Python's integers: amounts times slots may exceed int64.
-    return _of_each(
+    return _per_row(
         lambda row: min(
             (a * slots // most for a, most in zip(row, largest, strict=True) if most), default=0
         ),
@@ -137,7 +137,7 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
 
     Resources that no host offers apart.
     """
-    return _of_each(
+    return _per_row(
         lambda row: max(
             (
                 min(-(-a * slots // most), _NEVER)
@@ -150,7 +150,7 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
     )
 
 
-def _of_each(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
+def _per_row(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
     """Return a number for each row, computed once for alike rows, (X, R) to (X,)."""
     same = group_rows(amounts)
     numbers = [number(row) for row in amounts[same.first].tolist()]
@@ -164,7 +164,7 @@ def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
         dtype=np.int64,
     )
     fits = how_many_fit_of_each(draft.snapshot, above, draft.room)
-    needed = still_needed_of_each(draft.snapshot, above, draft.missing[above])
+    needed = still_needed_of_each(draft.snapshot, above, draft.unplaced_counts[above])
     without_slots = set(above[fits >= needed].tolist())
     left = tuple(
         LeftOut(request=each.request, count=each.count, reason=Reason.NO_SLOTS)

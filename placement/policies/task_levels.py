@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from placement.fairness.levels import in_steps, relative_weights
-from placement.fairness.targets import most_that_fit
+from placement.fairness.levels import level_in_steps, relative_weights
+from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft
@@ -61,7 +61,9 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     when it is looked at is the least. Equal levels go in order of requests.
     """
     snapshot = draft.snapshot
-    remaining = np.minimum(draft.remaining, most_that_fit(snapshot, draft.room, kinds)).tolist()
+    remaining = np.minimum(
+        draft.remaining, max_vms_per_request(snapshot, draft.room, kinds)
+    ).tolist()
     held: list[list[int]] = draft.held.tolist()
     demanded = [[(r, n) for r, n in enumerate(row) if n > 0] for row in kinds.demand.tolist()]
     scale = relative_weights(snapshot.weight).tolist()
@@ -80,7 +82,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
         if alone is None:
             heapq.heappop(heap)
             continue
-        now = in_steps(tasks / alone / scale[tenant])
+        now = level_in_steps(tasks / alone / scale[tenant])
         queue = waiting[tenant, kind]
         if now != level or queue[0] != request:
             heapq.heapreplace(heap, (now, queue[0], tenant, kind))

@@ -36,10 +36,10 @@ class _BestShapes:
     def __init__(self, draft: Draft, kinds: VmKinds) -> None:
         snapshot = draft.snapshot
         self._buckets = FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
-        capacity = snapshot.capacity[:, : snapshot.counted]
+        capacity = snapshot.capacity[:, : snapshot.resource_count]
         self._alone = [
             float(tasks_alone_on(capacity, demand).sum())
-            for demand in kinds.demand[:, : snapshot.counted]
+            for demand in kinds.demand[:, : snapshot.resource_count]
         ]
 
     def alone(self, kind: int, *, first: bool) -> float | None:

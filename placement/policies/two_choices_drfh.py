@@ -12,7 +12,7 @@ from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds, hosts_for
 from placement.packing.buckets import mismatch
 from placement.packing.draft import Draft
-from placement.packing.progressive import fill_in_turn
+from placement.packing.progressive_filling import fill_in_turn
 
 #: Random numbers that are drawn at once.
 _DRAWN: Final = 4096
@@ -23,7 +23,7 @@ def two_choices_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> 
 
     Notes
     -----
-    The order: see `placement.packing.progressive.fill_in_turn`. Two different hosts
+    The order: see `placement.packing.progressive_filling.fill_in_turn`. Two different hosts
     are drawn of those that the VM may use (one where there is one only); of
     those that hold it the one of lower H takes it (`placement.packing.buckets.mismatch`),
     the first drawn of equals. Where neither does, the host of least H of all

@@ -20,12 +20,12 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.parameters import Reader, number, read, whole_number
+from placement.rebalancing.local_search.arrival_gains import ArrivalGains
 from placement.rebalancing.local_search.better_responses import BetterResponses, Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Level
-from placement.rebalancing.local_search.weighing import Weighing
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of balancing. Between two hosts of 256 GiB, a VM of
@@ -124,7 +124,7 @@ def _responses(
     units = len(kinds) * len(running.receives)
 
     def begun(of: Level) -> BetterResponses:
-        weighing = Weighing(running, of, kinds, running.receives)
+        weighing = ArrivalGains(running, of, kinds, running.receives)
         return BetterResponses(
             running,
             weighing,
@@ -138,24 +138,24 @@ def _responses(
     if not budget.spend(units):
         return [], "work"
     best = begun(term)
-    best.go_on()
-    if not best.made or not reconsiderations:
-        return best.made, best.cut_by
+    best.make_responses()
+    if not best.responses or not reconsiderations:
+        return best.responses, best.cut_by
     for skewness in (term.skewness, _OTHER_WEIGHT):
         if skewness != term.skewness and budget.spent > _FEW_UNITS:
             break
         if not budget.spend(2 * units):
             break
         guide = begun(dataclasses.replace(term, skewness=skewness))
-        guide.go_on()
+        guide.make_responses()
         _reconsider(guide, reconsiderations)
-        guide.go_on()
+        guide.make_responses()
         way = begun(term)
-        way.follow(guide.made)
-        way.go_on()
+        way.follow(guide.responses)
+        way.make_responses()
         if way.net_gain > best.net_gain:
             best = way
-    return best.made, best.cut_by
+    return best.responses, best.cut_by
 
 
 def _reconsider(responses: BetterResponses, times: int) -> None:

@@ -14,7 +14,7 @@ from placement.fairness.levels import relative_weights
 from placement.fairness.shares import fractions_of_pool
 from placement.model.budget import Budget
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
-from placement.rebalancing.integer_program import most_places, pairs_of
+from placement.rebalancing.integer_program import possible_pairs, solve_destinations
 from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.units import Unit
 
@@ -44,7 +44,7 @@ class UnitDestinations:
     hopeless: set[int] = field(default_factory=set)  #: units that no order helps
 
 
-def find_places(
+def find_destinations(
     where: PlacementState,
     units: Sequence[Unit],
     *,
@@ -109,7 +109,7 @@ class _DestinationFinder:
             if hosts is None and not self._cut:
                 hosts = self._solve(possible, found)
             if hosts is None and not self._cut and self._search.partly:
-                hosts = self._try_in_need(possible)
+                hosts = self._place_neediest(possible)
             if hosts is not None and not self._cut:
                 found.hosts = hosts
         found.cut = self._cut
@@ -143,7 +143,7 @@ class _DestinationFinder:
         hosts: dict[int, int] = {}
         for number in order:
             self._place(number, choice, hosts)
-        self._take_back(hosts)
+        self._move_back(hosts)
         return hosts
 
     def _place(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
@@ -161,7 +161,7 @@ class _DestinationFinder:
         self._where.move(unit.vms, host)
         return True
 
-    def _take_back(self, hosts: Mapping[int, int]) -> None:
+    def _move_back(self, hosts: Mapping[int, int]) -> None:
         for number in reversed(list(hosts)):
             self._where.move(self._units[number].vms, self._homes[number])
 
@@ -183,11 +183,11 @@ class _DestinationFinder:
                 return None if self._cut else hosts
             new = {number for number in possible if number not in hosts}
             if new == missed or found.tries % 2 == 0:
-                order = [order[place] for place in self._shaken(len(order))]
+                order = [order[place] for place in self._perturbed_order(len(order))]
             missed = new
         return None
 
-    def _shaken(self, number: int) -> list[int]:
+    def _perturbed_order(self, number: int) -> list[int]:
         """Return the order shuffled so that each moves by at most about a third."""
         keys = np.arange(number) + self._rng.random(number) * (number / 3 + 1)
         shaken: list[int] = np.argsort(keys, kind="stable").tolist()
@@ -203,7 +203,7 @@ class _DestinationFinder:
         if not self._budget.spend(len(units) * hosts):
             self._cut = True
             return None
-        solved = most_places(self._where, units, pairs_of(self._where, units))
+        solved = solve_destinations(self._where, units, possible_pairs(self._where, units))
         if solved is None or not (solved.proven or len(solved.hosts) == len(units)):
             found.solver = "cut"
             return None
@@ -213,7 +213,7 @@ class _DestinationFinder:
         found.solver = "all placed"
         return {possible[number]: host for number, host in solved.hosts.items()}
 
-    def _try_in_need(self, possible: Sequence[int]) -> dict[int, int]:
+    def _place_neediest(self, possible: Sequence[int]) -> dict[int, int]:
         """Place units of the tenant that is left with least first, as far as there is room.
 
         Progressive filling as of DRF: a tenant's level is the dominant share per
@@ -248,5 +248,5 @@ class _DestinationFinder:
                     break
             if queue:
                 heapq.heappush(heap, (level(tenant), tenant))
-        self._take_back(hosts)
+        self._move_back(hosts)
         return hosts

@@ -35,7 +35,7 @@ class DestinationCriterion(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class _Ranked:
+class _HostRanking:
     """Hosts ranked for alike units: sorted once, then a heap of changed hosts."""
 
     rows: list[_Row]  #: best first; a row counts unless its host changed since
@@ -71,7 +71,7 @@ class Destinations:
         self._where = where
         self._choice = choice
         self._ranking = [each for each in ranking if each < where.room.shape[1]]
-        self._ranked: dict[_Key, _Ranked] = {}
+        self._ranked: dict[_Key, _HostRanking] = {}
         #: length of the log after a host's last change
         self._version = [0] * len(where.room)
         self._read = 0
@@ -103,12 +103,12 @@ class Destinations:
         zones = where.zones_open_to(unit.vms) if ruled else None
         best: _Row | None = None
         for zone in [-1] if zones is None else zones:
-            found = self._first(self._of_units_like(unit, zone), takes)
+            found = self._first(self._ranking_for(unit, zone), takes)
             if found is not None and (best is None or found < best):
                 best = found
         return None if best is None else best[2]
 
-    def _first(self, ranked: _Ranked, takes: Callable[[int], bool]) -> _Row | None:
+    def _first(self, ranked: _HostRanking, takes: Callable[[int], bool]) -> _Row | None:
         """Return the best row of a host that takes the unit."""
         rows, changed, version = ranked.rows, ranked.changed, self._version
         deferred: list[tuple[float, float, int, int]] = []
@@ -135,7 +135,7 @@ class Destinations:
             heapq.heappush(changed, each)
         return found
 
-    def _of_units_like(self, unit: Unit, zone: int) -> _Ranked:
+    def _ranking_for(self, unit: Unit, zone: int) -> _HostRanking:
         """Return the hosts for units alike in a zone, -1 for all, up to date."""
         log = self._where.changed
         for place in range(self._read, len(log)):
@@ -148,7 +148,9 @@ class Destinations:
             if zone >= 0:
                 open_to = open_to & (self._where.running.zones == zone)
             rows = self._rows(unit.demand, open_to, np.flatnonzero(open_to))
-            ranked = self._ranked[key] = _Ranked(rows, open_to, unit.demand, len(log), len(log))
+            ranked = self._ranked[key] = _HostRanking(
+                rows, open_to, unit.demand, len(log), len(log)
+            )
         elif ranked.read < len(log):
             hosts = np.unique(np.array(log[ranked.read :], dtype=np.int64))
             ranked.read = len(log)

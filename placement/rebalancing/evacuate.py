@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from placement.model.budget import Budget
-from placement.rebalancing.destination_search import Search, UnitDestinations, find_places
+from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.measures import measured
+from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     MovePlan,
     MoveReason,
@@ -46,18 +46,18 @@ def evacuate(
     -------
     Plan
         Each VM goes to the host of most utility in the FUGA game, chosen VM by VM
-        from the whole cluster (`placement.rebalancing.destination_search.find_places`); a unit that
-        has no place is named with the reason and with what lacks on the host that lacks least.
-        ``details`` have how many orders were tried and the solver's result.
+        from the whole cluster (`placement.rebalancing.destination_search.find_destinations`); a
+        unit that has no place is named with the reason and with what lacks on the host that lacks
+        least. ``details`` have how many orders were tried and the solver's result.
     """
     limits, search = limits or RebalanceLimits(), search or Search()
     closed = tuple(sorted(set(hosts)))
-    running = running.closing(closed)
+    running = running.with_closed_hosts(closed)
     budget = Budget(budget_units)
     where = PlacementState(running)
-    units, stays = Units(running, limits).of(running.vms_on(closed).tolist())
+    units, stays = Units(running, limits).units_of(running.vms_on(closed).tolist())
     rng = np.random.default_rng(seed)
-    places = find_places(where, units, rng=rng, budget=budget, search=search)
+    places = find_destinations(where, units, rng=rng, budget=budget, search=search)
     wanted = [
         UnitDestination(unit=units[number], destination=host, why=MoveReason.EVACUATES)
         for number, host in places.hosts.items()
@@ -73,7 +73,7 @@ def evacuate(
         seed=seed,
         limits=limits,
         moves=order.moves,
-        measures=measured(running, order.moves, search.ranking),
+        measures=measure_moves(running, order.moves, search.ranking),
         closed=closed,
         stays=tuple(sorted(stays, key=lambda each: each.vm)),
         work=budget.spent,

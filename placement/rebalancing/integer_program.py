@@ -29,7 +29,7 @@ class RebalanceSolution:
     proven: bool  #: do no others place more?
 
 
-def pairs_of(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, int]]:
+def possible_pairs(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, int]]:
     """Return which unit could go to which host alone, by room, class and VMs that stay.
 
     Groups and zones count only as far as VMs that stay are concerned.
@@ -59,7 +59,7 @@ def pairs_of(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, in
     return pairs
 
 
-def most_places(
+def solve_destinations(
     where: PlacementState, units: Sequence[Unit], pairs: Sequence[tuple[int, int]]
 ) -> RebalanceSolution | None:
     """Return the most units that find places at once, among these pairs.

@@ -83,7 +83,7 @@ class PlacementState:
 
     def zones_open_to(self, vms: Sequence[int]) -> list[int] | None:
         """Return the zones that take all of some VMs; None: zones do not matter to them."""
-        needs = self._entering(vms)
+        needs = self._spreads_of(vms)
         if not needs:
             return None
         zones = range(max(self._zones, default=-1) + 1)
@@ -104,7 +104,7 @@ class PlacementState:
         """Return whether groups that keep apart, and spreads, allow these VMs on another host."""
         if self.is_kept_apart(vms, host, soft=soft):
             return False
-        needs = self._entering(vms)
+        needs = self._spreads_of(vms)
         return not needs or self._zone_takes(needs, vms, self._zones[host])
 
     def fits(self, vms: Sequence[int], host: int) -> bool:
@@ -161,7 +161,7 @@ class PlacementState:
         for number in self._spread_waiting.get(request, ()):
             self._in_zone[number][self._zones[host]] += count
 
-    def _entering(self, vms: Sequence[int]) -> list[int]:
+    def _spreads_of(self, vms: Sequence[int]) -> list[int]:
         return sorted({spread for vm in vms for spread in self._spread.get(vm, ())})
 
     def _zone_takes(self, spreads: Sequence[int], vms: Sequence[int], zone: int) -> bool:

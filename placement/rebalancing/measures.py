@@ -111,7 +111,7 @@ class Gauge:
         return skewness_of(self._room[hosts][:, self._ranking], capacity)
 
 
-def measured(
+def measure_moves(
     running: RunningState,
     moves: Sequence[RebalanceMove],
     ranking: Sequence[int] = RANKING,

@@ -146,13 +146,13 @@ class RunningState:
         there[np.asarray(hosts, dtype=np.int64)] = True
         return np.flatnonzero(there[self.host]).astype(np.int64)
 
-    def closing(self, hosts: Sequence[int] | IntArray) -> RunningState:
+    def with_closed_hosts(self, hosts: Sequence[int] | IntArray) -> RunningState:
         """Return the same with hosts, (X,), that take nothing more."""
         receives = self.receives.copy()
         receives[np.asarray(hosts, dtype=np.int64)] = False
         return dataclasses.replace(self, receives=receives)
 
-    def after(self, moves: Sequence[RebalanceMove]) -> RunningState:
+    def after_moves(self, moves: Sequence[RebalanceMove]) -> RunningState:
         """Return the state after all moves; moved VMs rest."""
         host, rests, room = self.host.copy(), self.rests.copy(), self.room.copy()
         for move in moves:
@@ -389,12 +389,12 @@ class MovePlan:
     details: Mapping[str, Any] = field(default_factory=dict)  #: JSON values only
 
     @property
-    def before(self) -> Measures:
+    def measures_before(self) -> Measures:
         """The cluster as it is."""
         return self.measures[0]
 
     @property
-    def after(self) -> Measures:
+    def measures_after(self) -> Measures:
         """The cluster once all moves are over."""
         return self.measures[-1]
 

@@ -26,11 +26,11 @@ class StayExplainer:
         vms = unit.vms if ruled else None
         key = (*unit.key, unit.hosts, len(unit.vms) > 1, vms, home)
         if key not in self._known:
-            self._known[key] = self._why(unit, source)
+            self._known[key] = self._reason_and_room(unit, source)
         why, missing = self._known[key]
         return [StayingVm(vm=vm, why=why, missing=missing) for vm in unit.vms]
 
-    def _why(self, unit: Unit, source: int) -> tuple[StayReason, MissingRoom | None]:
+    def _reason_and_room(self, unit: Unit, source: int) -> tuple[StayReason, MissingRoom | None]:
         where = self._where
         open_to = where.open_to(unit.eligible).copy()
         open_to[source] = False
@@ -49,14 +49,14 @@ class StayExplainer:
         if not large.any():
             return (StayReason.AFFINITY if together else StayReason.NO_HOST_LARGE_ENOUGH), None
         room = large & (where.room[:, demanded] >= unit.demand[demanded]).all(axis=1)
-        allowed = self._allowed(unit, large)
-        missing = self._missing(unit, allowed) if allowed.any() else None
+        allowed = self._allowed_hosts(unit, large)
+        missing = self._missing_room(unit, allowed) if allowed.any() else None
         if room.any():
             apart = [h for h in np.flatnonzero(room).tolist() if where.is_kept_apart(unit.vms, h)]
             return (StayReason.ANTI_AFFINITY if apart else StayReason.ZONE_FULL), missing
         return (StayReason.AFFINITY if together else StayReason.NO_ROOM), missing
 
-    def _allowed(self, unit: Unit, hosts: BoolArray) -> BoolArray:
+    def _allowed_hosts(self, unit: Unit, hosts: BoolArray) -> BoolArray:
         if not any(map(self._where.is_ruled, unit.vms)):
             return hosts
         allowed = hosts.copy()
@@ -64,7 +64,7 @@ class StayExplainer:
             allowed[host] = self._where.allows(unit.vms, host)
         return allowed
 
-    def _missing(self, unit: Unit, hosts: BoolArray) -> MissingRoom | None:
+    def _missing_room(self, unit: Unit, hosts: BoolArray) -> MissingRoom | None:
         """Return what the host lacks that lacks least, in parts of its capacity."""
         lacks = np.maximum(unit.demand - self._where.room, 0) * (unit.demand > 0)
         capacity = self._where.running.snapshot.capacity

@@ -15,12 +15,12 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
+from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, ArrivalGains
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
 from placement.rebalancing.local_search.private_terms import Emptiness
-from placement.rebalancing.local_search.weighing import INFEASIBLE, Weighing
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of packing: a host in use costs about 1, so 1 TiB.
@@ -84,7 +84,7 @@ class _Emptying:
     ) -> None:
         self._running, self._objective, self._budget = running, objective, budget
         self._in_use: BoolArray = np.any(running.snapshot.capacity > running.room, axis=1)
-        self._weighing = Weighing(running, term, kinds, running.receives & self._in_use)
+        self._weighing = ArrivalGains(running, term, kinds, running.receives & self._in_use)
         self._group_constraints = GroupConstraints(running)
         self._kind = np.searchsorted(kinds, running.kind)  # of VMs that may move
         self._vms = _largest_first(running)
@@ -118,7 +118,7 @@ class _Emptying:
 
     def _step(self, host: int) -> list[Response] | None:
         """Empty a host; undo and return None if that is impossible or gains too little."""
-        vms = self._on(host)
+        vms = self._vms_on(host)
         transfer_mib = int(self._running.transfer_mib[vms].sum())
         if not self._within_bounds(len(vms), transfer_mib):
             return None
@@ -153,7 +153,7 @@ class _Emptying:
         destination = weighing.best_host(kind)
         if alone:
             gains = np.where(
-                self._group_constraints.allowed(vm), weighing.entering[kind], INFEASIBLE
+                self._group_constraints.allowed_hosts(vm), weighing.entering[kind], INFEASIBLE
             )
             destination = int(gains.argmax())
             if gains[destination] == INFEASIBLE:
@@ -166,7 +166,7 @@ class _Emptying:
         return Response(vm, source, destination, gain)
 
     def _within_bounds(self, moves: int, transfer_mib: int) -> bool:
-        most_moves, most_mib = self._objective.most_moves, self._objective.most_mib
+        most_moves, most_mib = self._objective.most_moves, self._objective.max_mib
         if most_moves is not None and len(self.made) + moves > most_moves:
             self.cut_by = self.cut_by or "moves"
             return False
@@ -175,7 +175,7 @@ class _Emptying:
             return False
         return True
 
-    def _on(self, host: int) -> IntArray:
+    def _vms_on(self, host: int) -> IntArray:
         return self._vms[self._of_host[host] : self._of_host[host + 1]]
 
     def _candidates(self) -> list[int]:

@@ -13,7 +13,7 @@ from placement.rebalancing.destination_search import Search
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.measures import measured
+from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     MovePlan,
     MoveReason,
@@ -56,7 +56,7 @@ def repair(
     limits, search = limits or RebalanceLimits(), search or Search()
     repairing = _Repair(running, limits, search, Budget(budget_units))
     repairing.run()
-    order = in_waves(running, repairing.wanted, limits)
+    order = in_waves(running, repairing.destinations, limits)
     stays = {each.vm: each for each in repairing.stays}
     for each in order.left:
         stays |= {vm: StayingVm(vm=vm, why=StayReason.NO_ORDER) for vm in each.unit.vms}
@@ -67,14 +67,14 @@ def repair(
         seed=seed,
         limits=limits,
         moves=order.moves,
-        measures=measured(running, order.moves, search.ranking),
+        measures=measure_moves(running, order.moves, search.ranking),
         stays=tuple(stays[vm] for vm in sorted(stays) if vm not in moved),
         work=repairing.budget.spent,
         cut=repairing.cut,
     )
 
 
-def misplaced(where: PlacementState) -> dict[int, set[int]]:
+def misplaced_vms(where: PlacementState) -> dict[int, set[int]]:
     """Return the VMs that break a hard rule where they are, with the zones they must leave.
 
     But for groups that are to be together.
@@ -90,10 +90,10 @@ def misplaced(where: PlacementState) -> dict[int, set[int]]:
     }
     for group in running.groups:
         if group.hard and group.apart:
-            for vm in _too_close(where, group.vms, group.hosts):
+            for vm in _vms_too_close(where, group.vms, group.hosts):
                 found.setdefault(vm, set())
     for spread in running.spreads:
-        for vm in _crowded(where, spread.vms, spread.most, spread.others):
+        for vm in _surplus_in_zones(where, spread.vms, spread.most, spread.others):
             found.setdefault(vm, set()).add(int(running.zones[where.host[vm]]))
     return found
 
@@ -110,12 +110,14 @@ def _by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
     return on
 
 
-def _too_close(where: PlacementState, vms: Sequence[int], hosts: Sequence[int]) -> Iterator[int]:
+def _vms_too_close(
+    where: PlacementState, vms: Sequence[int], hosts: Sequence[int]
+) -> Iterator[int]:
     for host, there in sorted(_by_host(where, vms).items()):
         yield from _stay_first(where.running, there)[0 if host in hosts else 1 :]
 
 
-def _crowded(
+def _surplus_in_zones(
     where: PlacementState, vms: Sequence[int], most: int, others: Sequence[int]
 ) -> Iterator[int]:
     zones = where.running.zones
@@ -145,7 +147,7 @@ class _Repair:
         self._explaining: list[Unit] = []
 
     @property
-    def wanted(self) -> list[UnitDestination]:
+    def destinations(self) -> list[UnitDestination]:
         return [
             UnitDestination(unit=unit, destination=self._where.host[vms[0]], why=self._why[vms])
             for vms, unit in self._units.items()
@@ -158,17 +160,19 @@ class _Repair:
             if group.hard and not group.apart:
                 self._gather(number)
         tried: set[int] = set()
-        for vm, zones in misplaced(self._where).items():
+        for vm, zones in misplaced_vms(self._where).items():
             if vm in tried:
                 continue
             # Another host of a zone that is too full would repair nothing.
             leaves = np.isin(self._running.zones, list(zones)) if zones else np.zeros(0)
             without = frozenset(np.flatnonzero(leaves).tolist())
-            units, stays = self._all_units.of([vm])
+            units, stays = self._all_units.units_of([vm])
             self.stays += stays
             for unit in units:
                 tried.update(unit.vms)
-                if not self._moved(unit) and not self._go(unit, MoveReason.REPAIRS_RULE, without):
+                if not self._has_moved(unit) and not self._move_unit(
+                    unit, MoveReason.REPAIRS_RULE, without
+                ):
                     self._explaining.append(unit)
         explaining = StayExplainer(self._where)
         for unit in self._explaining:
@@ -177,10 +181,12 @@ class _Repair:
             else:
                 self.stays += explaining.stays(unit)
 
-    def _moved(self, unit: Unit) -> bool:
+    def _has_moved(self, unit: Unit) -> bool:
         return any(self._where.host[vm] != self._running.host[vm] for vm in unit.vms)
 
-    def _go(self, unit: Unit, why: MoveReason, without: frozenset[int] = frozenset()) -> bool:
+    def _move_unit(
+        self, unit: Unit, why: MoveReason, without: frozenset[int] = frozenset()
+    ) -> bool:
         """Move a unit to its best host; False: it has none."""
         for by in self._by:
             before = by.weighed
@@ -196,8 +202,8 @@ class _Repair:
     def _unload(self, host: int) -> None:
         """Move VMs away from a host until it holds no more than it has."""
         room = self._where.room
-        units, stays = self._all_units.of(self._running.vms_on([host]).tolist())
-        waiting = [unit for unit in units if not self._moved(unit)]
+        units, stays = self._all_units.units_of(self._running.vms_on([host]).tolist())
+        waiting = [unit for unit in units if not self._has_moved(unit)]
         missed: list[Unit] = []
         gone: list[Unit] = []
         while (room[host] < 0).any():
@@ -205,9 +211,9 @@ class _Repair:
             useful = [unit for unit in waiting if (np.minimum(unit.demand, lacks) > 0).any()]
             if not useful:
                 break
-            unit = min(useful, key=lambda each: _price(each, lacks))
+            unit = min(useful, key=lambda each: _unload_order(each, lacks))
             waiting.remove(unit)
-            (gone if self._go(unit, MoveReason.REPAIRS_CAPACITY) else missed).append(unit)
+            (gone if self._move_unit(unit, MoveReason.REPAIRS_CAPACITY) else missed).append(unit)
         for unit in sorted(gone, key=lambda each: -each.transfer_mib):
             demanded = unit.demand > 0
             if (room[host][demanded] >= unit.demand[demanded]).all():
@@ -235,13 +241,13 @@ class _Repair:
             homes = [host for host in homes if {host} == set(group.hosts)]
         for home in homes:
             rest = [vm for vm in group.vms if self._where.host[vm] != home]
-            units, stays = self._all_units.of(rest)
-            if stays or any(self._moved(unit) for unit in units):
+            units, stays = self._all_units.units_of(rest)
+            if stays or any(self._has_moved(unit) for unit in units):
                 continue
             done: list[Unit] = []
             for unit in units:
                 there = dataclasses.replace(unit, hosts=(home,))
-                if not self._go(there, MoveReason.REPAIRS_RULE):
+                if not self._move_unit(there, MoveReason.REPAIRS_RULE):
                     break
                 done.append(there)
             if len(done) == len(units):
@@ -257,7 +263,7 @@ class _Repair:
         ]
 
 
-def _price(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
+def _unload_order(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
     """Return the sort key of a unit that leaves a host lacking room, (R,)."""
     freed = np.minimum(unit.demand, lacks)
     enough = bool((freed == lacks).all())

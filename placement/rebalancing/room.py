@@ -13,13 +13,13 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import never_fits
+from placement.model.reasons import reason_never_placeable
 from placement.model.snapshot import Reason
-from placement.rebalancing.destination_search import Search, find_places
+from placement.rebalancing.destination_search import Search, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
 from placement.rebalancing.location_index import PlacementState
-from placement.rebalancing.measures import measured
+from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     OBSTACLES,
     MovePlan,
@@ -80,8 +80,8 @@ def room_for(
     wanted = int(running.snapshot.count[request]) if count is None else count
     room = _Room(running, request, limits, search, Budget(budget_units))
     missing = wanted - room.make(wanted)
-    order = in_waves(running, room.wanted, limits)
-    admitted = room.admitted
+    order = in_waves(running, room.destinations, limits)
+    admitted = room.admitted_rows
     if order.left:  # without its moves the room is not there
         order, admitted, missing = in_waves(running, (), limits), (), wanted
     still_waits = [UnplacedVms(request=request, count=missing, reason=room.reason)]
@@ -91,7 +91,7 @@ def room_for(
         seed=seed,
         limits=limits,
         moves=order.moves,
-        measures=measured(running, order.moves, search.ranking),
+        measures=measure_moves(running, order.moves, search.ranking),
         admitted=admitted,
         still_waits=tuple(still_waits if missing else ()),
         work=room.budget.spent,
@@ -182,15 +182,15 @@ class _Room:
                 self._open = self._open & np.isin(np.arange(len(self._open)), sorted(homes))
 
     @property
-    def admitted(self) -> tuple[tuple[int, int, int], ...]:
+    def admitted_rows(self) -> tuple[tuple[int, int, int], ...]:
         return tuple((self._request, host, self._on[host]) for host in sorted(self._on))
 
     @property
-    def wanted(self) -> list[UnitDestination]:
+    def destinations(self) -> list[UnitDestination]:
         where, running = self._where, self._running
         now = np.array(where.host, dtype=np.int64)
         moved = np.flatnonzero(now != running.host).tolist()
-        units, _ = self._all_units.of(moved)
+        units, _ = self._all_units.units_of(moved)
         return [
             UnitDestination(
                 unit=unit, destination=where.host[unit.vms[0]], why=MoveReason.MAKES_ROOM
@@ -201,13 +201,13 @@ class _Room:
     def make(self, wanted: int) -> int:
         """Make room for so many VMs; return for how many there is room."""
         if not self._open.any():
-            self.reason = self._why_none()
+            self.reason = self._reason_never()
             return 0
         if not self._demanded.any():
             self.reason = Reason.NOTHING_ASKED
             return 0
         done = 0
-        while done < wanted and self._one_more():
+        while done < wanted and self._make_room_for_one():
             done += 1
         if done < int(self._running.snapshot.min_count[self._request]):
             self.reason = Reason.GANG_NOT_WHOLE if done else Reason.NO_ROOM
@@ -217,16 +217,16 @@ class _Room:
             return 0
         return done
 
-    def _why_none(self) -> Reason:
+    def _reason_never(self) -> Reason:
         """Return, in a round's words, why no host could hold a VM after any moves."""
         if self._large.any():  # but not with the VMs of its group
             return Reason.AFFINITY
         if self._open_to.any():
             return Reason.NO_HOST_LARGE_ENOUGH
-        never = never_fits(self._running.snapshot, self._request)
+        never = reason_never_placeable(self._running.snapshot, self._request)
         return Reason.NO_ELIGIBLE_HOST if never is None else never
 
-    def _one_more(self) -> bool:
+    def _make_room_for_one(self) -> bool:
         hosts = self._hosts_for_one()
         room = self._where.room[hosts][:, self._demanded]
         fits = hosts[(room >= self._demand[self._demanded]).all(axis=1)]
@@ -303,7 +303,7 @@ class _Room:
             if not self._spend(1):
                 return
             host = int(hosts[place])
-            tighter = _least(self._units_on(host), lacks[host])
+            tighter = _transfer_bound(self._units_on(host), lacks[host])
             if tighter < np.inf:
                 heapq.heappush(waiting, (tighter, host))
         while waiting:
@@ -315,7 +315,7 @@ class _Room:
         by_host, ends = self._by_host
         at_first = by_host[ends[host] : ends[host + 1]].tolist()
         there = {*at_first, *self._moved} - self._fixed
-        units, _ = self._all_units.of(vm for vm in sorted(there) if where.host[vm] == host)
+        units, _ = self._all_units.units_of(vm for vm in sorted(there) if where.host[vm] == host)
         return [
             unit
             for unit in units
@@ -337,19 +337,19 @@ class _Room:
             if not self._spend(_MOST_SETS):
                 return None
             self.limited |= not exact
-            moves = self._elsewhere(host, [units[each] for each in chosen])
+            moves = self._destinations_for(host, [units[each] for each in chosen])
             if moves is not None:
                 return (cost, sum(len(unit.vms) for unit, _ in moves)), moves
         return None
 
-    def _elsewhere(self, host: int, units: Sequence[Unit]) -> list[tuple[Unit, int]] | None:
+    def _destinations_for(self, host: int, units: Sequence[Unit]) -> list[tuple[Unit, int]] | None:
         """Return destinations for the displaced units, or None if one has none."""
         where = self._where
         # The request takes its room before units look for destinations.
         if not where.admits(self._request, host):
             return None
         where.admit(self._request, host)
-        places = find_places(
+        places = find_destinations(
             where,
             units,
             rng=np.random.default_rng(0),
@@ -424,7 +424,7 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
         yield int(transfer[kept].sum()), tuple(useful[each] for each in kept), False
 
 
-def _least(units: Sequence[Unit], lacks: IntArray) -> float:
+def _transfer_bound(units: Sequence[Unit], lacks: IntArray) -> float:
     """Return a lower bound on the transfer that frees the missing room."""
     bound = 0.0
     for resource in np.flatnonzero(lacks).tolist():

@@ -18,7 +18,7 @@ import numpy as np
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.vm_kinds import vms_that_fit
-from placement.rebalancing.destination_search import Search, UnitDestinations, find_places
+from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import explain_stays
 from placement.rebalancing.location_index import PlacementState
@@ -163,7 +163,7 @@ class _SpareDemand:
     def decide(self, domains: IntArray) -> None:
         """Decide for some domains, (X,), whether they hold."""
         domains = domains[self._vms[domains].any(axis=1)]
-        alone = sorted(self._together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
+        alone = sorted(self._decide_together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
         for each in alone:
             self._decide_alone(each, dataclasses.replace(self._search, partly=False))
         # Missing room is listed for a few domains: its search takes longest.
@@ -187,7 +187,7 @@ class _SpareDemand:
             could &= self._vms[:, kind] <= int(fits.sum()) - own
         return could
 
-    def _together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
+    def _decide_together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
         """Decide domains together, and yield those that must be decided alone."""
         if not len(domains):
             return
@@ -197,7 +197,7 @@ class _SpareDemand:
         outside = np.ones(len(self._room), dtype=np.bool_)
         if again < _MOST_AGAIN or len(domains) == 1:
             outside = ~np.isin(self._domain, domains)
-        slots = self._slots(self._vms[domains].max(axis=0), outside)
+        slots = self._spare_slots(self._vms[domains].max(axis=0), outside)
         if slots is None:
             could = self._could_hold()[domains]
             self.holds[domains[~could]] = False
@@ -208,21 +208,21 @@ class _SpareDemand:
             size = (self._vms[domains] * self._running.demand[:, 0]).sum(axis=1)
             by_size = domains[np.argsort(size, kind="stable")]
             for half in np.array_split(by_size, 2):
-                yield from self._together(half, splits=splits - 1, again=again)
+                yield from self._decide_together(half, splits=splits - 1, again=again)
             return
         self.kept = np.maximum(self.kept, slots.taken)
-        enough = self._enough(domains, slots)
+        enough = self._have_slots(domains, slots)
         ruled = [each for each in domains[enough].tolist() if each in self._ruled]
         stuck = [each for each in ruled if not self._rules_allow(each, slots)]
         yield from stuck
         # Domains whose own hosts were taken as places are decided without these.
         rest = domains[~enough]
         if again:
-            yield from self._together(rest, splits=splits, again=again - 1)
+            yield from self._decide_together(rest, splits=splits, again=again - 1)
         else:
             yield from rest.tolist()
 
-    def _slots(self, wanted: IntArray, outside: BoolArray) -> _SpareRoom | None:
+    def _spare_slots(self, wanted: IntArray, outside: BoolArray) -> _SpareRoom | None:
         """Return places for VMs of each kind, (K,), on these hosts; None: not for all.
 
         The largest kind first, onto the emptiest hosts, so that few hosts keep much; then
@@ -255,7 +255,7 @@ class _SpareDemand:
                 return _SpareRoom(hosts, counts, self._room - room)
         return None
 
-    def _enough(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
+    def _have_slots(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
         """Return whether each domain has enough places outside its own hosts, (X,)."""
         outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
         for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
@@ -271,8 +271,8 @@ class _SpareDemand:
         A VM takes one of the slots of its kind; a group that keeps together takes an
         emptiest host in addition to the slots, which is then kept as well.
         """
-        where, running = self._shared(), self._running
-        units, stays = self._all_units.of(self._ruled[domain])
+        where, running = self._shared_state(), self._running
+        units, stays = self._all_units.units_of(self._ruled[domain])
         if stays or any(unit.hosts is not None for unit in units):
             return False
         left: dict[int, dict[int, int]] = {}
@@ -307,7 +307,7 @@ class _SpareDemand:
 
     def _host_among(self, hosts: Mapping[int, int], unit: Unit, domain: int) -> int | None:
         """Return the first host outside a domain that the rules of a unit allow; None: none."""
-        where = self._shared()
+        where = self._shared_state()
         for host in hosts:
             if not self.budget.spend(1):
                 self.cut = True
@@ -320,7 +320,7 @@ class _SpareDemand:
         self, unit: Unit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
     ) -> int | None:
         """Return one of the emptiest hosts that takes a unit in addition to all slots, or None."""
-        open_to = self._shared().open_to(unit.eligible)
+        open_to = self._shared_state().open_to(unit.eligible)
         demanded = unit.demand > 0
         for host in self._emptiest:
             if not self.budget.spend(1):
@@ -331,12 +331,12 @@ class _SpareDemand:
                 open_to[host]
                 and self._domain[host] != domain
                 and (room[demanded] >= unit.demand[demanded]).all()
-                and self._shared().allows(unit.vms, host)
+                and self._shared_state().allows(unit.vms, host)
             ):
                 return host
         return None
 
-    def _shared(self) -> PlacementState:
+    def _shared_state(self) -> PlacementState:
         if self._where is None:
             self._where = PlacementState(self._running)
         return self._where
@@ -368,10 +368,10 @@ class _SpareDemand:
         self, domain: int, search: Search
     ) -> tuple[PlacementState, list[Unit], list[StayingVm], UnitDestinations]:
         hosts = np.flatnonzero(self._domain == domain)
-        running, where = self._running, self._shared()
+        running, where = self._running, self._shared_state()
         if len(hosts) > 1:
             # The hosts of a domain must not take each other's VMs.
-            running = running.closing(hosts)
+            running = running.with_closed_hosts(hosts)
             where, by = PlacementState(running), None
         else:
             if self._by is None:
@@ -379,8 +379,8 @@ class _SpareDemand:
             by = self._by
         movable = running.vms_on(hosts)
         movable = movable[running.movable[movable]]
-        units, stays = self._all_units.of(movable.tolist())
-        places = find_places(
+        units, stays = self._all_units.units_of(movable.tolist())
+        places = find_destinations(
             where, units, rng=np.random.default_rng(0), budget=self.budget, search=search, by=by
         )
         return where, units, stays, places

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
@@ -74,7 +74,7 @@ class SpareCapacityPolicy:
         free = np.maximum(snapshot.free - before.kept, 0)
         within = dataclasses.replace(snapshot, free=free)
         allocation = self._policy.place(within, rng, budget)
-        placed = self._kept_to(snapshot, allocation.placed, before)
+        placed = self._rows_within_spare(snapshot, allocation.placed, before)
         left_out = mark_kept_room(Reason.KEPT_SPARE, snapshot, allocation, placed)
         waits = sum(left.count for left in left_out if left.reason is Reason.KEPT_SPARE)
         details = {
@@ -90,7 +90,7 @@ class SpareCapacityPolicy:
             details={**allocation.details, "spare": details},
         )
 
-    def _kept_to(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
+    def _rows_within_spare(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
         """Return the rows that stay placed so that every domain still holds."""
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()
@@ -184,7 +184,7 @@ def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> 
     room = running.room.copy()
     np.subtract.at(room, placed[:, 1], placed[:, 2:] * snapshot.demand[placed[:, 0]])
 
-    def joined(old: IntArray, more: IntArray) -> IntArray:
+    def concatenate(old: IntArray, more: IntArray) -> IntArray:
         return np.concatenate([old, more])
 
     zeros = np.zeros(new, dtype=np.int64)
@@ -193,18 +193,18 @@ def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> 
         snapshot=dataclasses.replace(
             running.snapshot, free=np.maximum(room, 0), host_class=snapshot.host_class
         ),
-        kind=joined(running.kind, len(running.demand) + kinds.of_row[request]),
-        host=joined(running.host, host),
-        tenant=joined(running.tenant, snapshot.tenant[request]),
-        transfer_mib=joined(running.transfer_mib, zeros),
-        mobility=joined(running.mobility, zeros + Mobility.LIVE),
-        obstacle=joined(running.obstacle, zeros - 1),
+        kind=concatenate(running.kind, len(running.demand) + kinds.of_row[request]),
+        host=concatenate(running.host, host),
+        tenant=concatenate(running.tenant, snapshot.tenant[request]),
+        transfer_mib=concatenate(running.transfer_mib, zeros),
+        mobility=concatenate(running.mobility, zeros + Mobility.LIVE),
+        obstacle=concatenate(running.obstacle, zeros - 1),
         rests=np.concatenate([running.rests, np.zeros(new, dtype=np.bool_)]),
         demand=np.concatenate([running.demand, snapshot.demand[first]]),
         eligible=np.concatenate([running.eligible, _eligible(snapshot, first)]),
         over=np.maximum(-room, 0),
-        groups=tuple(_grown(group, of_request) for group in running.groups),
-        spreads=tuple(_spread_further(spread, of_request) for spread in running.spreads),
+        groups=tuple(_group_with_placed(group, of_request) for group in running.groups),
+        spreads=tuple(_spread_with_placed(spread, of_request) for spread in running.spreads),
     )
 
 
@@ -213,12 +213,14 @@ def _eligible(snapshot: Snapshot, requests: IntArray) -> BoolArray:
     return eligible
 
 
-def _grown(group: RunningGroup, of_request: Mapping[int, list[int]]) -> RunningGroup:
+def _group_with_placed(group: RunningGroup, of_request: Mapping[int, list[int]]) -> RunningGroup:
     more = [vm for request in group.requests for vm in of_request.get(request, ())]
     return dataclasses.replace(group, vms=(*group.vms, *more)) if more else group
 
 
-def _spread_further(spread: RunningSpread, of_request: Mapping[int, list[int]]) -> RunningSpread:
+def _spread_with_placed(
+    spread: RunningSpread, of_request: Mapping[int, list[int]]
+) -> RunningSpread:
     more = () if spread.request is None else of_request.get(spread.request, ())
     return dataclasses.replace(spread, vms=(*spread.vms, *more)) if more else spread
 
@@ -239,7 +241,7 @@ def mark_kept_room(
     why: dict[tuple[int, Reason], int] = {}
     for request in np.flatnonzero(first > given).tolist():
         why[request, kept] = int(first[request] - given[request])
-    rest = snapshot.after(placed)
+    rest = snapshot.after_placing(placed)
     requested = np.array(
         [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
     )

@@ -51,7 +51,7 @@ class Units:
                 for vm in group.vms:
                     of_vm.setdefault(vm, []).append(number)
 
-    def of(self, vms: Iterable[int]) -> tuple[list[Unit], list[StayingVm]]:
+    def units_of(self, vms: Iterable[int]) -> tuple[list[Unit], list[StayingVm]]:
         """Return the units of some VMs, and those VMs that cannot move."""
         units: list[Unit] = []
         stays: list[StayingVm] = []
@@ -59,7 +59,7 @@ class Units:
         for vm in vms:
             if vm in seen:
                 continue
-            found = self._unit(vm) if vm in self._together else self._alone(vm)
+            found = self._group_unit(vm) if vm in self._together else self._single_unit(vm)
             if isinstance(found, Unit):
                 seen.update(found.vms)
                 units.append(found)
@@ -68,7 +68,7 @@ class Units:
                 stays.append(found)
         return units, stays
 
-    def _alone(self, vm: int) -> Unit | StayingVm:
+    def _single_unit(self, vm: int) -> Unit | StayingVm:
         running = self._running
         if (obstacle := int(running.obstacle[vm])) >= 0:
             return StayingVm(vm=vm, why=StayReason.OBSTACLE, obstacle=OBSTACLES[obstacle])
@@ -80,7 +80,7 @@ class Units:
             transfer_mib=int(running.transfer_mib[vm]),
         )
 
-    def _unit(self, vm: int) -> Unit | StayingVm:
+    def _group_unit(self, vm: int) -> Unit | StayingVm:
         """Return the VM with all that must move with it, or why they stay."""
         running, home = self._running, int(self._running.host[vm])
         if (obstacle := int(running.obstacle[vm])) >= 0:

@@ -51,7 +51,7 @@ def whole_vm_answer(
         no host offers. ``left_out`` has finite counts only.
     """
     snapshot, problem = whole.snapshot, whole.problem
-    after = snapshot.after(allocation.placed)
+    after = snapshot.after_placing(allocation.placed)
     holds = sums_over_groups(problem, whole.tenants, after.held)
     shares = dominant_shares(holds, snapshot.pool)
     in_use = (snapshot.capacity - after.free).sum(axis=0)
@@ -84,7 +84,7 @@ def whole_vm_answer(
             "work": allocation.work,
             "cut": allocation.cut,
             **named_details(
-                allocation.details, _OfAllocation(whole), len(whole.entry), every_host=details
+                allocation.details, _AllocationNaming(whole), len(whole.entry), every_host=details
             ),
         },
     }
@@ -116,7 +116,7 @@ class Naming(Protocol):
         """Return whether a detail lists single hosts."""
         ...
 
-    def named(self, key: str, value: Any) -> Any:
+    def with_names(self, key: str, value: Any) -> Any:
         """Return a detail with names in the place of indices."""
         ...
 
@@ -132,7 +132,7 @@ def named_details(
     few = every_host or hosts <= FEW_HOSTS
     omitted = sorted(key for key in details if not few and naming.names_hosts(key, details[key]))
     named = {
-        key: finite(naming.named(key, value))
+        key: finite(naming.with_names(key, value))
         for key, value in details.items()
         if key not in omitted
     }
@@ -152,7 +152,7 @@ def finite(value: Any) -> Any:
             return value
 
 
-class _OfAllocation:
+class _AllocationNaming:
     """Puts names in place of the indices of hosts and requests, a function per key."""
 
     def __init__(self, whole: WholeVmProblem) -> None:
@@ -163,7 +163,7 @@ class _OfAllocation:
             "order": self._order,
             "strategies": self._by_host,
             "utilities": self._by_host,
-            "weighed": self._weighed,
+            "weighed": self._name_weighed,
             "phase": self._phase,
             "gangs": self._gangs,
             "games": self._games,
@@ -174,7 +174,7 @@ class _OfAllocation:
     def names_hosts(self, key: str, value: Any) -> bool:
         return key in _PER_HOST
 
-    def named(self, key: str, value: Any) -> Any:
+    def with_names(self, key: str, value: Any) -> Any:
         return self._by_key[key](value) if key in self._by_key else value
 
     def _order(self, hosts: Sequence[int]) -> list[str]:
@@ -183,7 +183,9 @@ class _OfAllocation:
     def _by_host(self, values: Mapping[Any, Any]) -> dict[str, Any]:
         return {self._hosts[int(host)]: value for host, value in values.items()}
 
-    def _weighed(self, combinations: Mapping[Any, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    def _name_weighed(
+        self, combinations: Mapping[Any, Sequence[Mapping[str, Any]]]
+    ) -> dict[str, Any]:
         """Name the requests of what each host weighed, and of what the others took."""
         return {
             self._hosts[int(host)]: [

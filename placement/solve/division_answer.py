@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.mechanisms.max_min.room import of_pool
+from placement.mechanisms.max_min.room import pool_fractions
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import FloatArray
 from placement.model.snapshot import Reason
@@ -53,7 +53,7 @@ def division_answer(
     in_use = (divisible.capacity - divisible.free).sum(axis=0) + used.sum(axis=0)
     holds = sums_over_groups(problem, divided.tenants, divisible.held + used)
     totals = sums_over_groups(problem, divided.tenants, tasks.sum(axis=1))
-    shares = of_pool(holds, pool).max(axis=1, initial=0.0)
+    shares = pool_fractions(holds, pool).max(axis=1, initial=0.0)
     return {
         "policy": name,
         "divisible": True,
@@ -64,12 +64,12 @@ def division_answer(
         ],
         "utilization": {
             resource: float(part)
-            for resource, part in zip(problem.resources, of_pool(in_use, pool), strict=True)
+            for resource, part in zip(problem.resources, pool_fractions(in_use, pool), strict=True)
         },
         "left_out": _left_out(divided, tasks.sum(axis=1)),
         "seconds": seconds,
         "details": named_details(
-            division.details, _OfDivision(divided), len(problem.hosts), every_host=details
+            division.details, _DivisionNaming(divided), len(problem.hosts), every_host=details
         ),
     }
 
@@ -84,7 +84,7 @@ def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArr
 def _tasks(divided: DividedProblem, tasks: FloatArray, *, pooled: bool) -> list[dict[str, Any]]:
     """Return what was given, in order of demand and host."""
     divisible, problem = divided.divisible, divided.problem
-    one_task = of_pool(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
+    one_task = pool_fractions(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
     rows = []
     for tenant, host in np.argwhere(tasks * one_task[:, None] > _NOTHING).tolist():
         demand = divided.demand[tenant]
@@ -132,7 +132,7 @@ def _reason(divisible: DivisibleProblem, tenant: int) -> Reason:
 # -------------------------------------------------------------------- details
 
 
-class _OfDivision:
+class _DivisionNaming:
     """Puts names in place of the indices of tenants and hosts.
 
     One value for each tenant, or one stop of the climb after another, is recognised by its
@@ -143,7 +143,7 @@ class _OfDivision:
         self._tenants = [divided.problem.tenants[index].name for index in divided.tenants]
         self._hosts = [host.name for host in divided.problem.hosts]
 
-    def named(self, key: str, value: Any) -> Any:
+    def with_names(self, key: str, value: Any) -> Any:
         match key, value:
             case ("levels" | "dominant_shares" | "weights", list()):
                 return self._by_tenant(value)

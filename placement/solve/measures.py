@@ -40,7 +40,7 @@ def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> 
     snapshot, problem = whole.snapshot, whole.problem
     holdings = {
         "before": fractions_of_pool(snapshot.held, snapshot.pool),
-        "after": fractions_of_pool(snapshot.after(allocation.placed).held, snapshot.pool),
+        "after": fractions_of_pool(snapshot.after_placing(allocation.placed).held, snapshot.pool),
         "fair": target_holdings(snapshot),
     }
     shares = {

@@ -55,7 +55,7 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     measures = measures_of(summaries)
     rows = []
     for name, by_seed in variants.items():
-        base = unchanged(name)
+        base = unchanged_variant(name)
         if base not in variants:
             base = first if name != first else None
         row: dict[str, Any] = {
@@ -79,7 +79,7 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"base": first, "variants": rows}
 
 
-def unchanged(variant: str) -> str | None:
+def unchanged_variant(variant: str) -> str | None:
     """Return the name of the same variant on unchanged hosts; None for other variants."""
     stem = variant.removesuffix(CHANGED)
     return stem + UNCHANGED if stem != variant else None

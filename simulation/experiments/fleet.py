@@ -100,13 +100,13 @@ class FleetStudy:
         SharedFolderError
             If it is none that a fleet can work in.
         """
-        with self._files.submitting():
+        with self._files.submission_lock():
             self._submit()
             while self._left and not self._leaving:
                 if self._stopping:
                     self._request_stop()
                 began, waited = time.monotonic(), len(self._left)
-                free = self._look()
+                free = self._poll_progress()
                 took = time.monotonic() - began
                 if not self._stopping:
                     self._warn_if_idle(idle=len(free) == waited)
@@ -129,16 +129,16 @@ class FleetStudy:
         digests = {spec.name: spec.digest() for spec in self._specs}
         for name in self._files.names():
             if name not in digests:
-                self._files.take_back(name)
+                self._files.withdraw(name)
         cwd = str(Path.cwd())
         for spec in self._specs:
             digest = digests[spec.name]
-            summary = summary_in(self._files.run(spec.name), digest)
+            summary = summary_in(self._files.run_folder(spec.name), digest)
             if summary is None or not summary["finished"]:
                 self._files.submit(Job(spec=spec, cwd=cwd, digest=digest, as_csv=self._as_csv))
         self._left = digests
 
-    def _look(self) -> list[str]:
+    def _poll_progress(self) -> list[str]:
         """Read the progress of every run; return the jobs without a worker."""
         free, taken = [], set()
         for name, digest in list(self._left.items()):
@@ -152,11 +152,11 @@ class FleetStudy:
                 self._progress.pop(name, None)
                 if name not in self._taken:  # else its failure may still be written
                     free.append(name)
-            elif self._files.take_back(name):
+            elif self._files.withdraw(name):
                 del self._left[name]
                 # Its process has released it: this is the last report.
                 last = self._progress.pop(name, None)
-                if (summary := summary_in(self._files.run(name), digest)) is not None:
+                if (summary := summary_in(self._files.run_folder(name), digest)) is not None:
                     self._found[name] = summary
                     self._progress[name] = ended_progress(last)
         self._taken = taken
@@ -187,7 +187,7 @@ class FleetStudy:
 
     def _is_over(self, name: str, digest: str) -> bool:
         """Return whether a job without a worker need not be run."""
-        summary = summary_in(self._files.run(name), digest)
+        summary = summary_in(self._files.run_folder(name), digest)
         if summary is not None and summary["finished"]:
             return True
         failure = self._files.failure(name)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from registry.db import checkpoint
 from simulation.errors import InputError
-from simulation.experiments.jobs import Job, JobFailure, JobFiles, locked
+from simulation.experiments.jobs import Job, JobFailure, JobFiles, file_lock
 from simulation.experiments.run import RunProgress, simulate, summary_in
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RunFailedError, Study
@@ -38,7 +38,7 @@ def run_job(
         it was taken back, or it failed, which its files record.
     """
     text = files.read(name)
-    if text is None or files.is_taken(name) or files.stop_requested():
+    if text is None or files.is_taken(name) or files.is_stop_requested():
         return None
     if files.failure(name) is not None:  # it was let go of for that, a moment ago
         return None
@@ -47,16 +47,16 @@ def run_job(
     except InputError as error:
         files.write_failure(name, JobFailure(message=str(error), bad_input=True, worker=worker))
         return None
-    done = summary_in(files.run(name), job.digest)
+    done = summary_in(files.run_folder(name), job.digest)
     if done is not None and done["finished"]:
         return None
-    work = partial(_under_lock, files.job(name), text)
+    work = partial(_under_lock, files.job_file(name), text)
     study = Study([job.spec], files.folder, jobs=1, resume=True, as_csv=job.as_csv, work=work)
     reported_at = 0.0
 
     def report(progress: Mapping[str, RunProgress]) -> None:
         nonlocal reported_at
-        if stop() or files.stop_requested():
+        if stop() or files.is_stop_requested():
             study.stop()
         now, far = time.monotonic(), progress.get(name)
         if far is not None and far.part < 1 and now - reported_at > _REPORT_EVERY_S:
@@ -87,7 +87,7 @@ def _under_lock(
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the worker handles it, as Ctrl-C
     job = Job.of(text)
-    with locked(path) as file:
+    with file_lock(path) as file:
         if file is None or file.read() != text:
             return None
         try:

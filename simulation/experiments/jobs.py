@@ -55,7 +55,7 @@ class SharedFolderError(SimulationError):
 
 
 @cache
-def made_by() -> str:
+def software_versions() -> str:
     """Return the versions that results depend on."""
     libraries = ("numpy", "scipy", "pyarrow")
     versions = ", ".join(f"{name} {version(name)}" for name in libraries)
@@ -70,7 +70,7 @@ class Job:
     cwd: str  #: where relative paths of the spec begin
     digest: str  #: of the spec with its files, as the submitter sees them
     as_csv: bool
-    made_by: str = field(default_factory=made_by)
+    made_by: str = field(default_factory=software_versions)
 
     def text(self) -> str:
         """Return it as a job's file has it."""
@@ -89,8 +89,8 @@ class Job:
         try:
             document: dict[str, Any] = json.loads(text)
             theirs = document["made_by"]
-            if theirs != made_by():
-                raise InputError("a job", f"{theirs} submitted it, here is {made_by()}")
+            if theirs != software_versions():
+                raise InputError("a job", f"{theirs} submitted it, here is {software_versions()}")
             return cls(**{**document, "spec": RunSpec.of(document["spec"])})
         except (ValueError, KeyError, TypeError) as error:
             raise InputError("a job", f"it is of another version of fuga: {error}") from None
@@ -112,16 +112,16 @@ class JobFiles:
         self.folder = folder
         self._fleet = folder / FLEET
 
-    def job(self, name: str) -> Path:
+    def job_file(self, name: str) -> Path:
         """Return the file of a job."""
         return self._fleet / f"{name}.json"
 
-    def run(self, name: str) -> Path:
+    def run_folder(self, name: str) -> Path:
         """Return the folder that a job writes to."""
         return self.folder / RUNS / name
 
     @contextmanager
-    def submitting(self) -> Iterator[None]:
+    def submission_lock(self) -> Iterator[None]:
         """Hold the study's submission lock, and clear earlier stop requests.
 
         Raises
@@ -137,7 +137,7 @@ class JobFiles:
             study.touch()
         except OSError as error:
             raise SharedFolderError(study, error) from error
-        with locked(study) as file:
+        with file_lock(study) as file:
             if file is None:
                 raise JobTakenError(f"{self.folder}: another `fuga simulate` is at this study")
             (self._fleet / _STOP).unlink(missing_ok=True)
@@ -151,18 +151,18 @@ class JobFiles:
         JobTakenError
             If another job is running that would write to the same folder.
         """
-        path, text = self.job(job.spec.name), job.text()
+        path, text = self.job_file(job.spec.name), job.text()
         path.touch()
-        with locked(path) as file:
+        with file_lock(path) as file:
             if file is None:
                 if path.read_text() != text:
                     raise JobTakenError(
-                        f"{self.run(job.spec.name)}: a worker is at it with other options; let it"
-                        f" end, or stop it by `touch {self._fleet / _STOP}`, and try again"
+                        f"{self.run_folder(job.spec.name)}: a worker is at it with other options; "
+                        f"let it end, or stop it by `touch {self._fleet / _STOP}`, and try again"
                     )
                 return
-            self._said(job.spec.name, "failed").unlink(missing_ok=True)
-            self._said(job.spec.name, "progress").unlink(missing_ok=True)
+            self._file_of(job.spec.name, "failed").unlink(missing_ok=True)
+            self._file_of(job.spec.name, "progress").unlink(missing_ok=True)
             found = file.read()
             if found == text:
                 return
@@ -174,7 +174,7 @@ class JobFiles:
     def read(self, name: str) -> str | None:
         """Return a job's text, None if it is not there or taken back."""
         try:
-            return self.job(name).read_text() or None
+            return self.job_file(name).read_text() or None
         except FileNotFoundError:
             return None
 
@@ -185,7 +185,7 @@ class JobFiles:
     def is_taken(self, name: str) -> bool:
         """Return whether a job is being run, without touching the lock."""
         try:
-            file = self.job(name).open("rb")
+            file = self.job_file(name).open("rb")
         except FileNotFoundError:
             return False
         with file:
@@ -193,10 +193,10 @@ class JobFiles:
             answer = fcntl.fcntl(file, fcntl.F_GETLK, lock_query)
         return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
-    def take_back(self, name: str) -> bool:
+    def withdraw(self, name: str) -> bool:
         """Withdraw a job; return False if it already started."""
-        path = self.job(name)
-        with locked(path) as file:
+        path = self.job_file(name)
+        with file_lock(path) as file:
             if file is None:
                 return not path.exists()
             path.unlink()  # a process that has it open gets the lock of no job
@@ -206,25 +206,25 @@ class JobFiles:
         """Request all workers of the study to stop and write their results."""
         (self._fleet / _STOP).touch()
 
-    def stop_requested(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Return whether `request_stop` was called, or the file was made by hand."""
         return (self._fleet / _STOP).exists()
 
     def write_progress(self, name: str, progress: RunProgress) -> None:
         """Write how far a job is."""
-        self._say(name, "progress", asdict(progress))
+        self._write_document(name, "progress", asdict(progress))
 
     def progress(self, name: str) -> RunProgress | None:
         """Return the last known progress of a job, or None."""
-        return self._heard(name, "progress", RunProgress)
+        return self._read_document(name, "progress", RunProgress)
 
     def write_failure(self, name: str, failure: JobFailure) -> None:
         """Write that a job failed and need not be retried."""
-        self._say(name, "failed", asdict(failure))
+        self._write_document(name, "failed", asdict(failure))
 
     def failure(self, name: str) -> JobFailure | None:
         """Return why a job failed, None if it did not."""
-        return self._heard(name, "failed", JobFailure)
+        return self._read_document(name, "failed", JobFailure)
 
     def clear(self) -> None:
         """Remove the fleet's files, as if the study had run on one machine.
@@ -234,22 +234,22 @@ class JobFiles:
         if not self.names():
             shutil.rmtree(self._fleet, ignore_errors=True)
 
-    def _said(self, name: str, kind: str) -> Path:
+    def _file_of(self, name: str, kind: str) -> Path:
         return self._fleet / f"{name}.{kind}"
 
-    def _say(self, name: str, kind: str, document: Mapping[str, Any]) -> None:
+    def _write_document(self, name: str, kind: str, document: Mapping[str, Any]) -> None:
         with suppress(FileNotFoundError):  # the study is over, and no reader is left
-            replace_file(self._said(name, kind), json.dumps(document).encode())
+            replace_file(self._file_of(name, kind), json.dumps(document).encode())
 
-    def _heard(self, name: str, kind: str, what: Callable[..., T]) -> T | None:
+    def _read_document(self, name: str, kind: str, what: Callable[..., T]) -> T | None:
         try:
-            return what(**json.loads(self._said(name, kind).read_text()))
+            return what(**json.loads(self._file_of(name, kind).read_text()))
         except (OSError, ValueError, TypeError):  # nothing yet; on a file server, just replaced
             return None
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[TextIO | None]:
+def file_lock(path: Path) -> Iterator[TextIO | None]:
     """Hold a file's lock; None if another process does, or the file is not there.
 
     Closing the file anywhere in this process lets go of it.

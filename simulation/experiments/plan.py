@@ -59,7 +59,7 @@ def plan(
                 "neither --add-hosts nor --without-hosts is given, nor --balance, --spare, --roll"
                 " or --room",
             )
-        as_is = replace(base, add_hosts=(), without_hosts=(), moving=base.moving.unchanged())
+        as_is = replace(base, add_hosts=(), without_hosts=(), moving=base.moving.without_moves())
         inventories = [(as_is, UNCHANGED), (base, CHANGED)]
     for policy in policies:
         read = _parameters_of(policy)

@@ -228,13 +228,13 @@ def _run(
             running, waiting = int(engine.names.vms.sum()), int(engine.waiting.count.sum())
             part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
             report(RunProgress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
-        if _over(spec, engine, arrivals, slot, placed):
+        if _is_over(spec, engine, arrivals, slot, placed):
             return True
         if stop():
             return False
 
 
-def _over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
+def _is_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
     if spec.until_s is not None:
         return (slot + 1) * spec.slot_length_s > spec.until_s
     if arrivals.next_s() is not None:

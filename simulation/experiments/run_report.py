@@ -37,7 +37,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
         "fallbacks": summary["fallbacks"],
         "seconds": summary["timing"]["seconds"],
         "tenants": _tenants(run),
-        "waiting": _waiting(run),
+        "waiting": _waiting_at_end(run),
         "lines": _lines(run),
     }
 
@@ -65,7 +65,7 @@ def _waited_so_far(run: ObservedRun) -> tuple[FloatArray, IntArray]:
 
 def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
     names, recorder = run.engine.names, run.recorder
-    pool = run.engine.cluster.offered().sum(axis=0)
+    pool = run.engine.cluster.pool_capacity().sum(axis=0)
     count = len(names.tenants)
     shares = dominant_shares(names.held[:count], pool) if count else np.zeros(0)
     waiting_s, waits = _waited_so_far(run)
@@ -90,7 +90,7 @@ def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
     return rows[:MOST_TENANTS]
 
 
-def _waiting(run: ObservedRun) -> list[dict[str, Any]]:
+def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
     """Return what waits at the end by tenant and size, the most VMs first."""
     waiting, names = run.engine.waiting, run.engine.names
     over_s = float(run.summary["to_s"])

@@ -16,8 +16,8 @@ from simulation.errors import InputError
 from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.fleet import MEMORY
-from simulation.slots.moving.options import Moving
-from simulation.slots.moving.rolling import matching_hosts
+from simulation.slots.moving.options import MoveOptions
+from simulation.slots.moving.roll import matching_hosts
 from simulation.topology.hierarchy import TimedHierarchy, read_hierarchy
 from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
@@ -78,7 +78,7 @@ class RunSpec(SimulatedPolicy):
         """
         try:
             values = {**document, "trace": TraceSpec(**document["trace"])}
-            values["moving"] = Moving.of(document["moving"])
+            values["moving"] = MoveOptions.of(document["moving"])
             for name in ("add_hosts", "without_hosts"):
                 values[name] = tuple(values[name])
             return cls(**values)
@@ -124,7 +124,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
         inventory = inventory.without(spec.without_hosts)
     for number, more in enumerate(spec.add_hosts, 1):
         prefix = "added" if number == 1 else f"added{number}"
-        inventory = inventory.joined(read_inventory(more).named(prefix))
+        inventory = inventory.with_hosts(read_inventory(more).with_prefix(prefix))
     _check_zones(spec, [*named, *inventory.hosts])
     _check_moving(spec, inventory)
     weights = read_weights(spec.weights)
@@ -157,7 +157,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
         resources=resources,
         faults=faults,
         types=types,
-        keep=_sampled(spec.trace.sample, spec.seed),
+        keep=_tenant_sample(spec.trace.sample, spec.seed),
         fold=spec.trace.tenants,
     )
     _check_quotas(hierarchies, resources, spec)
@@ -226,7 +226,7 @@ def _check_quotas(
             )
 
 
-def _sampled(part: float, seed: int) -> Keep | None:
+def _tenant_sample(part: float, seed: int) -> Keep | None:
     if part >= 1.0:
         return None
     most = int(part * _PARTS)

@@ -25,7 +25,7 @@ _POLL_EVERY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class _RunFailure:
     """Why a run ended without a summary."""
 
     message: str
@@ -133,11 +133,11 @@ class Study:
                 try:
                     said = each.recv()
                 except EOFError:
-                    said = _Failed(_end_of(run.process), bad_input=False)
+                    said = _RunFailure(_end_of(run.process), bad_input=False)
                 if isinstance(said, RunProgress):
                     progress[run.spec.name] = said
                     continue
-                if isinstance(said, _Failed):
+                if isinstance(said, _RunFailure):
                     failed = failed or RunFailedError(
                         run.spec.name, said.message, bad_input=said.bad_input
                     )
@@ -228,18 +228,18 @@ def _child(
             report=lambda progress: _send(connection, progress),
         )
     except SimulationError as error:
-        said = _Failed(str(error), bad_input=True)
+        said = _RunFailure(str(error), bad_input=True)
     except Exception as error:
-        said = _Failed(f"{type(error).__name__}: {error}", bad_input=False)
+        said = _RunFailure(f"{type(error).__name__}: {error}", bad_input=False)
     _send(connection, said)
     connection.close()
 
 
-def on_interrupt(study: AnyStudy) -> Callable[[], None]:
+def stop_on_interrupt(study: AnyStudy) -> Callable[[], None]:
     """Let Ctrl-C stop a study gently; return a function that restores the handler."""
 
-    def interrupted(signum: int, frame: FrameType | None) -> None:
+    def stop_study(signum: int, frame: FrameType | None) -> None:
         study.stop()
 
-    before = signal.signal(signal.SIGINT, interrupted)
+    before = signal.signal(signal.SIGINT, stop_study)
     return lambda: (signal.signal(signal.SIGINT, before), None)[1]

@@ -22,12 +22,12 @@ from placement import (
     target_shares,
 )
 from simulation.checkpoint import CheckpointData, ValueRange, array, whole
-from simulation.metrics.moving import MovesRecorder
+from simulation.metrics.moves import MovesRecorder
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, Round, SlotResult
 from simulation.slots.interning import GrowingRows
-from simulation.slots.running import VmRows
-from simulation.slots.waiting import WaitingRows
+from simulation.slots.running_vms import VmRows
+from simulation.slots.waiting_rows import WaitingRows
 
 #: Tenants of largest share whose shares are kept of each slot.
 SHARES_KEPT = 50
@@ -181,9 +181,9 @@ class SeriesRecorder:
         for r, name in enumerate(self.resources):
             offered = np.bincount(self._class_of, capacity[:, r], minlength=len(self.classes))
             used = np.bincount(self._class_of, committed[:, r], minlength=len(self.classes))
-            row[f"used:{name}"] = _part(used.sum(), offered.sum())
+            row[f"used:{name}"] = _fraction(used.sum(), offered.sum())
             for place, host_class in enumerate(self.classes):
-                row[f"used:{name}:{host_class}"] = _part(used[place], offered[place])
+                row[f"used:{name}:{host_class}"] = _fraction(used[place], offered[place])
         row["fragmentation"] = self._fragmentation(free, engine)
         if slot % self._picture_every == 0:
             self._picture(slot, capacity[:, 0], committed[:, 0])
@@ -220,7 +220,7 @@ class SeriesRecorder:
 
     def _round(self, passed: SlotResult, round_: Round, engine: Engine) -> dict[str, float | None]:
         snapshot, placed = round_.snapshot, round_.placed
-        self._placed(passed.start_s, placed, round_.wait_s)
+        self._add_placements(passed.start_s, placed, round_.wait_s)
         if round_.fallback_reason is not None:
             self.fallbacks.append((passed.slot, round_.fallback_reason))
         row: dict[str, float | None] = {
@@ -257,9 +257,9 @@ class SeriesRecorder:
         rows, _, counts = round_.allocation.placed.T
         placed = float((counts * snapshot.demand[rows, 0]).sum())
         pool = float(snapshot.pool[0])
-        return {"placed_part": _part(placed, pool), "bound_part": _part(bound, pool)}
+        return {"placed_part": _fraction(placed, pool), "bound_part": _fraction(bound, pool)}
 
-    def _placed(self, start_s: float, placed: VmRows, wait_s: FloatArray) -> None:
+    def _add_placements(self, start_s: float, placed: VmRows, wait_s: FloatArray) -> None:
         requested = placed.request >= 0
         if not requested.all():
             placed, wait_s = placed.where(requested), wait_s[requested]
@@ -294,5 +294,5 @@ def _vms(parts: Sequence[WaitingRows | VmRows]) -> float:
     return float(sum(int(part.count.sum()) for part in parts))
 
 
-def _part(used: float, offered: float) -> float | None:
+def _fraction(used: float, offered: float) -> float | None:
     return float(used / offered) if offered > 0 else None

@@ -45,7 +45,7 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
         "placed_part": _ratio(placed - lost, requested),
         "completed_part": _ratio(completed, requested),
         "completed_part_of_tenants": _mean(
-            completed_parts(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
+            completed_fractions(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
         ),
         "wait_s": spread_of(waits, counts),
         "completion_s": spread_of(took, ended),
@@ -71,7 +71,7 @@ def waits_of(recorder: SeriesRecorder) -> tuple[FloatArray, FloatArray]:
     """Return how long VMs that were placed waited, sorted, and how many of each."""
     placements = recorder.placements
     waits = placements.column("start_s") - placements.column("arrival_s")
-    return _sorted(waits, placements.column("count"))
+    return _count_distinct(waits, placements.column("count"))
 
 
 def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray, FloatArray]:
@@ -80,10 +80,10 @@ def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray,
     ends = placements.column("end_s")
     done = ends <= over_s
     took = ends[done] - placements.column("arrival_s")[done]
-    return _sorted(took, placements.column("count")[done])
+    return _count_distinct(took, placements.column("count")[done])
 
 
-def completed_parts(requested: IntArray, completed: IntArray) -> FloatArray:
+def completed_fractions(requested: IntArray, completed: IntArray) -> FloatArray:
     """Return the completed part of each tenant's VMs, (N,); NaN for one without requests."""
     parts: FloatArray = np.full(len(requested), np.nan)
     np.divide(completed, requested, out=parts, where=requested > 0)
@@ -103,7 +103,7 @@ def spread_of(values: FloatArray, counts: FloatArray) -> Mapping[str, float | No
     return {"mean": mean, **percentiles, "max": float(values[-1])}
 
 
-def _sorted(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _count_distinct(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return distinct values and how often each occurs."""
     distinct, place = np.unique(values, return_inverse=True)
     times: FloatArray = np.bincount(place.ravel(), counts, len(distinct)).astype(np.float64)

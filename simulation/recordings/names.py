@@ -17,7 +17,7 @@ class Pseudonyms:
         self._word, self._anonymous, self._digits = word, anonymous, digits
         self._seen: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
+    def alias_of(self, name: str) -> str:
         """Return what a name is called; the first time it may get a number."""
         number = f"{len(self._seen) + 1:0{self._digits}}"
         alias = f"{self._word}-{number}" if self._anonymous else name
@@ -43,7 +43,7 @@ class FileNames:
         for host in sorted(hosts, key=lambda each: (each.name, _is_retired(each), each.created_at)):
             others[host.name] += 1
             number = others[host.name]
-            self.of_host[host.id] = self.hosts.of(
+            self.of_host[host.id] = self.hosts.alias_of(
                 host.name if number == 1 else f"{host.name}~{number}"
             )
 

@@ -39,7 +39,7 @@ def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, f
             continue
         rows = {}  # of two changes in one millisecond the later one counts
         for number, standing in enumerate(tenant.standings):
-            parent = "" if standing.parent is None else names.groups.of(standing.parent)
+            parent = "" if standing.parent is None else names.groups.alias_of(standing.parent)
             at_s = seconds(standing.since, past.since) if number else 0.0
             rows[at_s] = (named, parent, standing.weight, at_s)
         yield from rows.values()
@@ -75,8 +75,8 @@ def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[
 def _name_in_files(name: str, names: FileNames, groups: frozenset[str]) -> str | None:
     """Return what a tenant or group is called in the files; None: it is not in them."""
     if name in groups:
-        return names.groups.of(name)
-    return names.tenants.of(name) if names.tenants.knows(name) else None
+        return names.groups.alias_of(name)
+    return names.tenants.alias_of(name) if names.tenants.knows(name) else None
 
 
 _TRACE, _HOSTS, _WINDOW = "trace.csv", "hosts.json", "window.json"
@@ -218,7 +218,7 @@ def record(
     partial.mkdir(parents=True)
     names = FileNames(past.hosts, anonymous=anonymous)
     slots = _RecordedSlots(past.since, decided.slot_length_s)
-    decided = _where_hosts_are(decided, past.hosts)
+    decided = _zones_with_hosts(decided, past.hosts)
     counted: Counter[str] = Counter()
     with (partial / _TRACE).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [*_COLUMNS, *past.resources], restval="")
@@ -254,7 +254,7 @@ def record(
     return recording
 
 
-def _where_hosts_are(decided: DecidedRounds, hosts: Sequence[PastHost]) -> DecidedRounds:
+def _zones_with_hosts(decided: DecidedRounds, hosts: Sequence[PastHost]) -> DecidedRounds:
     """Leave out policies of zones that no host is in."""
     known = {zone_of(host.labels) for host in hosts}
     zones = {zone: its for zone, its in decided.zone_policies.items() if zone in known}
@@ -279,20 +279,20 @@ def _rows(
     rules = request.rules
     shared = {
         "arrival_s": max(0.0, seconds(request.requested_at, past.since)),
-        "tenant": names.tenants.of(request.tenant),
+        "tenant": names.tenants.alias_of(request.tenant),
         "min_count": 1,
         "requires": ";".join(request.requires),
         "forbids": ";".join(rules.forbids),
         "prefers": ";".join(rules.prefers),
         "zone": rules.zone or "",
-        "hosts": ";".join(names.hosts.of(host) for host in request.hosts or ()),
+        "hosts": ";".join(names.hosts.alias_of(host) for host in request.hosts or ()),
         "spread": rules.spread or "",
         "anti_affinity": _group(rules.anti_affinity, names),
         "affinity": _group(rules.affinity, names),
         **request.demand,
     }
     for host, standing in sorted(there.items()):
-        for ended_at, vms in _joined(standing, slots, placed_alike=False):
+        for ended_at, vms in _group_vms(standing, slots, placed_alike=False):
             lifetime = "" if ended_at is None else seconds(ended_at, past.since)
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
@@ -301,7 +301,7 @@ def _rows(
     others = [vm for vm in waiting if not _was_given_up(vm)]
     if whole and others:
         given_up, others = [], waiting
-    lots = [_joined(each, slots, whole=whole) for each in (others, given_up)]
+    lots = [_group_vms(each, slots, whole=whole) for each in (others, given_up)]
     for ended_at, vms in itertools.chain.from_iterable(lots):
         first = min(vm.placed_at or request.requested_at for vm in vms)
         least = 1 if begun else min(request.min_count, len(vms))
@@ -318,7 +318,7 @@ def _was_given_up(vm: PastVm) -> bool:
     return vm.placed_at is None and vm.ended_at is not None
 
 
-def _joined(
+def _group_vms(
     vms: Sequence[PastVm], slots: _RecordedSlots, *, placed_alike: bool = True, whole: bool = False
 ) -> list[tuple[datetime | None, list[PastVm]]]:
     """Return VMs that were gone in one slot, each lot with the end of its last; None: not yet.
@@ -328,8 +328,8 @@ def _joined(
     """
     lots: defaultdict[tuple[float, float], list[PastVm]] = defaultdict(list)
     for vm in vms:
-        placed = slots.of(vm.placed_at) if placed_alike else 0.0
-        lots[(0.0, 0.0) if whole else (placed, slots.of(vm.ended_at))].append(vm)
+        placed = slots.slot_at(vm.placed_at) if placed_alike else 0.0
+        lots[(0.0, 0.0) if whole else (placed, slots.slot_at(vm.ended_at))].append(vm)
     return [(_end(lot), lot) for _, lot in sorted(lots.items(), key=lambda pair: pair[0])]
 
 
@@ -345,7 +345,7 @@ class _RecordedSlots:
     since: datetime
     length_s: float
 
-    def of(self, at: datetime | None) -> float:
+    def slot_at(self, at: datetime | None) -> float:
         """Return the first slot whose start is not before a time; inf: there was no such time."""
         if at is None:
             return math.inf
@@ -355,7 +355,7 @@ class _RecordedSlots:
 def _group(rule: MembershipRule | None, names: FileNames) -> str:
     if rule is None:
         return ""
-    return names.vm_groups.of(rule.group) + (":soft" if rule.soft else "")
+    return names.vm_groups.alias_of(rule.group) + (":soft" if rule.soft else "")
 
 
 def _inventory(past: Past, names: FileNames) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ def thin_series(
     )
 
 
-def cumulative_parts(
+def cumulative_fractions(
     values: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return distinct values and the part of the counts that is at most each."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from plain_text import plain
 from simulation.report.data import one_of_each, runs_in
+from simulation.report.plot_files import file_name, save_plot
 from simulation.report.plots import Plot, plots_of
-from simulation.report.saving import file_name, save_plot
 from simulation.report.side_by_side import side_by_side
 from simulation.report.style import Palette
 

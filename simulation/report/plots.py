@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from simulation.metrics.summary import completed_parts
-from simulation.report.data import RunData, cumulative_parts, thin_series
+from simulation.metrics.summary import completed_fractions
+from simulation.report.data import RunData, cumulative_fractions, thin_series
 from simulation.report.style import (
     Palette,
     count_axis,
@@ -40,20 +40,20 @@ def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
     """Return the plots of runs, one of each variant; those without anything to show left out."""
     shown = list(runs)[:_MOST_LINES]
     makers: tuple[Callable[[Sequence[RunData], Palette], Plot | None], ...] = (
-        _use,
-        _waiting,
-        _waits,
-        _completions,
-        _completed,
-        _fairness,
-        _left_out,
-        _fragmentation,
-        _moving,
+        _use_plot,
+        _waiting_plot,
+        _waits_plot,
+        _completions_plot,
+        _completed_fractions_plot,
+        _fairness_plot,
+        _left_out_plot,
+        _fragmentation_plot,
+        _moves_plot,
     )
     plots = [make(shown, palette) for make in makers]
-    largest = _largest(shown)
-    plots += [_shares(run, number, largest) for number, run in enumerate(shown[:4])]
-    plots += [_hosts(run, number) for number, run in enumerate(shown[:4])]
+    largest = _largest_tenants(shown)
+    plots += [_shares_plot(run, number, largest) for number, run in enumerate(shown[:4])]
+    plots += [_hosts_plot(run, number) for number, run in enumerate(shown[:4])]
     return [plot for plot in plots if plot is not None]
 
 
@@ -74,7 +74,7 @@ def _over_time(
     return label
 
 
-def _use(runs: Sequence[RunData], palette: Palette) -> Plot:
+def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     resources = list(runs[0].summary["used"])[:3]
     figure, axes = new_figure(height=1.4 + 1.7 * len(resources), rows=len(resources))
     for axis, resource in zip(axes, resources, strict=True):
@@ -92,7 +92,7 @@ def _use(runs: Sequence[RunData], palette: Palette) -> Plot:
     )
 
 
-def _waiting(runs: Sequence[RunData], palette: Palette) -> Plot:
+def _waiting_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
     label = _over_time(runs, palette, "vms_waiting", axis)
     axis.set_ylabel("VMs waiting (number)")
@@ -109,14 +109,14 @@ def _waiting(runs: Sequence[RunData], palette: Palette) -> Plot:
     )
 
 
-def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+def _waits_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     figure, (axis,) = new_figure()
     longest = 0.0
     for run in runs:
         placements = run.table("placements", "arrival_s", "start_s", "count")
         waits = placements["start_s"] - placements["arrival_s"]
         if len(waits):
-            values, parts = cumulative_parts(waits, placements["count"])
+            values, parts = cumulative_fractions(waits, placements["count"])
             longest = max(longest, float(values[-1]))
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
     if not longest:
@@ -137,7 +137,7 @@ def _waits(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     )
 
 
-def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+def _completions_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     figure, (axis,) = new_figure()
     longest = 0.0
     for run in runs:
@@ -145,7 +145,7 @@ def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
         done = placements["end_s"] <= run.summary["to_s"]
         if done.any():
             took = placements["end_s"][done] - placements["arrival_s"][done]
-            values, parts = cumulative_parts(took, placements["count"][done])
+            values, parts = cumulative_fractions(took, placements["count"][done])
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
             longest = max(longest, float(values[-1]))
     if not longest:
@@ -164,11 +164,11 @@ def _completions(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     )
 
 
-def _completed(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+def _completed_fractions_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     figure, (axis,) = new_figure()
     for run in runs:
         tenants = run.table("tenants")
-        parts = completed_parts(tenants["vms_asked"], tenants["vms_completed"])
+        parts = completed_fractions(tenants["vms_asked"], tenants["vms_completed"])
         known = np.sort(parts[np.isfinite(parts)])
         if len(known):
             ranks = 100 * np.arange(1, len(known) + 1) / len(known)
@@ -187,7 +187,7 @@ def _completed(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     )
 
 
-def _fairness(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+def _fairness_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not any(np.isfinite(run.slots.get("fair_distance", np.zeros(0))).any() for run in runs):
         return None
     figure, (axis,) = new_figure()
@@ -205,7 +205,7 @@ def _fairness(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     )
 
 
-def _left_out(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+def _left_out_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     reasons = sorted({reason for run in runs for reason in run.summary["left_out"]})
     if not reasons:
         return None
@@ -229,7 +229,7 @@ def _left_out(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     )
 
 
-def _fragmentation(runs: Sequence[RunData], palette: Palette) -> Plot:
+def _fragmentation_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
     label = _over_time(runs, palette, "fragmentation", axis, 100.0)
     axis.set_xlabel(label)
@@ -245,7 +245,7 @@ def _fragmentation(runs: Sequence[RunData], palette: Palette) -> Plot:
     )
 
 
-def _moving(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not any("moved_gib" in run.slots for run in runs):
         return None
     figure, (level, moved) = new_figure(height=4.6, rows=2)
@@ -270,7 +270,7 @@ def _moving(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     )
 
 
-def _largest(runs: Sequence[RunData]) -> list[str]:
+def _largest_tenants(runs: Sequence[RunData]) -> list[str]:
     """Return the tenants that hold most in all runs together: the same in each plot."""
     totals: Counter[str] = Counter()
     for run in runs:
@@ -281,7 +281,7 @@ def _largest(runs: Sequence[RunData]) -> list[str]:
     return [tenant for tenant, _ in totals.most_common(_MOST_TENANTS)]
 
 
-def _shares(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
+def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
     if not largest:
         return None
     shares = run.table("shares")
@@ -307,7 +307,7 @@ def _shares(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
     )
 
 
-def _hosts(run: RunData, number: int) -> Plot | None:
+def _hosts_plot(run: RunData, number: int) -> Plot | None:
     hosts = run.table("hosts")
     if not len(hosts["slot"]):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from simulation.experiments.compare import unchanged
+from simulation.experiments.compare import unchanged_variant
 from simulation.metrics.summary import MEASURES, MEASURES_OF_MOVES
 from simulation.report.style import Palette
 
@@ -63,11 +63,11 @@ def _cells(
     """Return one measure of every variant; what looks best is bold, unless all look alike."""
     means = [row["measures"][path]["mean"] for row in variants]
     known = [mean for mean in means if mean is not None]
-    looks = {_shown(mean, unit) for mean in known}
-    best = _shown((max if more_is_better else min)(known), unit) if len(looks) > 1 else None
+    looks = {_format_value(mean, unit) for mean in known}
+    best = _format_value((max if more_is_better else min)(known), unit) if len(looks) > 1 else None
     cells = []
     for row, mean in zip(variants, means, strict=True):
-        summary, shown = row["measures"][path], _shown(mean, unit)
+        summary, shown = row["measures"][path], _format_value(mean, unit)
         cells.append(
             f'<td class="{"best" if shown == best else ""}" data-path="{path}" '
             f'data-variant="{escape(row["variant"])}" '
@@ -82,7 +82,7 @@ def _bases(comparison: Mapping[str, Any]) -> str:
     based = [row for row in comparison["variants"] if row["base"] is not None]
     if not based:
         return ""
-    on_hosts = [row for row in based if row["base"] == unchanged(row["variant"])]
+    on_hosts = [row for row in based if row["base"] == unchanged_variant(row["variant"])]
     words = ["of each <em>changed</em> from the same <em>unchanged</em>"] if on_hosts else []
     if len(on_hosts) < len(based):
         words.append(f"{'else ' if on_hosts else ''}from {escape(str(comparison['base']))}")
@@ -90,7 +90,7 @@ def _bases(comparison: Mapping[str, Any]) -> str:
 
 
 def _spread(summary: Mapping[str, Any], unit: str) -> str:
-    return "" if not summary["sd"] else f"<small>± {_shown(summary['sd'], unit)}</small>"
+    return "" if not summary["sd"] else f"<small>± {_format_value(summary['sd'], unit)}</small>"
 
 
 def _against_base(summary: Mapping[str, Any], unit: str) -> str:
@@ -98,7 +98,7 @@ def _against_base(summary: Mapping[str, Any], unit: str) -> str:
     if not found or not found["mean"]:
         return ""
     sign = "+" if found["mean"] > 0 else "−"
-    gap = _shown(abs(found["mean"]), unit).replace(" %", " points")
+    gap = _format_value(abs(found["mean"]), unit).replace(" %", " points")
     if float(gap.split()[0].replace(",", "")) == 0:
         return ""
     word = ", significant" if found["significant"] else ""
@@ -106,7 +106,7 @@ def _against_base(summary: Mapping[str, Any], unit: str) -> str:
     return f"<small>{sign}{gap}</small>{chance}"
 
 
-def _shown(value: float | None, unit: str) -> str:
+def _format_value(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
     return f"{100 * value:.2f} %" if unit.startswith("%") else f"{value:,.1f} {unit}"

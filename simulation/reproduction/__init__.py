@@ -1,8 +1,14 @@
 """Reproduce tables and figures of the papers, and compare them with the printed ones."""
 
 from simulation.reproduction.catalog import EVERYTHING, ITEMS, items_named
+from simulation.reproduction.item_runner import (
+    DOCUMENT,
+    FinishedItem,
+    run_item,
+    run_items,
+    summary_of,
+)
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Verdict
-from simulation.reproduction.running import DOCUMENT, FinishedItem, run_item, run_items, summary_of
 
 __all__ = [
     "DOCUMENT",

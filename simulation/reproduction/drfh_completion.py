@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import cumulative_parts, thin_series
+from simulation.report.data import cumulative_fractions, thin_series
 from simulation.report.plots import Plot
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.drfh_day import (
     BEST,
     SLOTS,
@@ -24,7 +23,8 @@ from simulation.reproduction.drfh_day import (
     played_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.playing import ListedTrace, play
+from simulation.reproduction.plots import lines
+from simulation.reproduction.trace_replay import ListedTrace, play
 from simulation.reproduction.workloads import RESOURCES
 from simulation.traces.chunks import Chunk
 
@@ -51,7 +51,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
     curves = {}
     for policy in (BEST, SLOTS):
         took = np.sort(played[policy].took_s[both]) / 60
-        minutes, part = cumulative_parts(took, np.ones(len(took)))
+        minutes, part = cumulative_fractions(took, np.ones(len(took)))
         curves[policy] = thin_series(minutes, 100 * part)
     return ItemOutcome(
         statements=(

@@ -8,7 +8,7 @@ from typing import Final
 
 from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Paper, Setup
-from simulation.reproduction.playing import ListedTrace, PlayedTrace, play
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play
 from simulation.reproduction.workloads import DAY_S, INSTEAD, google_hosts, google_trace, tenants_of
 from simulation.slots.choice import SimulatedPolicy
 
@@ -79,7 +79,7 @@ def played_day(setup: Setup) -> dict[str, PlayedTrace]:
             done += 1
         return found
 
-    return setup.shared("drfh day", run)
+    return setup.get_or_make("drfh day", run)
 
 
 def drfh_item(name: str, place: str, shows: str, run: Callable[[Setup], ItemOutcome]) -> Item:

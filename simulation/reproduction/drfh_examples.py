@@ -8,9 +8,15 @@ import numpy as np
 
 from placement import DivisibleProblem, Division
 from placement.mechanisms.max_min.levels import shapes
-from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
-from simulation.reproduction.problems import a_problem, a_round, divided, placed, vms_of
+from simulation.reproduction.plots import bars
+from simulation.reproduction.problems import (
+    a_problem,
+    a_round,
+    checked_allocation,
+    checked_division,
+    vms_of,
+)
 
 _RESOURCES: Final = ("cpu", "memory")
 #: Fig. 1: CPUs and GB of two servers; Ghodsi et al. have the same 9 CPUs and 18 GB in one.
@@ -29,9 +35,9 @@ def _two_servers() -> DivisibleProblem:
 
 def _fig1(setup: Setup) -> ItemOutcome:
     del setup  # small enough for every run
-    pool = divided("drf", a_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
+    pool = checked_division("drf", a_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
     snapshot = a_round(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
-    fitting = float(vms_of(snapshot, placed("best_fit_drfh", snapshot)).sum())
+    fitting = float(vms_of(snapshot, checked_allocation("best_fit_drfh", snapshot)).sum())
     numbers = (
         _exact("tasks of user 1 when all is one pool", 3, pool.totals[0]),
         _exact("tasks of user 2 when all is one pool", 2, pool.totals[1]),
@@ -83,7 +89,7 @@ def _fig2(setup: Setup) -> ItemOutcome:
 def _fig3(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
-    division = divided("per_server_drf", problem)
+    division = checked_division("per_server_drf", problem)
     numbers = (*_tasks(division, ((5, 1), (1, 5))), *_shares(division, 3 / 7))
     return _two_users(
         problem,
@@ -97,14 +103,14 @@ def _fig3(setup: Setup) -> ItemOutcome:
 def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
-    division = divided("drfh", problem)
+    division = checked_division("drfh", problem)
     whole = a_round(
         _RESOURCES,
         np.array(_SERVERS, dtype=np.int64) * _UNITS,
         [[round(_UNITS * part) for part in row] for row in _DEMANDS],
         50,
     )
-    given = vms_of(whole, placed("best_fit_drfh", whole))
+    given = vms_of(whole, checked_allocation("best_fit_drfh", whole))
     numbers = (
         *_tasks(division, ((10, 0), (0, 10))),
         *_shares(division, 5 / 7),

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from placement import IntArray
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.playing import ListedTrace, play, requests
+from simulation.reproduction.plots import lines
+from simulation.reproduction.trace_replay import ListedTrace, play, requests
 from simulation.slots.choice import SimulatedPolicy
 
 #: A unit is the largest server's CPU or memory.

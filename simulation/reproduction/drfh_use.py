@@ -9,7 +9,6 @@ import numpy as np
 
 from placement import FloatArray
 from simulation.report.data import thin_series
-from simulation.reproduction.drawing import bars, lines
 from simulation.reproduction.drfh_day import (
     BEST,
     FIRST,
@@ -21,8 +20,9 @@ from simulation.reproduction.drfh_day import (
     played_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.playing import use_over_time
-from simulation.reproduction.problems import a_round, placed
+from simulation.reproduction.plots import bars, lines
+from simulation.reproduction.problems import a_round, checked_allocation
+from simulation.reproduction.trace_replay import use_over_time
 from simulation.reproduction.workloads import RESOURCES
 
 #: Table II: CPU and memory in use, in percent, by the number of slots in the largest server.
@@ -52,16 +52,16 @@ def _table2(setup: Setup) -> ItemOutcome:
     )
     pool = snapshot.pool
 
-    def used(policy: str, parameters: dict[str, int]) -> FloatArray:
-        rows = placed(policy, snapshot, seed=setup.seed, **parameters).placed
+    def used_fractions(policy: str, parameters: dict[str, int]) -> FloatArray:
+        rows = checked_allocation(policy, snapshot, seed=setup.seed, **parameters).placed
         taken = (rows[:, 2:] * snapshot.demand[rows[:, 0]]).sum(axis=0)
         part: FloatArray = taken / pool
         return part
 
-    best = used(BEST, {"patience": 0})
+    best = used_fractions(BEST, {"patience": 0})
     found = {}
     for number, slots in enumerate(_TABLE_2):
-        found[slots] = used(SLOTS, {"slots": slots})
+        found[slots] = used_fractions(SLOTS, {"slots": slots})
         setup.report((number + 1) / len(_TABLE_2))
     cpu = [float(each[0]) for each in found.values()]
     highest = max(found.values(), key=lambda each: float(each.sum()))

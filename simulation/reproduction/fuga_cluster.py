@@ -10,10 +10,10 @@ import numpy as np
 
 from placement import FloatArray
 from simulation.report.plots import Plot
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.playing import ListedTrace, PlayedTrace, play, requests
-from simulation.reproduction.repeated import half_width, is_above_zero, seeds
+from simulation.reproduction.plots import lines
+from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
 from simulation.slots.choice import SimulatedPolicy
 
 _RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
@@ -116,7 +116,7 @@ def _experiment(setup: Setup) -> _Experiment:
             setup.report((number + 1) / len(runs))
         return _Experiment(first=first, deviations=deviations, used=used)
 
-    return setup.shared("fuga cluster", run)
+    return setup.get_or_make("fuga cluster", run)
 
 
 def _shares(played: PlayedTrace) -> FloatArray:

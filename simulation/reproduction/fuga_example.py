@@ -10,12 +10,12 @@ from placement import Allocation, Budget, Snapshot
 from placement.fairness.targets import fair_targets
 from placement.fuga.game import Game
 from placement.fuga.players import players_of
-from placement.fuga.serving import Serving
+from placement.fuga.service_order import ServiceOrder
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
 from placement.model.vm_kinds import vm_kinds
-from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.problems import a_round, placed
+from simulation.reproduction.plots import bars
+from simulation.reproduction.problems import a_round, checked_allocation
 
 _RESOURCES: Final = ("cpu", "memory", "disk")
 _HOSTS: Final = ((4, 8, 40), (4, 6, 50))
@@ -34,8 +34,8 @@ def _snapshot() -> Snapshot:
     return a_round(_RESOURCES, np.array(_HOSTS), _TYPES, 10)
 
 
-def _solved() -> Allocation:
-    return placed(
+def _solve_example() -> Allocation:
+    return checked_allocation(
         "fuga",
         _snapshot(),
         alpha=_ALPHA,
@@ -51,7 +51,7 @@ def _game() -> Game:
     """Return the game; its first player is host 2."""
     snapshot = _snapshot()
     kinds, ranking = vm_kinds(snapshot), np.arange(len(_RESOURCES))
-    serving = Serving(
+    serving = ServiceOrder(
         snapshot,
         kinds,
         targets=fair_targets(snapshot),
@@ -136,7 +136,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
         theirs: max(_HOST_1, key=lambda ours, theirs=theirs: found[theirs, ours][0])  # type: ignore[misc]
         for theirs in _HOST_2
     }
-    taken = _solved().details["strategies"]
+    taken = _solve_example().details["strategies"]
     letters = {
         1: next(letter for letter, row in _HOST_1.items() if list(row) == taken["0"]),
         2: next(letter for letter, row in _HOST_2.items() if list(row) == taken["1"]),
@@ -145,8 +145,8 @@ def _fig3(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=(
             # Printed with two and three digits; the last is what they may be off by.
-            _printed("utility of host 1 at (b, e)", -1.2, first, within=0.05),
-            _printed("utility of host 2 at (b, e)", -1.27, second, within=0.005),
+            _rounded_number("utility of host 1 at (b, e)", -1.2, first, within=0.05),
+            _rounded_number("utility of host 2 at (b, e)", -1.27, second, within=0.005),
         ),
         statements=(
             Statement(
@@ -182,7 +182,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
             unit="utility (number)",
         ),
         why="Some of the paper's formulas are known only in part. With v(A) as in "
-        "placement/fuga/serving.py and the skewness as in placement/fuga/strategies.py the "
+        "placement/fuga/service_order.py and the skewness as in placement/fuga/strategies.py the "
         "utility of host 1 and all its answers are the paper's, that of host 2 is not, and so "
         "neither is the equilibrium; no consistent reading of the formulas gives all that is "
         "printed.",
@@ -193,7 +193,7 @@ def _exact(what: str, paper: float, ours: float, unit: str) -> Number:
     return Number(what=what, paper=paper, ours=ours, unit=unit, within=1e-9, exact=True)
 
 
-def _printed(what: str, paper: float, ours: float, *, within: float) -> Number:
+def _rounded_number(what: str, paper: float, ours: float, *, within: float) -> Number:
     return Number(what=what, paper=paper, ours=ours, unit="", within=within)
 
 

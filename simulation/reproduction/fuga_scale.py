@@ -10,7 +10,6 @@ import numpy as np
 
 from placement import FloatArray, Snapshot, allocation_bound
 from simulation.report.data import thin_series
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import (
     Comparison,
     Item,
@@ -21,9 +20,10 @@ from simulation.reproduction.model import (
     Statement,
     Table,
 )
-from simulation.reproduction.playing import PlayedTrace, play, use_over_time
-from simulation.reproduction.problems import a_round, placed
-from simulation.reproduction.repeated import seeds
+from simulation.reproduction.plots import lines
+from simulation.reproduction.problems import a_round, checked_allocation
+from simulation.reproduction.repetitions import seeds
+from simulation.reproduction.trace_replay import PlayedTrace, play, use_over_time
 from simulation.reproduction.workloads import DAY_S, INSTEAD, RESOURCES, google_hosts, google_trace
 from simulation.slots.choice import SimulatedPolicy
 
@@ -65,14 +65,14 @@ def _a_round(hosts: int, seed: int) -> Snapshot:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Allocated:
+class _AllocationResults:
     """What the policies allocate in N runs on clusters of S sizes."""
 
     parts: Mapping[str, FloatArray]  #: of the pool's CPU and memory, by policy, (N, S, 2)
     bounds: FloatArray  #: the most of the CPU that any policy can allocate, (N, S)
 
 
-def _allocated(setup: Setup, sizes: Sequence[int]) -> _Allocated:
+def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
     runs = seeds(setup.seed, quick=setup.quick)
     parts = {policy: np.zeros((len(runs), len(sizes), 2)) for policy in _POLICIES}
     bounds = np.zeros((len(runs), len(sizes)))
@@ -81,17 +81,17 @@ def _allocated(setup: Setup, sizes: Sequence[int]) -> _Allocated:
             snapshot = _a_round(size, seed)
             for policy in _POLICIES:
                 parameters = {"alpha": _FIG_6_ALPHA, "patience": 0} if policy == _FUGA else {}
-                rows = placed(policy, snapshot, seed=seed, **parameters).placed
+                rows = checked_allocation(policy, snapshot, seed=seed, **parameters).placed
                 taken = (rows[:, 2:] * snapshot.demand[rows[:, 0]]).sum(axis=0)
                 parts[policy][run, number] = taken / snapshot.pool
             bounds[run, number] = allocation_bound(snapshot, 0) / float(snapshot.pool[0])
         setup.report((run + 1) / len(runs))
-    return _Allocated(parts=parts, bounds=bounds)
+    return _AllocationResults(parts=parts, bounds=bounds)
 
 
 def _fig6(setup: Setup) -> ItemOutcome:
     sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
-    found = _allocated(setup, sizes.tolist())
+    found = _run_policies(setup, sizes.tolist())
     fuga = found.parts[_FUGA]
     more = 100 * (fuga - found.parts[_FIRST])
     below = 100 * float((found.bounds - fuga[:, :, 0]).max())

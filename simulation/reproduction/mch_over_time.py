@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, TenantTree
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.problems import a_problem, divided
+from simulation.reproduction.plots import lines
+from simulation.reproduction.problems import a_problem, checked_division
 
 _POOL: Final = (200.0, 200.0)  #: CPUs and GB
 _TASKS: Final = 2000  #: of one CPU or one GB, in each job
@@ -29,24 +29,27 @@ _MECHANISMS: Final = ("mch", "hdrf")
 _A_TASK: Final = 1 / 200
 
 
-def _divided(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, list[float]]:
+def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, list[float]]:
     """Return the share of each job, and the weights that MCH gave them."""
     count = np.full(len(_JOBS), float(_TASKS))
     count[list(gone)] = 0.0
     tree = TenantTree(parent=_PARENT, weight=np.ones(len(_PARENT)), leaf=(4, 5, 6, 7, 8, 9))
     problem = a_problem(("cpu", "memory"), [_POOL], _DEMANDS, count=count.tolist(), tree=tree)
-    division = divided(name, problem)
+    division = checked_division(name, problem)
     return division.totals / _POOL[0], division.details.get("weights", [])
 
 
 def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     stages = [_LEAVING[:stage] for stage in range(len(_LEAVING) + 1)]
-    shares = {name: np.array([_divided(name, gone)[0] for gone in stages]) for name in _MECHANISMS}
+    shares = {
+        name: np.array([_shares_and_weights(name, gone)[0] for gone in stages])
+        for name in _MECHANISMS
+    }
     mch, apart = shares["mch"], np.abs(shares["mch"] - shares["hdrf"]).max()
     others = [job for job in range(len(_JOBS)) if job not in (_N1_MEMORY, _N2_MEMORY)]
     moved = np.abs(mch[1, others] - mch[0, others]).max()
-    weights = _divided("mch", ())[1]
+    weights = _shares_and_weights("mch", ())[1]
     numbers = (
         *(
             Number(

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from placement import DivisibleProblem, TenantTree, mechanism_by_name
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
+from simulation.reproduction.plots import lines
 
 #: Demands of jobs in turn, in cores and GiB.
 DEMANDS: Final = ((1.0, 4.0), (4.0, 2.0), (2.0, 8.0), (1.0, 1.0))

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 
 from simulation.report.plots import Plot
-from simulation.reproduction.repeated import half_width
+from simulation.reproduction.repetitions import half_width
 
 Cell: TypeAlias = str | float | int | None
 Made = TypeVar("Made")
@@ -138,7 +138,7 @@ class Setup:
     report: Callable[[float], None] = lambda _: None
     made: dict[str, Any] = field(default_factory=dict)
 
-    def shared(self, key: str, make: Callable[[], Made]) -> Made:
+    def get_or_make(self, key: str, make: Callable[[], Made]) -> Made:
         """Return what was made under a key, made now if it was not."""
         if key not in self.made:
             self.made[key] = make()

@@ -54,7 +54,7 @@ def a_problem(
     )
 
 
-def divided(name: str, problem: DivisibleProblem, **parameters: Any) -> Division:
+def checked_division(name: str, problem: DivisibleProblem, **parameters: Any) -> Division:
     """Return what a mechanism answers, checked by independent code."""
     division = mechanism_by_name(name, parameters).divide(problem, np.random.default_rng(0))
     check_division(problem, division)
@@ -89,7 +89,9 @@ def a_round(
     )
 
 
-def placed(name: str, snapshot: Snapshot, *, seed: int = 0, **parameters: Any) -> Allocation:
+def checked_allocation(
+    name: str, snapshot: Snapshot, *, seed: int = 0, **parameters: Any
+) -> Allocation:
     """Return what a policy places, decided as rounds are and checked by independent code."""
     policy = policy_by_name(name, parameters)
     allocation = decide(snapshot, policy, seed=seed, budget_units=None)

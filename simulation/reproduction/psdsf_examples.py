@@ -9,9 +9,9 @@ import numpy as np
 
 from placement import DivisibleProblem, Division, FloatArray
 from placement.mechanisms.max_min.room import tasks_alone
-from simulation.reproduction.drawing import bars
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.problems import a_problem, divided
+from simulation.reproduction.plots import bars
+from simulation.reproduction.problems import a_problem, checked_division
 
 _RESOURCES: Final = ("cpu", "memory", "bandwidth")
 #: Fig. 1 to 3: CPUs, GB and Mb/s of two servers; the second has no link.
@@ -46,7 +46,7 @@ def _fig1(setup: Setup) -> ItemOutcome:
     del setup
     problem = a_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
-    found = {name: divided(name, problem) for name in expected}
+    found = {name: checked_division(name, problem) for name in expected}
     numbers = tuple(
         _exact(f"tasks of user {user + 1} under {name}", tasks, found[name].totals[user])
         for name, each in expected.items()
@@ -69,7 +69,7 @@ def _fig1(setup: Setup) -> ItemOutcome:
 
 def _four_users() -> tuple[DivisibleProblem, Division]:
     problem = a_problem(_RESOURCES, _SERVERS, _FOUR_USERS)
-    return problem, divided("psdsf", problem)
+    return problem, checked_division("psdsf", problem)
 
 
 def _fig2(setup: Setup) -> ItemOutcome:
@@ -130,7 +130,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
 def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = a_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
-    division = divided("psdsf", problem)
+    division = checked_division("psdsf", problem)
     numbers = (
         _exact("rate of user 1", 1.5, division.totals[0], "of the unit"),
         _exact("rate of user 2", 1.0, division.totals[1], "of the unit"),
@@ -159,7 +159,7 @@ def _table3(setup: Setup) -> ItemOutcome:
         for k, (name, expected) in enumerate(zip(CLASSES, row, strict=True))
     )
     outcome = _by_server(
-        divided("psdsf", problem),
+        checked_division("psdsf", problem),
         _TABLE_3,
         [f"class {name}" for name in CLASSES],
         "PS-DSF on four classes of servers",
@@ -175,7 +175,7 @@ def _table3(setup: Setup) -> ItemOutcome:
 
 def _table4(setup: Setup) -> ItemOutcome:
     del setup
-    division = divided("tsf", four_classes())
+    division = checked_division("tsf", four_classes())
     numbers = (
         *(
             # Printed with three to four digits: half a unit of the last one.
@@ -204,7 +204,7 @@ def _table4(setup: Setup) -> ItemOutcome:
             [f"user {user}" for user in range(1, 5)],
             {
                 "tsf": division.totals.tolist(),
-                "psdsf": divided("psdsf", four_classes()).totals.tolist(),
+                "psdsf": checked_division("psdsf", four_classes()).totals.tolist(),
             },
             over="user (number)",
             unit="tasks (number)",

@@ -10,9 +10,9 @@ import numpy as np
 from placement import BoolArray, DivisibleProblem, FloatArray
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
-from simulation.reproduction.drawing import lines
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.problems import divided
+from simulation.reproduction.plots import lines
+from simulation.reproduction.problems import checked_division
 from simulation.reproduction.psdsf_examples import CLASSES, four_classes
 
 _SECONDS: Final = 300
@@ -28,12 +28,14 @@ def _fig6(setup: Setup) -> ItemOutcome:
     del setup
     times = np.arange(_SECONDS)
     away = (times > _AWAY_S) & (times < _BACK_S)
-    psdsf = _distributed(away)
+    psdsf = _tasks_by_second(away)
     tasks = {
         "psdsf": psdsf,
         **{
             name: np.where(
-                away[:, None, None], _divided(name, away=True), _divided(name, away=False)
+                away[:, None, None],
+                _tasks_of_mechanism(name, away=True),
+                _tasks_of_mechanism(name, away=False),
             )
             for name in _RIVALS
         },
@@ -107,7 +109,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
     )
 
 
-def _distributed(away: BoolArray) -> FloatArray:
+def _tasks_by_second(away: BoolArray) -> FloatArray:
     """Return the matrix after each second, (S, N, K): every server steps once a second."""
     all_users = np.ones(_USERS, dtype=np.bool_)
     without = all_users.copy()
@@ -130,8 +132,8 @@ def _problem(*, away: bool) -> DivisibleProblem:
     return dataclasses.replace(problem, count=count)
 
 
-def _divided(name: str, *, away: bool) -> FloatArray:
-    return divided(name, _problem(away=away)).tasks
+def _tasks_of_mechanism(name: str, *, away: bool) -> FloatArray:
+    return checked_division(name, _problem(away=away)).tasks
 
 
 def _cpu_use(tasks: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import IntArray
-from simulation.reproduction.playing import ListedTrace
+from simulation.reproduction.trace_replay import ListedTrace
 from simulation.traces.workload import Workload, hosts_like_google
 
 RESOURCES: Final = ("vcpus", "memory_mib")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from placement import Allocation, Policy, Snapshot, decide
-from placement.catalog.zone_policies import Deciding, NamedPolicy, first_feasible, zones_of
+from placement.catalog.zone_policies import NamedPolicy, RoundPolicies, first_feasible, zones_of
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.options import Moving
+from simulation.slots.moving.options import MoveOptions
 
 _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than any start of a slot
 
@@ -30,7 +30,7 @@ class SimulatedPolicy:
     seed: int = 0
     began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
     wait_at_most_s: float | None = None  #: what waits longer is given up by its tenant
-    moving: Moving = field(default_factory=Moving)
+    moving: MoveOptions = field(default_factory=MoveOptions)
 
     def of_policy(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a policy is made with.
@@ -45,7 +45,9 @@ class SlotDecider:
 
     def __init__(self, choice: SimulatedPolicy, cluster: Cluster) -> None:
         self._choice, self._cluster = choice, cluster
-        self.deciding: Deciding | None = None  #: on the hosts that are there now; None: to be found
+        self.deciding: RoundPolicies | None = (
+            None  #: on the hosts that are there now; None: to be found
+        )
         self.policy: Policy | None = None
 
     def decide(
@@ -58,14 +60,16 @@ class SlotDecider:
         choice, reasons = self._choice, list[str]()
         seed = int(choice.began_at_s + start_s) + choice.seed * _SEED_STEP
         deciding = self.deciding = self.deciding or self._find_deciding()
-        policy = self.policy = self.policy or deciding.made()
+        policy = self.policy = self.policy or deciding.make_policy()
 
-        def decide_one(each: Deciding) -> Allocation:
-            its, units = (policy, choice.budget_units) if each is deciding else (each.made(), None)
+        def decide_one(each: RoundPolicies) -> Allocation:
+            its, units = (
+                (policy, choice.budget_units) if each is deciding else (each.make_policy(), None)
+            )
             made = its if around is None else around(its)
             return decide(snapshot, made, seed=seed, budget_units=units)
 
-        def note(_: Deciding, error: Exception) -> None:
+        def note(_: RoundPolicies, error: Exception) -> None:
             reasons.append(f"{type(error).__name__}: {error}")
 
         allocation = first_feasible(deciding, snapshot, decide_one, note)
@@ -75,7 +79,7 @@ class SlotDecider:
         """Forget the policies of zones: zones may have other hosts now."""
         self.deciding = self.policy = None
 
-    def _find_deciding(self) -> Deciding:
+    def _find_deciding(self) -> RoundPolicies:
         choice = self._choice
         named = {
             zone: NamedPolicy(
@@ -88,4 +92,4 @@ class SlotDecider:
         parameters = choice.of_policy(choice.parameters)
         otherwise = NamedPolicy(policy=choice.policy, parameters=parameters)
         zones = zones_of(zone_of_host, named, otherwise)
-        return Deciding(policy=choice.policy, parameters=parameters, zones=zones)
+        return RoundPolicies(policy=choice.policy, parameters=parameters, zones=zones)

@@ -113,7 +113,7 @@ class Cluster:
         self._place = np.cumsum(self._present) - 1
         self._offered = self.capacity[self.rows]
 
-    def offered(self) -> IntArray:
+    def pool_capacity(self) -> IntArray:
         """Return what each host of the pool offers, shape (H', R); a snapshot may own it."""
         return self._offered
 

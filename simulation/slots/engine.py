@@ -25,8 +25,8 @@ from simulation.slots.moving.fleet import MovableVms, fleet_of
 from simulation.slots.moving.movers import PlanSummary, SlotMover
 from simulation.slots.moving.timetable import EndedMove
 from simulation.slots.rules import HostRules
-from simulation.slots.running import RunningBuckets, VmRows
-from simulation.slots.waiting import NO_ROWS, WaitingRows
+from simulation.slots.running_vms import RunningBuckets, VmRows
+from simulation.slots.waiting_rows import NO_ROWS, WaitingRows
 from simulation.topology.hierarchy import TimedHierarchy
 from simulation.topology.hosts import HostEvent
 from simulation.traces.chunks import Chunk
@@ -169,7 +169,7 @@ class Engine:
             self.movers.advance(min(first_s, start_s))
         while self._hierarchies and self._hierarchies[0][0] <= start_s:
             self.names.follow(self._hierarchies.pop(0)[1])
-        ended = self.running.ended(slot)
+        ended = self.running.pop_ended(slot)
         for vms in ended:
             self._release(vms)
         lost = self._apply_events(start_s, ended)
@@ -177,7 +177,7 @@ class Engine:
             self.movers.advance(start_s)
         stood, chunks = self._start_running(slot, chunks)
         arrived = tuple(self._arrive(chunk) for chunk in chunks)
-        given_up = self._give_up(start_s)
+        given_up = self._drop_impatient(start_s)
         passed = SlotResult(
             slot=slot,
             start_s=start_s,
@@ -194,7 +194,7 @@ class Engine:
             self.movers.plan(start_s)
             if freed is not None and self.movers.freed is None:
                 self.last_idle.seen = None  # others may use these hosts again
-            moves, plans = self.movers.taken()
+            moves, plans = self.movers.take_results()
             passed = replace(passed, moves=tuple(moves), plans=tuple(plans))
         return passed
 
@@ -204,7 +204,7 @@ class Engine:
             return passed
         snapshot, tenants = self.snapshot()
         if self.last_idle.would_repeat(snapshot, self.waiting.request):
-            self.waiting = self.waiting.after(np.zeros_like(self.waiting.count))
+            self.waiting = self.waiting.after_slot(np.zeros_like(self.waiting.count))
             return passed
         around = None if self.movers is None else self.movers.wrap
         allocation, reason = self.decider.decide(snapshot, passed.start_s, around)
@@ -215,16 +215,16 @@ class Engine:
 
     def fleet(self) -> MovableVms:
         """Return what runs and waits now, for planners of moves."""
-        parts = self.running.parts()
+        parts = self.running.all_rows()
         snapshot, tenants = self.snapshot(for_running=True)
         movers = self.movers
         return fleet_of(
             snapshot,
             tenants,
-            VmRows.joined(parts) if parts else None,
-            moving=Counter() if movers is None else movers.timetable.moving(),
-            resting=Counter() if movers is None else movers.resting(self._start_s),
-            arriving=() if movers is None else movers.timetable.arriving(),
+            VmRows.concatenate(parts) if parts else None,
+            moving=Counter() if movers is None else movers.timetable.moving_vms(),
+            resting=Counter() if movers is None else movers.resting_vms(self._start_s),
+            arriving=() if movers is None else movers.timetable.arrivals(),
             names=self.names,
             cluster=self.cluster,
             waiting=self.waiting,
@@ -247,7 +247,7 @@ class Engine:
         place[tenants] = np.arange(len(tenants))
         apart = None
         if for_running or self.choice.moving.spare is not None:
-            of_running = [np.unique(part.constraints) for part in self.running.parts()]
+            of_running = [np.unique(part.constraints) for part in self.running.all_rows()]
             apart = np.concatenate([np.zeros(0, dtype=np.int64), *of_running])
         open_ = self.rules.open_to(waiting, self.cluster, names.constraint_tables.values, apart)
         free = self.cluster.free()
@@ -256,13 +256,13 @@ class Engine:
             free = np.maximum(free - to_come[self.cluster.rows], 0)
         return Snapshot(
             resources=names.resources,
-            capacity=self.cluster.offered(),
+            capacity=self.cluster.pool_capacity(),
             free=free,
             host_class=open_.host_class,
             eligible=open_.eligible,
             demand=names.demand[waiting.kind],
             count=waiting.count.copy(),
-            min_count=waiting.least(),
+            min_count=waiting.min_counts(),
             tenant=place[waiting.tenant],
             age=waiting.age.copy(),
             weight=names.weight[tenants],
@@ -299,16 +299,16 @@ class Engine:
                 late = (vms.host == host) & (vms.end_s > event.at_s)
                 if late.any():
                     ended[place] = vms.where(~late)
-                    self._wait_again(vms.where(late), event.at_s)
+                    self._requeue(vms.where(late), event.at_s)
                     lost.append(vms.where(late))
-            vms_there = self.running.lost(host, event.at_s)
+            vms_there = self.running.pop_lost(host, event.at_s)
             if vms_there is not None:
                 self._release(vms_there)
-                self._wait_again(vms_there, event.at_s)
+                self._requeue(vms_there, event.at_s)
                 lost.append(vms_there)
         return lost
 
-    def _wait_again(self, vms: VmRows, at_s: float) -> None:
+    def _requeue(self, vms: VmRows, at_s: float) -> None:
         """Queue lost VMs again, for the rest of their lives."""
         order = np.argsort(vms.request, kind="stable")
         vms = vms.where(order)
@@ -357,13 +357,15 @@ class Engine:
                 end_s=part.arrival_s + part.lifetime_s,
             )
             self._stood += len(part)
-            self.rules.arrived(vms.tenant.tolist(), part.constraint_tables)
+            self.rules.add_groups(vms.tenant.tolist(), part.constraint_tables)
             self.cluster.commit(vms.host, vms.count[:, None] * names.demand[vms.kind])
             names.hold(vms.tenant, vms.kind, vms.count)
             self.rules.count(vms, names.constraint_tables.values, sign=1)
             self.running.add(vms, slot)
             found.append(vms)
-        return (VmRows.joined(found) if found else None), [each for each in others if len(each)]
+        return (VmRows.concatenate(found) if found else None), [
+            each for each in others if len(each)
+        ]
 
     def _arrive(self, chunk: Chunk) -> WaitingRows:
         names, count = self.names, chunk.count
@@ -380,12 +382,12 @@ class Engine:
             lifetime_s=chunk.lifetime_s.copy(),
             wait_at_most_s=chunk.patience_s().copy(),
         )
-        self.rules.arrived(arrived.tenant.tolist(), chunk.constraint_tables)
+        self.rules.add_groups(arrived.tenant.tolist(), chunk.constraint_tables)
         self._requests += len(chunk)
         self.waiting = self.waiting.with_more(arrived)
         return arrived
 
-    def _give_up(self, start_s: float) -> WaitingRows:
+    def _drop_impatient(self, start_s: float) -> WaitingRows:
         waited_s = start_s - self.waiting.since_s
         over = waited_s > self.waiting.wait_at_most_s
         if self.choice.wait_at_most_s is not None:
@@ -422,7 +424,7 @@ class Engine:
         self.running.add(placed, slot)
         given = np.zeros(len(waiting), dtype=np.int64)
         np.add.at(given, rows, counts)
-        self.waiting = waiting.after(given)
+        self.waiting = waiting.after_slot(given)
         return Round(
             snapshot=snapshot,
             allocation=allocation,

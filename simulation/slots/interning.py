@@ -16,7 +16,7 @@ from simulation.traces.constraint_table import ConstraintTable
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Numbered(Generic[Key]):
+class Interner(Generic[Key]):
     """Values in order of first appearance."""
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class InternedNames:
     ) -> None:
         self.resources = resources
         self._hierarchy = hierarchy or Hierarchy()
-        self.tenants: Numbered[str] = Numbered()
-        self.constraint_tables: Numbered[ConstraintTable] = Numbered()
-        self._kinds: Numbered[tuple[int, ...]] = Numbered()
+        self.tenants: Interner[str] = Interner()
+        self.constraint_tables: Interner[ConstraintTable] = Interner()
+        self._kinds: Interner[tuple[int, ...]] = Interner()
         self._demand = GrowingRows(len(resources))
         self._held = GrowingRows(len(resources) + 1)  # the last column counts VMs
         self._weights = weights
@@ -178,7 +178,7 @@ class InternedNames:
         tenants = texts(kept, "tenants")
         held = array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
         kinds = array(kept, "kinds", "int", (None, len(self.resources)))
-        self.tenants, self.constraint_tables, self._kinds = Numbered(), Numbered(), Numbered()
+        self.tenants, self.constraint_tables, self._kinds = Interner(), Interner(), Interner()
         self.tenants.numbers(tenants)
         self.constraint_tables.numbers(
             ConstraintTable.of_document(each) for each in kept["constraint_tables"]

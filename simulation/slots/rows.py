@@ -35,7 +35,7 @@ class Rows:
         return type(self)(**{name: column[chosen] for name, column in self.columns().items()})
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Return the rows of all parts, in order."""
         names = (each.name for each in fields(cls))
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})

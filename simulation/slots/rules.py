@@ -14,8 +14,8 @@ from placement.model.host_classes import HostClasses, eligibility, host_classes,
 from registry.requests import rules_allow, zone_of
 from simulation.checkpoint import CheckpointData, MisfitError, Sizes
 from simulation.slots.cluster import Cluster
-from simulation.slots.running import VmRows
-from simulation.slots.waiting import WaitingRows
+from simulation.slots.running_vms import VmRows
+from simulation.slots.waiting_rows import WaitingRows
 from simulation.topology.hosts import SimHost
 from simulation.traces.constraint_table import ConstraintTable
 
@@ -52,7 +52,7 @@ class HostRules:
         self._places = _Places()
         self._known: tuple[object, HostClasses, BoolArray] | None = None
 
-    def arrived(self, tenants: Sequence[int], tables: Sequence[ConstraintTable]) -> None:
+    def add_groups(self, tenants: Sequence[int], tables: Sequence[ConstraintTable]) -> None:
         """Make the groups that new requests name."""
         for tenant, table in zip(tenants, tables, strict=True):
             for key in group_keys(tenant, table):
@@ -88,11 +88,11 @@ class HostRules:
             if not (type(tenant) is int and isinstance(name, str)):
                 raise MisfitError("a group has no tenant or no name")
             key = (tenant, name, bool(apart), bool(hard))
-            self._places.of_group[key] = _counted(places, sizes.hosts)
+            self._places.of_group[key] = _read_counts(places, sizes.hosts)
         for request, places in kept["spreads"]:
             if type(request) is not int:
                 raise MisfitError("a spread has no request")
-            self._places.of_spread[request] = _counted(places, sizes.hosts)
+            self._places.of_spread[request] = _read_counts(places, sizes.hosts)
 
     def groups(self) -> Sequence[tuple[GroupKey, Collection[int]]]:
         """Return the groups, in order of creation, and the hosts that hold VMs of each."""
@@ -190,7 +190,7 @@ def group_keys(tenant: int, table: ConstraintTable) -> list[GroupKey]:
     return [(tenant, rule.group, apart, not rule.soft) for apart, rule in table.memberships]
 
 
-def _counted(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
+def _read_counts(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
     counted: Counter[int] = Counter()
     for host, count in places:
         if type(host) is not int or type(count) is not int or not 0 <= host < hosts:

@@ -54,9 +54,11 @@ class HostInventory:
         """All that some host offers."""
         return in_order({name for host in self.hosts for name in host.capacity})
 
-    def joined(self, more: HostInventory) -> HostInventory:
+    def with_hosts(self, more: HostInventory) -> HostInventory:
         """Return this inventory and more hosts."""
-        return checked([*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts")
+        return checked_inventory(
+            [*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts"
+        )
 
     def without(self, names: Sequence[str]) -> HostInventory:
         """Return this inventory without hosts of these names, or patterns as ``rack3-*``."""
@@ -67,13 +69,13 @@ class HostInventory:
                 some = ", ".join(host.name for host in self.hosts[:5])
                 raise InputError(f"--without-hosts {pattern}", f"no host of that name; {some}, …")
             gone |= found
-        return checked(
+        return checked_inventory(
             [host for host in self.hosts if host.name not in gone],
             [event for event in self.events if event.host not in gone],
             f"--without-hosts {','.join(names)}",
         )
 
-    def named(self, prefix: str) -> HostInventory:
+    def with_prefix(self, prefix: str) -> HostInventory:
         """Return the same hosts under other names, so that they may join others."""
         return HostInventory(
             hosts=tuple(replace(host, name=f"{prefix}-{host.name}") for host in self.hosts),
@@ -98,7 +100,9 @@ class HostInventory:
         )
 
 
-def checked(hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str) -> HostInventory:
+def checked_inventory(
+    hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str
+) -> HostInventory:
     """Return hosts and events in order; `InputError` for what cannot be."""
     listed = sorted(hosts, key=lambda host: host.name)
     names = [host.name for host in listed]
@@ -128,15 +132,17 @@ def read_inventory(spec: str) -> HostInventory:
     ``azure:N`` are N of the machines that VMs of Azure's packing trace take parts of.
     """
     if _SHORT.fullmatch(spec) and not Path(spec).exists():
-        return _short(spec)
+        return _read_short_form(spec)
     if spec.startswith(PREFIX):
         return _like_google(spec)
     if found := _AZURE.fullmatch(spec):
         whole = dict.fromkeys(azure_packing.RESOURCES, azure_packing.MACHINE)
-        return checked(_alike("azure", int(found[1]), whole, host_class="azure"), (), spec)
+        return checked_inventory(
+            _alike_hosts("azure", int(found[1]), whole, host_class="azure"), (), spec
+        )
     path = Path(spec)
     if path.suffix == ".json":
-        return _json(path)
+        return _read_json(path)
     return _table_reader(path)(path)
 
 
@@ -144,15 +150,15 @@ def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
     """Return what reads a table of its columns."""
     columns = columns_of(path)
     if set(columns) == {"machine_id", "cpu", "memory"}:
-        return _google_machines
+        return _read_google_machines
     if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= set(columns):
-        return _alibaba_nodes
+        return _read_alibaba_nodes
     if len(columns) == 6 and columns[0].isdigit() and columns[2] in ("0", "1", "2"):
-        return _google_events
+        return _read_google_events
     if "name" not in columns:
         found = ", ".join(columns[:12])
         raise InputError(str(path), f"columns {found}: an inventory has name")
-    return _csv
+    return _read_csv
 
 
 def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
@@ -179,14 +185,14 @@ def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
     return int(count), capacity, labels
 
 
-def _short(spec: str) -> HostInventory:
+def _read_short_form(spec: str) -> HostInventory:
     hosts: list[HostSpec] = []
     for place, part in enumerate(spec.split(",")):
         count, capacity, labels = short_host(part)
         prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
         host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
-        hosts += _alike(prefix, count, capacity, host_class=host_class, labels=labels)
-    return checked(hosts, (), spec)
+        hosts += _alike_hosts(prefix, count, capacity, host_class=host_class, labels=labels)
+    return checked_inventory(hosts, (), spec)
 
 
 def _like_google(spec: str) -> HostInventory:
@@ -197,11 +203,11 @@ def _like_google(spec: str) -> HostInventory:
     for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
         capacity = {"vcpus": cores, "memory_mib": memory_mib}
         prefix = "abcdefghijklmnopqrstuvwxyz"[place]
-        hosts += _alike(prefix, count, capacity, host_class=_shape(capacity))
-    return checked(hosts, (), spec)
+        hosts += _alike_hosts(prefix, count, capacity, host_class=_shape(capacity))
+    return checked_inventory(hosts, (), spec)
 
 
-def _alike(
+def _alike_hosts(
     prefix: str,
     count: int,
     capacity: Mapping[str, int],
@@ -221,7 +227,7 @@ def _alike(
     ]
 
 
-def _csv(path: Path) -> HostInventory:
+def _read_csv(path: Path) -> HostInventory:
     hosts: list[HostSpec] = []
     events: list[HostEvent] = []
     for line, row, _ in rows_of(path):
@@ -235,7 +241,7 @@ def _csv(path: Path) -> HostInventory:
         }
         count = _whole(row.get("count") or 1, f"{where}: count")
         labels = tuple(sorted(filter(None, str(row.get("labels") or "").split(";"))))
-        new = _alike(
+        new = _alike_hosts(
             str(row["name"]),
             count,
             capacity,
@@ -248,10 +254,10 @@ def _csv(path: Path) -> HostInventory:
             if length not in (None, ""):
                 at_s = _seconds(length, f"{where}: {what.value}_s")
                 events += [HostEvent(at_s=at_s, host=host.name, what=what) for host in new]
-    return checked(hosts, events, str(path))
+    return checked_inventory(hosts, events, str(path))
 
 
-def _json(path: Path) -> HostInventory:
+def _read_json(path: Path) -> HostInventory:
     """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
@@ -271,7 +277,7 @@ def _json(path: Path) -> HostInventory:
             str(name): _whole(amount, f"{where}.capacity.{name}")
             for name, amount in each["capacity"].items()
         }
-        hosts += _alike(
+        hosts += _alike_hosts(
             str(each.get("name") or f"host{place}"),
             _whole(each.get("count", 1), f"{where}.count"),
             capacity,
@@ -287,19 +293,19 @@ def _json(path: Path) -> HostInventory:
             raise InputError(where, f"event: expected one of {allowed}") from None
         at_s = _seconds(each.get("at_s"), f"{where}.at_s")
         events.append(HostEvent(at_s=at_s, host=str(each.get("host")), what=what))
-    return checked(hosts, events, str(path))
+    return checked_inventory(hosts, events, str(path))
 
 
-def _google_machines(path: Path) -> HostInventory:
+def _read_google_machines(path: Path) -> HostInventory:
     hosts = []
     for line, row, _ in rows_of(path):
         if not isinstance(row, Mapping):
             raise InputError(f"{path}:{line}", str(row))
         hosts.append(_google_host(row["machine_id"], row["cpu"], row["memory"], f"{path}:{line}"))
-    return checked(hosts, (), str(path))
+    return checked_inventory(hosts, (), str(path))
 
 
-def _google_events(path: Path) -> HostInventory:
+def _read_google_events(path: Path) -> HostInventory:
     """Read a table of machine events: they join (0), leave (1) and join again."""
     names = ("time_us", "machine_id", "event", "platform", "cpus", "memory")
     hosts: dict[str, HostSpec] = {}
@@ -318,7 +324,7 @@ def _google_events(path: Path) -> HostInventory:
         elif row["event"] == "1" and f"m{row['machine_id']}" in hosts:
             name = f"m{row['machine_id']}"
             events.append(HostEvent(at_s=at_s, host=name, what=HostEventKind.LEAVE))
-    return checked(hosts.values(), events, str(path))
+    return checked_inventory(hosts.values(), events, str(path))
 
 
 def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
@@ -329,7 +335,7 @@ def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
     return HostSpec(name=f"m{machine}", host_class=_shape(capacity), labels=(), capacity=capacity)
 
 
-def _alibaba_nodes(path: Path) -> HostInventory:
+def _read_alibaba_nodes(path: Path) -> HostInventory:
     hosts = []
     for line, row, _ in rows_of(path):
         where = f"{path}:{line}"
@@ -349,7 +355,7 @@ def _alibaba_nodes(path: Path) -> HostInventory:
                 capacity=capacity,
             )
         )
-    return checked(hosts, (), str(path))
+    return checked_inventory(hosts, (), str(path))
 
 
 def _shape(capacity: Mapping[str, int]) -> str:

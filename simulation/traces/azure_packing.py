@@ -54,9 +54,9 @@ def packing_requests(path: Path) -> Iterator[Row]:
     lives. The line of a row of SQLite is its ``rowid``.
     """
     if is_packing_trace(path):
-        with closing(_opened(path)) as database:
+        with closing(_open_database(path)) as database:
             sizes = _sizes(path, _types_of(path, database))
-            yield from _native(_vms_of(path, database), sizes)
+            yield from _native_rows(_vms_of(path, database), sizes)
     else:
         types = path.with_name("vmType.csv")
         if not types.is_file():
@@ -64,10 +64,10 @@ def packing_requests(path: Path) -> Iterator[Row]:
         if missing := {"vmTypeId", "machineId", *_PARTS.values()} - set(columns_of(types)):
             raise InputError(str(types), f"no column {', '.join(sorted(missing))}")
         sizes = _sizes(types, ((line, row) for line, row, _ in rows_of(types)))
-        yield from _native(rows_of(path), sizes)
+        yield from _native_rows(rows_of(path), sizes)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
@@ -75,19 +75,19 @@ def _types_of(
     path: Path, database: sqlite3.Connection
 ) -> Iterator[tuple[int, Mapping[str, Any] | RowError]]:
     names = ("vmTypeId", "machineId", *_PARTS.values())
-    for line, *cells in _selected(path, database, "vmType", names, order="rowid"):
+    for line, *cells in _select(path, database, "vmType", names, order="rowid"):
         yield line, dict(zip(names, cells, strict=True))
 
 
 def _vms_of(path: Path, database: sqlite3.Connection) -> Iterator[Row]:
     names = ("tenantId", "vmTypeId", "starttime", "endtime")
-    total = max(next(_selected(path, database, "vm", (), order="1", what="count(*)"))[0], 1)
-    rows = _selected(path, database, "vm", names, order="max(starttime, 0), rowid")
+    total = max(next(_select(path, database, "vm", (), order="1", what="count(*)"))[0], 1)
+    rows = _select(path, database, "vm", names, order="max(starttime, 0), rowid")
     for place, (line, *cells) in enumerate(rows):
         yield line, dict(zip(names, cells, strict=True)), (place + 1) / total
 
 
-def _selected(
+def _select(
     path: Path,
     database: sqlite3.Connection,
     table: str,
@@ -123,7 +123,7 @@ def _sizes(
     return on[known.most_common(1)[0][0]]
 
 
-def _native(rows: Iterable[Row], sizes: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
+def _native_rows(rows: Iterable[Row], sizes: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
     for line, row, read in rows:
         if isinstance(row, RowError):
             yield line, row, read

@@ -253,24 +253,24 @@ def format_of(path: Path, name: str | None = None) -> TraceFormat:
         For a name that is none, or columns that no format has.
     """
     if name is not None:
-        return _named(name)
+        return _format_by_name(name)
     if azure_packing.is_packing_trace(path):
-        return _named("azure-packing-2020")
+        return _format_by_name("azure-packing-2020")
     columns = columns_of(path)
     for each in FORMATS:
         if each.needs <= set(columns):
             return each
     if google_tasks.is_task_events(columns):
-        return _named("google-2011-tasks")
+        return _format_by_name("google-2011-tasks")
     if len(columns) == len(_AZURE_VMTABLE):
-        return _named("azure-v1-vmtable")
+        return _format_by_name("azure-v1-vmtable")
     found = ", ".join(columns[:12])
     raise InputError(
         str(path), f"columns {found}: no format that is known; native traces have arrival_s"
     )
 
 
-def _named(name: str) -> TraceFormat:
+def _format_by_name(name: str) -> TraceFormat:
     for each in FORMATS:
         if each.name == name:
             return each

@@ -96,7 +96,7 @@ class _Submissions:
     ) -> None:
         if math.isinf(at_s):
             raise RowError("time_us: submitted after the end of the trace")
-        cpu, memory = _part(row, "cpu_request"), _part(row, "memory_request")
+        cpu, memory = _fraction(row, "cpu_request"), _fraction(row, "memory_request")
         self._open[task] = (len(self._line), at_s)
         self._line.append(line)
         self._arrival.append(at_s)
@@ -123,7 +123,7 @@ class _Submissions:
             yield line, row, self._read[place]
 
 
-def _part(row: Mapping[str, Any], name: str) -> float:
+def _fraction(row: Mapping[str, Any], name: str) -> float:
     found = row[name]
     if found in (None, ""):
         raise RowError(f"{name}: missing")

@@ -117,15 +117,15 @@ class NativeTrace:
         if isinstance(row, RowError):
             raise row
         return _RequestRow(
-            arrival_s=_number(row, "arrival_s", least=0),
-            lifetime_s=_seconds(row, "lifetime_s"),
+            arrival_s=_read_number(row, "arrival_s", least=0),
+            lifetime_s=_read_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
             demand=self._demand(row),
-            count=(count := _whole(row, "count", 1, _MOST_VMS)),
-            min_count=_whole(row, "min_count", 1, count),
+            count=(count := _read_whole(row, "count", 1, _MOST_VMS)),
+            min_count=_read_whole(row, "min_count", 1, count),
             constraints=_constraints(row, count),
             on_host=_on_host(row),
-            wait_at_most_s=_seconds(row, "wait_at_most_s"),
+            wait_at_most_s=_read_seconds(row, "wait_at_most_s"),
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
@@ -144,7 +144,7 @@ class NativeTrace:
                 raise RowError(f"vm_type: no type {str(name)!r} in the file of types")
             its_type = self.types[str(name)]
         return tuple(
-            _whole(row, resource, its_type.get(resource, 0), _MOST, least=0)
+            _read_whole(row, resource, its_type.get(resource, 0), _MOST, least=0)
             for resource in self.resources
         )
 
@@ -186,7 +186,7 @@ class _RequestRow:
     wait_at_most_s: float
 
 
-def _number(row: Mapping[str, Any], name: str, *, least: float) -> float:
+def _read_number(row: Mapping[str, Any], name: str, *, least: float) -> float:
     found: Any = row.get(name)
     try:
         value = float(found)
@@ -202,12 +202,14 @@ def _is_empty(found: Any) -> bool:
     return found is None or found == "" or (isinstance(found, float) and math.isnan(found))
 
 
-def _seconds(row: Mapping[str, Any], name: str) -> float:
+def _read_seconds(row: Mapping[str, Any], name: str) -> float:
     """Return a length of time; an empty one has no end."""
-    return math.inf if _is_empty(row.get(name)) else _number(row, name, least=0)
+    return math.inf if _is_empty(row.get(name)) else _read_number(row, name, least=0)
 
 
-def _whole(row: Mapping[str, Any], name: str, default: int, most: int, *, least: int = 1) -> int:
+def _read_whole(
+    row: Mapping[str, Any], name: str, default: int, most: int, *, least: int = 1
+) -> int:
     found: Any = row.get(name)
     if _is_empty(found):
         return default
@@ -231,7 +233,7 @@ def _on_host(row: Mapping[str, Any]) -> str | None:
     return str(found)
 
 
-def _words(found: Any) -> tuple[str, ...]:
+def _read_words(found: Any) -> tuple[str, ...]:
     """Return words from ``a;b`` or a list."""
     if found is None or found == "":
         return ()
@@ -240,7 +242,7 @@ def _words(found: Any) -> tuple[str, ...]:
     return tuple(sorted(set(map(str, found))))
 
 
-def _member(found: Any) -> MembershipRule | None:
+def _read_membership(found: Any) -> MembershipRule | None:
     """Return a group from ``name``, or ``name:soft``."""
     if found is None or found == "":
         return None
@@ -257,11 +259,11 @@ def _constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
     try:
         rules = check_rules(
             Rules(
-                forbids=_words(row.get("forbids")),
-                prefers=_words(row.get("prefers")),
+                forbids=_read_words(row.get("forbids")),
+                prefers=_read_words(row.get("prefers")),
                 zone=row.get("zone") or None,
-                anti_affinity=_member(row.get("anti_affinity")),
-                affinity=_member(row.get("affinity")),
+                anti_affinity=_read_membership(row.get("anti_affinity")),
+                affinity=_read_membership(row.get("affinity")),
                 spread=row.get("spread") or None,
             ),
             count,
@@ -269,5 +271,7 @@ def _constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
     except InvalidError as error:
         raise RowError(str(error)) from None
     return ConstraintTable(
-        requires=_words(row.get("requires")), hosts=_words(row.get("hosts")) or None, rules=rules
+        requires=_read_words(row.get("requires")),
+        hosts=_read_words(row.get("hosts")) or None,
+        rules=rules,
     )

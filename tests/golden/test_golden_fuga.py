@@ -11,7 +11,7 @@ from placement import Budget, check_allocation, policy_by_name
 from placement.fairness.targets import fair_targets
 from placement.fuga.game import Game
 from placement.fuga.players import players_of
-from placement.fuga.serving import Serving, fairness_of
+from placement.fuga.service_order import ServiceOrder, fairness_of
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
 from placement.model.vm_kinds import vm_kinds
 from tests.builders import a_snapshot
@@ -53,7 +53,7 @@ def the_game():
     snapshot = the_paper_s_example()
     kinds = vm_kinds(snapshot)
     ranking = np.arange(3)
-    serving = Serving(
+    serving = ServiceOrder(
         snapshot,
         kinds,
         targets=fair_targets(snapshot),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement import POLICIES, Budget, check_allocation, policy_by_name
-from placement.policies.slots import in_slots
+from placement.policies.slots import snapshot_in_slots
 from tests.builders import a_snapshot
 
 #: Policies that serve the tenant of least share, one VM at a time.
@@ -78,7 +78,7 @@ def test_case_24_fourteen_and_three_slots():
     # servers (1,1), (.5,.25), in quarters
     snapshot = a_snapshot(capacity=[(4, 4), (2, 1)], demand=[(1, 1)])
 
-    offered = in_slots(snapshot, snapshot.free, 14)
+    offered = snapshot_in_slots(snapshot, snapshot.free, 14)
 
     assert offered.capacity.tolist() == [[14], [3]]
     assert offered.free.tolist() == [[14], [3]]

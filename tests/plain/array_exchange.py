@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fairness.levels import all_in_steps, is_poorer, levels_of, relative_weights
+from placement.fairness.levels import is_poorer, levels_in_steps, levels_of, relative_weights
 from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
 from placement.fuga.exchange import Exchange
 from placement.model.arrays import FloatArray, IntArray
@@ -227,7 +227,7 @@ class _Market:
         """Return the fairest exchange, the poorest tenant's before all; None for none."""
         parties = np.flatnonzero((self._waits >= 0) & ~self._in_vain)
         levels = self._levels[self._parties.tenant[parties]]
-        poorest_first = parties[np.lexsort((self._waits[parties], all_in_steps(levels)))]
+        poorest_first = parties[np.lexsort((self._waits[parties], levels_in_steps(levels)))]
         everybody = np.arange(len(self._parties))
         # Often the very first has one, so more and more are looked at together.
         together = 1
@@ -290,7 +290,7 @@ class _Market:
         """
         kind = int(self._parties.kind[poor])
         # The richest come first, so there is seldom need to weigh many.
-        levels = all_in_steps(self._levels[self._parties.tenant[rich]])
+        levels = levels_in_steps(self._levels[self._parties.tenant[rich]])
         together = 1
         while len(rich):
             now = levels >= np.unique(levels)[-together:][0]
@@ -352,8 +352,8 @@ class _Market:
         fair = np.flatnonzero(possible & ~is_poorer(rich_after, poor_after))
         if not len(fair):
             return None
-        before = all_in_steps(self._levels[tenants])
-        lost = before - all_in_steps(rich_after)
+        before = levels_in_steps(self._levels[tenants])
+        lost = before - levels_in_steps(rich_after)
         best = fair[np.lexsort((hosts[fair], rich[fair], lost[fair], -before[fair]))[0]]
         return Exchange(
             host=int(hosts[best]), taken_from=int(rich[best]), taken=int(taken[best]), given_to=poor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.fairness.levels import in_steps
+from placement.fairness.levels import level_in_steps
 from placement.mechanisms import DivisibleProblem, TenantTree
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
@@ -58,7 +58,7 @@ def hand_out(problem: DivisibleProblem, *, rescale: bool) -> IntArray:
 
     def key(node: int) -> tuple[int, int, float]:
         level = float(vector(node).max(initial=0.0)) / weight(node)
-        return in_steps(level), node, level
+        return level_in_steps(level), node, level
 
     while not blocked(0):
         node = 0

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.fairness.levels import all_in_steps, in_steps, is_poorer, levels_of, relative_weights
+from placement.fairness.levels import (
+    is_poorer,
+    level_in_steps,
+    levels_in_steps,
+    levels_of,
+    relative_weights,
+)
 from placement.fairness.shares import dominant_shares
 from placement.fuga.exchange import Exchange
 from placement.model.arrays import FloatArray, IntArray
@@ -21,7 +27,7 @@ def plain_exchange(
     given = _Given.of(draft)
     try:
         while (found := _fairest(draft, given, kinds, budget)) is not None:
-            draft.take_back(found.taken_from, found.host, found.taken)
+            draft.remove(found.taken_from, found.host, found.taken)
             draft.put(found.given_to, found.host)
             given.add(found.taken_from, found.host, -found.taken)
             given.add(found.given_to, found.host, 1)
@@ -40,8 +46,12 @@ class _Given:
 
     @classmethod
     def of(cls, draft: Draft) -> _Given:
-        rows = np.array([(*key, count) for key, count in draft.placed.items()], dtype=np.int64)
-        return cls(rows.reshape(-1, 3), {key: place for place, key in enumerate(draft.placed)})
+        rows = np.array(
+            [(*key, count) for key, count in draft.placed_by_host.items()], dtype=np.int64
+        )
+        return cls(
+            rows.reshape(-1, 3), {key: place for place, key in enumerate(draft.placed_by_host)}
+        )
 
     @property
     def rows(self) -> IntArray:
@@ -87,7 +97,7 @@ def _waiting(draft: Draft, kinds: VmKinds, levels: FloatArray) -> list[int]:
     asks = draft.snapshot.demand.any(axis=1)
     for request in np.flatnonzero((draft.remaining > 0) & asks).tolist():
         alike.setdefault((int(tenants[request]), int(kinds.of_request[request])), request)
-    return sorted(alike.values(), key=lambda q: (in_steps(float(levels[tenants[q]])), q))
+    return sorted(alike.values(), key=lambda q: (level_in_steps(float(levels[tenants[q]])), q))
 
 
 def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) -> Exchange | None:
@@ -107,7 +117,7 @@ def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) 
     possible = ~((missing > 0) & (back == 0)).any(axis=1) & (taken <= counts)
     # A gang keeps as many as it asked for at once.
     at_once = np.where(snapshot.min_count > 1, snapshot.min_count, 0)
-    possible &= taken <= (draft.given - at_once)[rich]
+    possible &= taken <= (draft.placed_counts - at_once)[rich]
 
     kept = draft.held[tenants[rich]] - taken[:, None] * back
     rich_after = dominant_shares(kept, snapshot.pool) / weight[tenants[rich]]
@@ -116,8 +126,8 @@ def _best_of(draft: Draft, levels: FloatArray, poor: int, candidates: IntArray) 
     fair = np.flatnonzero(possible & ~is_poorer(rich_after, poor_after))
     if not len(fair):
         return None
-    before = all_in_steps(levels[tenants[rich]])
-    lost = before - all_in_steps(rich_after)
+    before = levels_in_steps(levels[tenants[rich]])
+    lost = before - levels_in_steps(rich_after)
     best = fair[np.lexsort((hosts[fair], rich[fair], lost[fair], -before[fair]))[0]]
     return Exchange(
         host=int(hosts[best]), taken_from=int(rich[best]), taken=int(taken[best]), given_to=poor

@@ -8,7 +8,7 @@ import numpy as np
 
 from placement import Snapshot
 from placement.fairness.shares import SHARE_TOLERANCE, fractions_of_pool
-from placement.fairness.targets import most_that_fit
+from placement.fairness.targets import max_vms_per_request
 from placement.model.reasons import hosts_open_to
 
 _NOTHING = 1e-13
@@ -29,7 +29,7 @@ class _WaterFilling:
         self.given = fractions_of_pool(snapshot.held, pool)
         self.weight = snapshot.weight / snapshot.weight.max(initial=0.0)
         self.tasks = np.zeros(len(snapshot.count))
-        self.left = most_that_fit(snapshot, snapshot.free).astype(np.float64)
+        self.left = max_vms_per_request(snapshot, snapshot.free).astype(np.float64)
         wanted = np.flatnonzero(self.left)
         open_hosts = np.zeros(len(snapshot.free), dtype=np.bool_)
         for request in wanted.tolist():

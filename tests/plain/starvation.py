@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from placement import Snapshot
-from placement.constraints.patience import StarvationPatience, starving
+from placement.constraints.patience import StarvationPatience, starving_requests
 
 
 def plain_holding(snapshot: Snapshot, patience: StarvationPatience) -> list[tuple[int, int]]:
     """For snapshots without gangs and waits of the first level."""
-    requests, fair = starving(snapshot, patience.patience)
+    requests, fair = starving_requests(snapshot, patience.patience)
     hosts = range(len(snapshot.capacity))
     open_to = snapshot.eligible[:, snapshot.host_class]
-    left = patience.most_hosts(int(open_to.any(axis=0).sum()))
+    left = patience.max_hosts(int(open_to.any(axis=0).sum()))
     held = snapshot.held.astype(float)
     rows: list[tuple[int, int]] = []
     for request in requests.tolist():

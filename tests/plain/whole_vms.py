@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from placement import Snapshot
-from placement.fairness.levels import in_steps
+from placement.fairness.levels import level_in_steps
 from placement.fairness.targets import fair_targets, quotas
 from placement.packing.buckets import mismatch
 
@@ -139,7 +139,9 @@ def best_fit(snapshot: Snapshot) -> Rows:
     def left_with(request: int, host: int) -> int:
         demand = snapshot.demand[request].tolist()
         parts = zip(cluster.free[host], demand, cluster.capacity[host], strict=True)
-        return in_steps(sum((free - need) / offered for free, need, offered in parts if offered))
+        return level_in_steps(
+            sum((free - need) / offered for free, need, offered in parts if offered)
+        )
 
     def choose(request: int) -> int | None:
         fitting = cluster.fitting(request)

@@ -64,7 +64,7 @@ def test_a_constraint_is_told_only_where_there_is_room_without_it(policy, snapsh
 
     allocation = place(policy, possible)
 
-    free = possible.after(allocation.placed).free
+    free = possible.after_placing(allocation.placed).free
     told = (Reason.ANTI_AFFINITY, Reason.AFFINITY, Reason.ZONE_FULL)
     for left in allocation.left_out:
         open_to = possible.eligible[left.request][possible.host_class]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.placement.clusters import half_filled_round
 from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets
-from placement.fuga.combinations.reading import CombinationReader
+from placement.fuga.combinations.combination_reader import CombinationReader
 from placement.fuga.combinations.tables import Tables
 from placement.fuga.combinations.top import top_combinations
 from placement.fuga.exchange import exchange_unfair

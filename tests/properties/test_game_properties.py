@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
-from placement.fairness.targets import fair_targets, most_that_fit
-from placement.fuga.backward_induction import answers_of, play, tree_of
+from placement.fairness.targets import fair_targets, max_vms_per_request
+from placement.fuga.backward_induction import equilibrium_path, solve_subgames, tree_of
 from placement.fuga.certificate import NO_GAIN, check_subgames
 from placement.fuga.combinations import search
 from placement.fuga.combinations.top import top_combinations
@@ -20,7 +20,7 @@ from placement.fuga.equilibrium import solve
 from placement.fuga.game import UTILITY_TOLERANCE, Game
 from placement.fuga.parameters import LARGEST_GAME, FugaParameters
 from placement.fuga.players import players_of
-from placement.fuga.serving import Serving, fairness_of
+from placement.fuga.service_order import ServiceOrder, fairness_of
 from placement.fuga.strategies import TopCombinations
 from placement.model.vm_kinds import vm_kinds
 from tests.properties.strategies import contended_snapshots, snapshots
@@ -191,11 +191,11 @@ def best_reachable(demand, cores, halves_of_gib):
 
 def a_game(snapshot, seed, eta=3, alpha=2.0):
     kinds = vm_kinds(snapshot)
-    serving = Serving(
+    serving = ServiceOrder(
         snapshot,
         kinds,
         targets=fair_targets(snapshot),
-        offered=most_that_fit(snapshot, snapshot.free),
+        offered=max_vms_per_request(snapshot, snapshot.free),
         given=np.zeros_like(snapshot.count),
         held=snapshot.held,
         alpha=alpha,
@@ -229,7 +229,7 @@ def brute_force(game, player, taken):
     """Return the choices of the subgame in plain recursion: (totals, [counts])."""
     if player == len(game.players):
         return taken, []
-    options = game.clipped(player, game.serving.available - taken)
+    options = game.clip_strategies(player, game.serving.available - taken)
     best = None
     for counts, skew in zip(options.counts, options.skewness, strict=True):
         totals, answers = brute_force(game, player + 1, taken + counts)
@@ -271,7 +271,7 @@ def plain_algorithm_1(game):
         if not left.any():
             break
         game.refresh(player, left.tolist())
-        options = game.clipped(player, left)
+        options = game.clip_strategies(player, left)
         utilities = game.serving.fairness(taken + options.counts) - options.skewness
         chosen = int(np.flatnonzero(utilities >= utilities.max() - UTILITY_TOLERANCE)[0])
         answers.insert(0, options.counts[chosen].tolist())
@@ -323,7 +323,7 @@ def plain_largest_gain(game):
     for player in range(len(game.players)):
         move = game.move(player, tuple(game.totals.tolist()))
         others = game.totals - move.counts
-        options = game.clipped(player, game.serving.available - others)
+        options = game.clip_strategies(player, game.serving.available - others)
         own = float(
             game.serving.fairness((others + move.counts)[None])[0]
             - move.strategies.skewness[move.chosen]
@@ -359,7 +359,7 @@ def test_a_solver_that_errs_about_one_strategy_is_found_out(snapshot, seed, data
     turn = tree.turns[number]
     place = data.draw(st.integers(0, len(turn.taken) - 1))
     strategy = data.draw(st.sampled_from(np.flatnonzero(turn.after[place] >= 0).tolist()))
-    right = answers_of(game, tree)
+    right = solve_subgames(game, tree)
     skewness = np.array(np.broadcast_to(turn.skewness, turn.after.shape))
     led_to = right.ends[number + 1][turn.after[place]]
     utility = game.serving.fairness(tree.totals[led_to]) - skewness[place]
@@ -367,8 +367,8 @@ def test_a_solver_that_errs_about_one_strategy_is_found_out(snapshot, seed, data
     skewness[place, strategy] -= 10
     tree.turns[number] = dataclasses.replace(turn, skewness=skewness)
 
-    answers = answers_of(game, tree)
-    game.moves = {move.player: move for move in play(game, tree, answers)}
+    answers = solve_subgames(game, tree)
+    game.moves = {move.player: move for move in equilibrium_path(game, tree, answers)}
 
     contains(lost > NO_GAIN)
     assert answers.chosen[number][place] == strategy
@@ -383,7 +383,7 @@ def test_the_table_of_fairness_is_the_formula(snapshot, seed):
     totals = rng.integers(0, game.serving.available + 1)
     tasks = np.zeros_like(snapshot.count)
     for kind, count in enumerate(totals.tolist()):
-        for request, n in game.serving.served(kind, 0, count).items():
+        for request, n in game.serving.requests_served(kind, 0, count).items():
             tasks[request] += n
 
     expected = fairness_of(snapshot, tasks, fair_targets(snapshot), 2.0)

@@ -49,7 +49,10 @@ def test_a_gang_is_placed_whole_or_not_at_all(policy, snapshot, seed):
 def test_no_gang_is_left_out_that_still_fits_whole(policy, snapshot):
     policy, parameters = policy
     allocation = place(policy, snapshot)
-    free, placed = snapshot.after(allocation.placed).free, set(allocation.placed[:, 0].tolist())
+    free, placed = (
+        snapshot.after_placing(allocation.placed).free,
+        set(allocation.placed[:, 0].tolist()),
+    )
     contains(any(snapshot.min_count[left.request] > 1 for left in allocation.left_out))
 
     for left in allocation.left_out:

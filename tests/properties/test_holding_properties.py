@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement import Budget, Reason, check_allocation
 from placement.constraints.patience import PATIENCE, StarvationPatience, fair_shares, waiting_levels
-from placement.constraints.starvation import hold_back, reserve_for_holders
+from placement.constraints.starvation import hosts_to_reserve, reserve_for_holders
 from placement.fairness.shares import dominant_shares
 from tests.plain.starvation import plain_holding
 from tests.properties.strategies import policies, snapshots
@@ -25,7 +25,7 @@ def waiting(**kwargs):
 @given(snapshot=waiting(), part=PARTS)
 def test_few_hosts_are_held_each_for_one_who_starves_and_may_use_it(snapshot, part):
     patience = StarvationPatience(held_part=part)
-    rows = hold_back(snapshot, patience)
+    rows = hosts_to_reserve(snapshot, patience)
     hosts = [host for _, host in rows]
     of_first = [host for request, host in rows if request == rows[0][0]]
     open_to = snapshot.eligible[:, snapshot.host_class]
@@ -36,7 +36,7 @@ def test_few_hosts_are_held_each_for_one_who_starves_and_may_use_it(snapshot, pa
     if len(of_first) > few:  # a gang that has waited longest may need more
         levels = waiting_levels(snapshot.age, patience.patience)
         level, open_hosts = int(levels[rows[0][0]]), int(open_to.any(axis=0).sum())
-        assert len(of_first) <= patience.most_for_first(open_hosts, level)
+        assert len(of_first) <= patience.max_hosts_for_first(open_hosts, level)
     for request in {request for request, _ in rows}:
         assert snapshot.age[request] >= PATIENCE
         assert below[snapshot.tenant[request]]
@@ -51,19 +51,19 @@ def test_hosts_looked_at_once_for_each_kind_are_those_looked_at_for_each_vm(snap
     patience = StarvationPatience(patience=5, held_part=part)  # all that wait long are of one level
     snapshot = dataclasses.replace(snapshot, age=np.minimum(snapshot.age, 12))
 
-    assert list(hold_back(snapshot, patience)) == plain_holding(snapshot, patience)
+    assert list(hosts_to_reserve(snapshot, patience)) == plain_holding(snapshot, patience)
 
 
 @given(snapshot=waiting(), part=PARTS)
 def test_the_same_snapshot_holds_the_same_hosts(snapshot, part):
     patience = StarvationPatience(held_part=part)
 
-    assert hold_back(snapshot, patience) == hold_back(snapshot, patience)
+    assert hosts_to_reserve(snapshot, patience) == hosts_to_reserve(snapshot, patience)
 
 
 @given(snapshot=waiting(), part=PARTS)
 def test_a_held_host_is_open_to_nobody_who_could_not_use_it_before(snapshot, part):
-    rows = hold_back(snapshot, StarvationPatience(held_part=part))
+    rows = hosts_to_reserve(snapshot, StarvationPatience(held_part=part))
 
     closed = reserve_for_holders(snapshot, rows)
 
@@ -89,7 +89,10 @@ def test_every_allocation_is_feasible_while_hosts_are_held(policy, snapshot, see
 def test_nothing_that_fits_is_left_out_but_for_a_reason_that_says_so(policy, snapshot):
     policy, parameters = policy
     allocation = policy.place(snapshot, np.random.default_rng(0), Budget())
-    free, placed = snapshot.after(allocation.placed).free, set(allocation.placed[:, 0].tolist())
+    free, placed = (
+        snapshot.after_placing(allocation.placed).free,
+        set(allocation.placed[:, 0].tolist()),
+    )
     held = {host for _, host in allocation.details.get("holding", [])}
     told = {(each.request, each.reason) for each in allocation.left_out}
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from placement.mechanisms import DivisibleProblem, Division
-from placement.mechanisms.max_min.room import of_pool, tasks_alone, usable
+from placement.mechanisms.max_min.room import pool_fractions, tasks_alone, usable_classes
 from tests.divisible import assert_fits, divided, levels, without_tenants
 from tests.plain.max_min import most_tasks, plain_levels
 from tests.properties.divisible_problems import divisible_problems
@@ -22,7 +22,7 @@ anything = divisible_problems(bounded=True, constrained=True, held=True, partly_
 
 def level_rates(name: str, problem: DivisibleProblem) -> tuple[np.ndarray, np.ndarray]:
     """Return level at the start, with whole tasks held, and per task, both (N,)."""
-    shares = of_pool(problem.demand, problem.pool).max(axis=1)
+    shares = pool_fractions(problem.demand, problem.pool).max(axis=1)
     if name in {"tsf", "cdrf"}:
         alone = tasks_alone(problem, everywhere=name == "tsf").sum(axis=1)
         shares = np.divide(1.0, alone, out=np.zeros_like(alone), where=alone > 0)
@@ -49,7 +49,7 @@ def test_per_server_drf_fits(problem):
 def test_levels_are_those_of_the_plain_version(name, problem):
     start, rate = level_rates(name, problem)
 
-    expected = plain_levels(problem, start, rate, usable(problem))
+    expected = plain_levels(problem, start, rate, usable_classes(problem))
     found = start + rate * divided(name, problem).totals
 
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-9 * expected.max(initial=0))
@@ -67,7 +67,7 @@ def test_pooled_drf_is_max_min_on_one_big_server(problem):
     )
     start, rate = level_rates("drf", problem)
 
-    expected = plain_levels(pool, start, rate, usable(pool))
+    expected = plain_levels(pool, start, rate, usable_classes(pool))
     found = start + rate * divided("drf", problem).totals
 
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-9 * expected.max(initial=0))
@@ -78,12 +78,12 @@ def test_pooled_drf_is_max_min_on_one_big_server(problem):
 def test_what_tenants_are_told_agrees_with_what_they_get(name, problem):
     division = divided(name, problem)
     start, rate = level_rates(name, problem)
-    in_play = usable(problem).any(axis=1)
+    in_play = usable_classes(problem).any(axis=1)
 
     np.testing.assert_allclose(
         levels(division)[in_play], (start + rate * division.totals)[in_play], rtol=1e-6, atol=1e-30
     )
-    shares = of_pool(problem.held + division.totals[:, None] * problem.demand, problem.pool)
+    shares = pool_fractions(problem.held + division.totals[:, None] * problem.demand, problem.pool)
     np.testing.assert_allclose(division.details["dominant_shares"], shares.max(axis=1), rtol=1e-12)
     assert division.details["residual"] <= 1e-6
 
@@ -92,7 +92,7 @@ def test_what_tenants_are_told_agrees_with_what_they_get(name, problem):
 @given(problem=anything)
 def test_levels_never_pass_those_of_the_pool_in_lexicographic_order(name, problem):
     # A pool would hold tasks whose resources no single server has together.
-    in_play = usable(problem).any(axis=1) & (problem.count > 0)
+    in_play = usable_classes(problem).any(axis=1) & (problem.count > 0)
     assume(in_play.any())
     problem = without_tenants(problem, np.flatnonzero(in_play).tolist())
 
@@ -122,7 +122,7 @@ def tasks_from(
 @given(problem=divisible_problems(partly_free=True))
 def test_drfh_leaves_nobody_envious(problem):
     division = divided("drfh", problem)
-    everywhere = usable(problem)
+    everywhere = usable_classes(problem)
 
     for i in range(len(problem.weight)):
         for j in range(len(problem.weight)):
@@ -134,11 +134,11 @@ def test_drfh_leaves_nobody_envious(problem):
 @given(problem=divisible_problems(partly_free=True))
 def test_drf_leaves_nobody_envious(problem):
     totals = divided("drf", problem).totals
-    shares = of_pool(totals[:, None] * problem.demand, problem.pool)
+    shares = pool_fractions(totals[:, None] * problem.demand, problem.pool)
 
     for i in range(len(problem.weight)):
         asked = problem.demand[i] > 0
-        mine = of_pool(problem.demand, problem.pool)[i, asked]
+        mine = pool_fractions(problem.demand, problem.pool)[i, asked]
         for j in range(len(problem.weight)):
             fair = shares[j, asked] * problem.weight[i] / problem.weight[j]
             if (mine > 0).all() and asked.any():
@@ -158,7 +158,7 @@ def test_nobody_could_have_more_without_another_having_less(name, problem):
             speed=np.ones((len(problem.weight), 1)),
             eligible=problem.eligible.any(axis=1, keepdims=True),
         )
-    able = usable(problem)
+    able = usable_classes(problem)
 
     for tenant in range(len(problem.weight)):
         wants_more = division.totals[tenant] < problem.count[tenant] * (1 - 1e-6)
@@ -216,9 +216,9 @@ def only_resource(problem: DivisibleProblem, r: int) -> DivisibleProblem:
 @given(problem=divisible_problems(positive=True))
 def test_when_all_have_the_same_dominant_resource_it_is_shared_by_weight(problem):
     """Bottleneck fairness: Wang, Li, Liang, INFOCOM 2014, Proposition 6."""
-    fractions = of_pool(problem.demand, problem.pool)
+    fractions = pool_fractions(problem.demand, problem.pool)
     dominant = np.argmax(fractions, axis=1)
-    assume((dominant == dominant[0]).all() and usable(problem).all())
+    assume((dominant == dominant[0]).all() and usable_classes(problem).all())
 
     levels_of = divided("drfh", problem).details["levels"]
 
@@ -307,7 +307,7 @@ def test_nobody_gains_by_asking_for_another_shape(name, problem, data):
         gained = tasks_from(problem, liar, amounts, np.ones((len(problem.weight), 1), dtype=bool))
     else:
         amounts = division.tasks[liar][:, None] * demand[liar]
-        gained = tasks_from(problem, liar, amounts, usable(problem))
+        gained = tasks_from(problem, liar, amounts, usable_classes(problem))
 
     assert gained <= honest * (1 + 1e-6) + 1e-12
 

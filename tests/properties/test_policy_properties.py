@@ -60,7 +60,7 @@ def same_seed_same_answer_to_the_last_bit(first, second):
 
 
 def nothing_is_left_out_that_still_fits(snapshot, allocation, parameters):
-    free = snapshot.after(allocation.placed).free
+    free = snapshot.after_placing(allocation.placed).free
     for left in allocation.left_out:
         open_to = snapshot.eligible[left.request][snapshot.host_class]
         fits = (free[open_to] >= snapshot.demand[left.request]).all(axis=1).any()
@@ -78,11 +78,11 @@ def placing_then_removing_restores_what_was_free(snapshot, allocation):
     for request, host, count in allocation.placed.tolist():
         draft.put(request, host, count)
     for request, host, count in reversed(allocation.placed.tolist()):
-        draft.take_back(request, host, count)
+        draft.remove(request, host, count)
 
     assert (draft.free == snapshot.free).all()
     assert (draft.held == snapshot.held).all()
-    assert not draft.placed
+    assert not draft.placed_by_host
 
 
 def the_bound_is_not_beaten(snapshot, allocation):
@@ -93,7 +93,7 @@ def the_bound_is_not_beaten(snapshot, allocation):
 
 
 def shortages_are_of_what_is_free_afterwards(snapshot, allocation):
-    free = snapshot.after(allocation.placed).free
+    free = snapshot.after_placing(allocation.placed).free
     for left in allocation.left_out:
         for short in shortages(snapshot, allocation, left.request):
             demand = int(snapshot.demand[left.request, short.resource])
@@ -258,7 +258,7 @@ def test_a_richer_tenant_of_fuga_could_not_have_made_room_for_a_poorer_one(snaps
     """Levels differ by at most one VM, or no VM of the richer could have been the poorer's."""
     allocation = place(policy_by_name("fuga", {}), snapshot, seed)
     contains(allocation.details["exchanges"])
-    free = snapshot.after(allocation.placed).free
+    free = snapshot.after_placing(allocation.placed).free
     level = shares_after(snapshot, allocation) / snapshot.weight
     one_vm = (
         np.divide(

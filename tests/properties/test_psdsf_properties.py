@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement.catalog.names import mechanism_by_name
 from placement.errors import ParameterError
 from placement.mechanisms.max_min.room import tasks_alone
-from placement.mechanisms.psdsf.published import Published
+from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks, servers_of
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_still
@@ -102,7 +102,7 @@ def test_the_published_procedure_ends_where_water_filling_does(drawn):
         elsewhere = elsewhere_of(problem, server, tasks)
         here = tasks[server.tenants, server.place]
 
-        published = Published()(server, elsewhere, here)
+        published = PublishedProcedure()(server, elsewhere, here)
 
         water = WaterFilling()(server, elsewhere, here)
         assert published / server.rate == pytest.approx(water / server.rate, rel=1e-6, abs=1e-8)

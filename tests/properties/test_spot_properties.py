@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement import QuotaHeadroom, Reason, check_allocation, decide, policy_by_name
 from placement.model.snapshot import Allocation, Snapshot, Spot
-from placement.rebalancing.freed import FreedHostsPolicy
+from placement.rebalancing.freed_hosts import FreedHostsPolicy
 from tests.builders import a_snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
 from tests.properties.subjects import about, contains
@@ -67,8 +67,10 @@ def test_spot_vms_take_nothing_from_others_and_end_for_who_then_fits(snapshot, n
     check_allocation(snapshot, allocation)
     shared = [row for row in allocation.placed.tolist() if not spot.asks[row[0]]]
     assert shared == decided(ordinary, name, seed).placed.tolist()
-    held = snapshot.after(allocation.placed).held
-    assert (held == ordinary.after(np.array(shared, dtype=np.int64).reshape(-1, 3)).held).all()
+    held = snapshot.after_placing(allocation.placed).held
+    assert (
+        held == ordinary.after_placing(np.array(shared, dtype=np.int64).reshape(-1, 3)).held
+    ).all()
     none_ends_that_could_stay(snapshot, allocation)
     told = Counter()
     for left in allocation.left_out:
@@ -97,7 +99,7 @@ def who_is_let_in_gets_the_room(snapshot, allocation, name, seed):
     """Play the next round, once all have ended: on each host somebody of those let in is placed."""
     spot, told = snapshot.spot, allocation.details["spot"]
     gone = [vm for vm, _ in told["ends"]]
-    after = snapshot.after(allocation.placed)
+    after = snapshot.after_placing(allocation.placed)
     free = after.free.copy()
     np.add.at(free, spot.host[gone], spot.amounts[gone])
     stay = np.setdiff1d(np.arange(len(spot.host)), gone)
@@ -172,7 +174,7 @@ def test_new_spot_vms_leave_the_margin_free(snapshot, margin, seed):
     of_spot = spot.asks[allocation.placed[:, 0]]
     placed = allocation.placed[of_spot]
     contains(len(placed) > 0)
-    before = snapshot.after(allocation.placed[~of_spot]).free.sum(axis=0)
+    before = snapshot.after_placing(allocation.placed[~of_spot]).free.sum(axis=0)
     taken = placed[:, 2] @ snapshot.demand[placed[:, 0]]
     assert (taken <= np.maximum(0, before - snapshot.pool * margin / 1000)).all()
     assert Spot.of_document(spot.document(), 3).margin == margin

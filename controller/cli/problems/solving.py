@@ -16,7 +16,7 @@ from controller import debug
 from controller.terminal.errors import BadInputError, CliError
 from placement.catalog.names import entry_by_name, mechanism_by_name
 from placement.catalog.policies import CatalogEntry
-from placement.catalog.zone_policies import Deciding
+from placement.catalog.zone_policies import RoundPolicies
 from placement.errors import (
     InfeasibleAllocationError,
     ParameterError,
@@ -106,8 +106,8 @@ def _decide(
     whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
     """Do the part of a round between its reading and its commit."""
-    who = Deciding(policy=name, parameters=policy_parameters(whole, entry))
-    policy, clock = who.made(), Clock()
+    who = RoundPolicies(policy=name, parameters=policy_parameters(whole, entry))
+    policy, clock = who.make_policy(), Clock()
     allocation = decide(whole.snapshot, policy, seed=seed, budget_units=None, after=clock.lap)
     try:
         who.check(whole.snapshot, allocation)

@@ -25,15 +25,15 @@ from simulation import (
     AnyStudy,
     FleetStudy,
     JobTakenError,
-    Moving,
+    MoveOptions,
     RunFailedError,
     RunSpec,
     SharedFolderError,
     SimulationError,
     Study,
     TraceSpec,
-    on_interrupt,
     plan,
+    stop_on_interrupt,
     write_summary,
     zone_policies,
 )
@@ -213,7 +213,7 @@ class SimulateOptions:
             slot_length_s=_SLOT_LENGTH_S if self.slot_length_s is None else self.slot_length_s,
             budget_units=(_BUDGET_UNITS if self.budget is None else self.budget) or None,
             wait_at_most_s=self.give_up_s,
-            moving=Moving.of_options(
+            moving=MoveOptions.of_options(
                 balance=self.balance,
                 spare=self.spare,
                 roll=self.roll,
@@ -295,7 +295,7 @@ def run_study(
         else:
             jobs = min(jobs or os.cpu_count() or 1, len(specs))
             study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
-        undo = on_interrupt(study)
+        undo = stop_on_interrupt(study)
         try:
             summaries = study.run(shown.tell)
         except RunFailedError as error:

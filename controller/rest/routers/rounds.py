@@ -65,7 +65,7 @@ def list_policies(caller: Operator) -> Page[PolicySummary]:
     ours = [PolicySummary(name=name, summary=each.summary) for name, each in POLICIES.items()]
     others = [
         PolicySummary(name=name, summary=None)
-        for name, claims in sorted(plugins.installed().items())
+        for name, claims in sorted(plugins.installed_entry_points().items())
         if name not in POLICIES and claims[0].group == plugins.POLICY_GROUP
     ]
     return Page((*ours, *others), None)
@@ -143,6 +143,6 @@ def check_policy(policy: str, parameters: Mapping[str, Any]) -> None:
         except ParameterError as error:
             field = f"parameters.{error.name}"
             raise InvalidError(field, error.found, error.allowed) from error
-    elif policy not in plugins.installed():
-        known = f"one of {', '.join((*POLICIES, *plugins.installed()))}"
+    elif policy not in plugins.installed_entry_points():
+        known = f"one of {', '.join((*POLICIES, *plugins.installed_entry_points()))}"
         raise InvalidError("policy", policy, known)

@@ -127,7 +127,7 @@ class CombinationFinder:
         if not kinds:
             nothing = np.zeros((0, len(usable)), dtype=np.int64)
             return Combinations(nothing, np.zeros(0), cut=False)
-        tables, about = self._about.get(kinds) or self._make_ready(kinds)
+        tables, about = self._about.get(kinds) or self._tables_for(kinds)
         numbers = [usable[kind] for kind in kinds]
         question = b"".join(
             (about, free.tobytes(), room.tobytes(), np.array([*numbers, pool]).tobytes())
@@ -143,7 +143,7 @@ class CombinationFinder:
             self._budget.spend(answer.units)
         return _of_all_kinds(answer.found, kinds, len(self._demand))
 
-    def _make_ready(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
+    def _tables_for(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
         """Return the tables of some kinds, and the common part of their queries."""
         demand, tables = self._demand[list(kinds)], None
         key = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]

@@ -98,16 +98,16 @@ class _Search:
         a_layer = SEARCH_LIMIT // len(self.demand)
         quick = self._layers(min(a_layer, _QUICK_ROWS), _QUICK_KEPT, above=-1.0)
         counts, score = self._best(quick[0], quick[1])
-        if not quick[2] or self._at_the_ceiling(score):
+        if not quick[2] or self._is_at_ceiling(score):
             return counts, score, False
         known = score[self.eta - 1] if len(score) >= self.eta else -1.0
         more = self._layers(a_layer, a_layer, above=known)
         both = np.concatenate([counts, more[0]])
         both, first = np.unique(both, axis=0, return_index=True)
         counts, score = self._best(both, np.concatenate([score, more[1]])[first])
-        return counts, score, more[2] and not self._at_the_ceiling(score)
+        return counts, score, more[2] and not self._is_at_ceiling(score)
 
-    def _at_the_ceiling(self, score: FloatArray) -> bool:
+    def _is_at_ceiling(self, score: FloatArray) -> bool:
         """Return whether no combination can beat the ``eta`` best of these."""
         ceiling = self._bounds(0, np.zeros((1, len(self.free)), dtype=np.int64))[0]
         return len(score) >= self.eta and bool(score[self.eta - 1] >= ceiling - _SLACK)

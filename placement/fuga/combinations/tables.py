@@ -66,12 +66,14 @@ class Tables:
         )
         self.demand = demand
         self._takes: list[list[int]] = demand[:, list(self.others)].tolist()
-        self._order = sorted(range(len(demand)), key=lambda kind: (max(self._part(kind)), kind))
+        self._order = sorted(
+            range(len(demand)), key=lambda kind: (max(self._fraction_of_grid(kind)), kind)
+        )
         self._made: dict[_Bounds, Reachable] = {}
         self._charged: set[_Bounds] = set()
         self._layers: dict[tuple[int, ...], tuple[Layer, ...]] = {}
 
-    def _part(self, kind: int) -> tuple[float, float]:
+    def _fraction_of_grid(self, kind: int) -> tuple[float, float]:
         (c, m), (of_c, of_m) = self.grid.demand[kind], self.grid.size
         return c / (of_c + 1), m / (of_m + 1)
 

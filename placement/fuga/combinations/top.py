@@ -4,7 +4,7 @@ A host of 128 cores has more combinations of 20 kinds than could ever be
 listed. With one or two ranking resources a table says which amounts can be
 reached at all (`placement.fuga.combinations.reachable`): its states are visited from the best
 score down, and combinations are read off by walking back through the table, at
-random where there are many (`placement.fuga.combinations.reading`). With more
+random where there are many (`placement.fuga.combinations.combination_reader`). With more
 ranking resources a bounded search takes its place
 (`placement.fuga.combinations.search`).
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fuga.combinations.reading import CombinationReader
+from placement.fuga.combinations.combination_reader import CombinationReader
 from placement.fuga.combinations.search import search_combinations
 from placement.fuga.combinations.tables import Tables
 from placement.model.arrays import FloatArray, IntArray
@@ -110,7 +110,7 @@ def top_combinations(
     .. [1] X. Xu, H. Yu, "A Game Theory Approach to Fair and Efficient Resource
        Allocation in Cloud Computing", Mathematical Problems in Engineering, 2014.
     """
-    alone = _fit(room, demand)
+    alone = _fit_alone(room, demand)
     usable = np.minimum(alone, most)
     kinds = np.flatnonzero(usable > 0)
     counts, cut = np.zeros((0, len(demand)), dtype=np.int64), False
@@ -155,7 +155,7 @@ def top_combinations(
     return Combinations(counts[best], score[best], bool(cut))
 
 
-def _fit(room: IntArray, demand: IntArray) -> IntArray:
+def _fit_alone(room: IntArray, demand: IntArray) -> IntArray:
     """How many VMs of each kind the room holds by themselves."""
     demanded = demand > 0
     fits = np.where(demanded, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)

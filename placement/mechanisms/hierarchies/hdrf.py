@@ -122,7 +122,7 @@ def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
 
     for resource in range(len(free)):
         block_without_room(resource)
-    while (tenant := tree.next()) is not None:
+    while (tenant := tree.next_tenant()) is not None:
         given[tenant] = tasks = given[tenant] + 1
         # From their number, not by adding up: a million roundings would show.
         holds = [part + tasks * more for part, more in zip(held[tenant], task[tenant], strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement.mechanisms.max_min.levels import shapes
-from placement.mechanisms.max_min.room import of_pool, refuse_speed
+from placement.mechanisms.max_min.room import pool_fractions, refuse_speed
 from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import BoolArray, FloatArray
 from placement.model.tenant_tree import TenantTree
@@ -39,7 +39,7 @@ class Leaves:
             tree=TenantTree.flat(problem.weight) if problem.tree is None else problem.tree,
             shape=shape,
             unit=unit,
-            held=of_pool(problem.held, pool),
-            room=of_pool(problem.free.sum(axis=0), pool),
+            held=pool_fractions(problem.held, pool),
+            room=pool_fractions(problem.free.sum(axis=0), pool),
             active=problem.eligible.any(axis=1) & ~lacking & (unit > 0) & (problem.count > 0),
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.fairness.levels import in_steps
+from placement.fairness.levels import level_in_steps
 from placement.model.arrays import BoolArray, FloatArray
 from placement.model.tenant_tree import TenantTree
 
@@ -43,7 +43,7 @@ class VectorSum:
         return self._nodes[1]
 
 
-class _ByLevel:
+class _ChildQueue:
     """Children that are not blocked, by share per weight; equals in order of position.
 
     Weights count relative to the largest, so that levels stay comparable through
@@ -60,13 +60,13 @@ class _ByLevel:
     def move(self, child: int, share: float) -> None:
         self.level[child] = share / self.weights[child]
         if not self.blocked[child]:
-            heapq.heappush(self._heap, (in_steps(self.level[child]), child))
+            heapq.heappush(self._heap, (level_in_steps(self.level[child]), child))
 
     def least(self) -> int | None:
         """Return the head of the queue; stale entries are dropped."""
         while self._heap:
             steps, child = self._heap[0]
-            if not self.blocked[child] and steps == in_steps(self.level[child]):
+            if not self.blocked[child] and steps == level_in_steps(self.level[child]):
                 return child
             heapq.heappop(self._heap)
         return None
@@ -76,7 +76,7 @@ class Siblings(ABC):
     """The children of an inner node, by their position."""
 
     def __init__(self, weights: Sequence[float]) -> None:
-        self._line = _ByLevel(weights)
+        self._line = _ChildQueue(weights)
 
     def least(self) -> int | None:
         """Return the child of least share per weight that is not blocked."""
@@ -111,7 +111,7 @@ class RescalingGroup(Siblings):
         self._directions = VectorSum(len(weights), width)
         self._vectors: list[Sequence[float]] = [(0.0,) * width] * len(weights)
         self._shares = [0.0] * len(weights)
-        self._blocked = _Blocked(width)
+        self._blocked = _BlockedChildren(width)
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
         """Take note of what a child holds now."""
@@ -146,7 +146,7 @@ class RescalingGroup(Siblings):
         ]
 
 
-class _Blocked:
+class _BlockedChildren:
     """Blocked children in order of level, with the sums of those below and above each."""
 
     def __init__(self, width: int) -> None:
@@ -255,7 +255,7 @@ class TaskTree:
         group = self._groups[node]
         return None if group is None else group.least()
 
-    def next(self) -> int | None:
+    def next_tenant(self) -> int | None:
         """Return the tenant whose task is next; None if all are blocked."""
         node = 0
         while node not in self._tenant:

@@ -105,7 +105,7 @@ class Climbs:
         """The point at which every tenant has all it wants."""
         return Point(max(len(self._levels) - 1, 0), 0.0)
 
-    def after(self, level: float) -> Point:
+    def breakpoint_at(self, level: float) -> Point:
         """Return the last breakpoint at ``level`` or below it."""
         return Point(max(int(np.searchsorted(self._levels, level, side="right")) - 1, 0), 0.0)
 

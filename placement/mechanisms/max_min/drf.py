@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.mechanisms.max_min.ascent import fill_pool, max_alone_in_pool, rising_details
 from placement.mechanisms.max_min.levels import dominant_climbs, levels_and_shares, shapes
-from placement.mechanisms.max_min.rising import fill_pool, most_of_pool, rising_details
-from placement.mechanisms.max_min.room import of_pool, refuse_speed
+from placement.mechanisms.max_min.room import pool_fractions, refuse_speed
 from placement.mechanisms.model import DivisibleProblem, Division
 
 
@@ -44,12 +44,12 @@ class Drf:
         """
         refuse_speed(problem, "drf")
         pool = problem.pool
-        room = of_pool(problem.free.sum(axis=0), pool)
+        room = pool_fractions(problem.free.sum(axis=0), pool)
         shape, unit = shapes(problem.demand, pool)
         lacking = ((problem.demand > 0) & (pool <= 0)).any(axis=1)
         able = problem.eligible.any(axis=1) & ~lacking
         climbs = dominant_climbs(
-            problem, shape, unit, np.where(able, most_of_pool(shape, room), 0.0)
+            problem, shape, unit, np.where(able, max_alone_in_pool(shape, room), 0.0)
         )
         amounts, stops = fill_pool(climbs, shape, room)
         tasks = np.divide(amounts, unit, out=np.zeros(len(unit)), where=unit > 0)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.errors import SolverError
+from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.levels import dominant_climbs, shapes
 from placement.mechanisms.max_min.lexmin import alone_on, lexicographic_max_min
-from placement.mechanisms.max_min.rising import fill_pool
-from placement.mechanisms.max_min.room import of_pool, refuse_speed, usable
+from placement.mechanisms.max_min.room import pool_fractions, refuse_speed, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 
 
@@ -53,8 +53,8 @@ class Drfh:
         refuse_speed(problem, self.name)
         pool = problem.pool
         shape, unit = shapes(problem.demand, pool)
-        room = of_pool(problem.free, pool)
-        able = usable(problem)
+        room = pool_fractions(problem.free, pool)
+        able = usable_classes(problem)
         alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
         climbs = dominant_climbs(problem, shape, unit, alone)
         filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)

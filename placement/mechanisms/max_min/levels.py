@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from placement.mechanisms.max_min.climbs import Climbs
-from placement.mechanisms.max_min.room import of_pool
+from placement.mechanisms.max_min.room import pool_fractions
 from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import FloatArray
 
@@ -22,7 +22,7 @@ def shapes(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray, FloatArray
     Wang, Li, Liang, "Dominant Resource Fairness in Cloud Computing Systems with
     Heterogeneous Servers", INFOCOM 2014, Section III.
     """
-    fractions = of_pool(demand, pool)
+    fractions = pool_fractions(demand, pool)
     unit = fractions.max(axis=1, initial=0.0)
     shape = np.divide(
         fractions, unit[:, None], out=np.zeros_like(fractions), where=unit[:, None] > 0
@@ -42,7 +42,7 @@ def dominant_climbs(
     alone : ndarray, shape (N,)
         The most that each tenant could have if it were alone, in shares.
     """
-    held = of_pool(problem.held, problem.pool)
+    held = pool_fractions(problem.held, problem.pool)
     return Climbs(held, shape, problem.weight, _limit(problem, unit, alone))
 
 
@@ -90,5 +90,5 @@ def levels_and_shares(
     taken = problem.held + work.sum(axis=1)[:, None] * problem.demand
     return {
         "levels": levels.tolist(),
-        "dominant_shares": of_pool(taken, problem.pool).max(axis=1, initial=0.0).tolist(),
+        "dominant_shares": pool_fractions(taken, problem.pool).max(axis=1, initial=0.0).tolist(),
     }

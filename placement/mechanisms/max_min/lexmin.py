@@ -20,10 +20,10 @@ from typing import Final
 import numpy as np
 
 from placement.errors import SolverError
+from placement.mechanisms.max_min.ascent import Ascent, Stop, rising_details
 from placement.mechanisms.max_min.climbs import Climbs, Point
 from placement.mechanisms.max_min.levels import levels_and_shares
-from placement.mechanisms.max_min.merging import MergedProblem, merge
-from placement.mechanisms.max_min.rising import Ascent, Stop, rising_details
+from placement.mechanisms.max_min.merged_problem import MergedProblem, merge_problem
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
 
@@ -116,7 +116,7 @@ def lexicographic_max_min(
     hand sides. In units of tasks the duals of a large pool fall below the
     tolerances of any solver, which then calls a far too small answer optimal.
     """
-    merged = merge(shape, able, speed, room)
+    merged = merge_problem(shape, able, speed, room)
     servers = _Servers(merged)
     ascent = Ascent(climbs)
     stops: list[Stop] = []
@@ -132,7 +132,7 @@ def lexicographic_max_min(
             raise SolverError("lexicographic max-min", 0, "no tenant rises and none is stopped")
         servers.keep_cheapest(found.cut, amounts)
     needs = ascent.needs(ascent.point)
-    amounts, off = servers.fitted(amounts, merged.sums(needs))
+    amounts, off = servers.correct_solution(amounts, merged.sums(needs))
     return Filling(
         amounts=merged.spread(amounts, needs),
         stops=tuple(stops),
@@ -193,7 +193,7 @@ def _next_stop(
     gap = residual
     for _ in range(_MOST_STEPS):
         climb = np.maximum(merged.sums(ascent.needs(lowest.point)) - needed, 0.0)
-        if not servers.moves(needed, climb):
+        if not servers.needs_increase(needed, climb):
             break
         seen = servers.seen(needed + climb)
         base = np.minimum(needed, servers.sums(given, seen))
@@ -269,7 +269,7 @@ class _Servers:
         excess: FloatArray = np.divide(needs, alone, out=np.zeros_like(needs), where=alone > 0)
         return excess
 
-    def _charged(self, prices: FloatArray) -> FloatArray:
+    def _column_costs(self, prices: FloatArray) -> FloatArray:
         charged: FloatArray = (self._use * prices[self._kind]).sum(axis=1)
         return charged
 
@@ -284,7 +284,7 @@ class _Servers:
         np.add.at(sums, group, amounts[group, kind])
         return sums
 
-    def within_room(self, amounts: FloatArray) -> tuple[FloatArray, float]:
+    def scale_to_room(self, amounts: FloatArray) -> tuple[FloatArray, float]:
         """Scale down allocations on overfull servers; return the largest excess."""
         room = self.merged.room
         taken = (amounts / self.merged.speed).T @ self.merged.shape
@@ -300,7 +300,7 @@ class _Servers:
     def cheapest(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
         """Return what one unit costs each group on its cheapest seen column, shape (G,)."""
         cost = np.full(len(self._alone), np.inf)
-        np.minimum.at(cost, self._group[seen], self._charged(prices)[seen])
+        np.minimum.at(cost, self._group[seen], self._column_costs(prices)[seen])
         return np.where(np.isfinite(cost), cost, 0.0)
 
     def keep_cheapest(self, cut: _Cut, amounts: FloatArray) -> None:
@@ -310,7 +310,7 @@ class _Servers:
         cheapest servers from now on. Where the solver's tolerance says
         otherwise, what there is of ``amounts`` stays possible.
         """
-        dearer = self._charged(cut.prices) - cut.cost[self._group]
+        dearer = self._column_costs(cut.prices) - cut.cost[self._group]
         cheap = dearer <= 1e-6 * cut.prices.max(initial=0.0)
         kept = cheap | (amounts[self._group, self._kind] > 0)
         self._group, self._kind = self._group[kept], self._kind[kept]
@@ -320,7 +320,7 @@ class _Servers:
         scale = np.maximum(needs, _SMALL * self._alone)
         return np.where(scale > 0, scale, 1.0)
 
-    def moves(self, base: FloatArray, climb: FloatArray) -> bool:
+    def needs_increase(self, base: FloatArray, climb: FloatArray) -> bool:
         """Return whether a tenant needs more than at the base, rounding aside."""
         return bool((climb / self._scale(base + climb) > 1e-12).any())
 
@@ -401,14 +401,14 @@ class _Servers:
             raise SolverError("lexicographic max-min", int(result.status), str(result.message))
         amounts = np.zeros(self.merged.able.shape)
         amounts[group, kind] = np.maximum(result.x[:-1], 0.0) * most
-        amounts, _ = self.within_room(amounts)
+        amounts, _ = self.scale_to_room(amounts)
         paid = np.maximum(-result.ineqlin.marginals[: kinds * resources], 0.0)
         paid[result.ineqlin.residual[: kinds * resources] > 1e-6] = 0.0
         paid = paid.reshape(room.shape)
         prices = np.divide(paid, room, out=np.zeros_like(paid), where=room > 0)
         return amounts, prices
 
-    def fitted(self, amounts: FloatArray, needs: FloatArray) -> tuple[FloatArray, float]:
+    def correct_solution(self, amounts: FloatArray, needs: FloatArray) -> tuple[FloatArray, float]:
         """Correct the solver's errors within its tolerance; return their size.
 
         Every group gets exactly what it needs, before servers that would then be
@@ -421,5 +421,5 @@ class _Servers:
         for group in np.flatnonzero((given <= 0) & (needs > 0)).tolist():
             mine = np.flatnonzero(self._group == group)
             fitted[group, self._kind[mine[np.argmax(self._most[mine])]]] = needs[group]
-        fitted, over = self.within_room(fitted)
+        fitted, over = self.scale_to_room(fitted)
         return fitted, max(off, over)

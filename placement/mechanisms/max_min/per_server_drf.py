@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.mechanisms.errors import UnsupportedProblemError
+from placement.mechanisms.max_min.ascent import Stop, fill_pool, max_alone_in_pool, rising_details
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.mechanisms.max_min.levels import levels_and_shares, shapes
-from placement.mechanisms.max_min.rising import Stop, fill_pool, most_of_pool, rising_details
-from placement.mechanisms.max_min.room import of_pool, usable
+from placement.mechanisms.max_min.room import pool_fractions, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
 
@@ -41,7 +41,7 @@ class PerServerDrf:
             raise UnsupportedProblemError(
                 "per_server_drf", "count", "it divides each host alone, so counts must be unbounded"
             )
-        able = usable(problem)
+        able = usable_classes(problem)
         tasks = np.zeros(able.shape)
         rounds = []
         for place in range(len(problem.hosts)):
@@ -59,8 +59,8 @@ def _on_one_class(
 ) -> tuple[FloatArray, list[Stop]]:
     capacity = problem.capacity[place]
     shape, unit = shapes(problem.demand / problem.speed[:, place, None], capacity)
-    room = of_pool(problem.free[place], capacity)
-    limit = np.where(able, 2.0 * most_of_pool(shape, room), 0.0)
+    room = pool_fractions(problem.free[place], capacity)
+    limit = np.where(able, 2.0 * max_alone_in_pool(shape, room), 0.0)
     climbs = Climbs(np.zeros_like(shape), shape, problem.weight, limit)
     amounts, stops = fill_pool(climbs, shape, room)
     return np.divide(amounts, unit, out=np.zeros(len(unit)), where=unit > 0), stops

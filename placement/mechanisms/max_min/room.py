@@ -9,12 +9,12 @@ from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import BoolArray, FloatArray
 
 
-def of_pool(amounts: FloatArray, pool: FloatArray) -> FloatArray:
+def pool_fractions(amounts: FloatArray, pool: FloatArray) -> FloatArray:
     """Return ``amounts`` (..., R) in fractions of the pool (R,), 0 where the pool has nothing."""
     return np.divide(amounts, pool, out=np.zeros(amounts.shape), where=pool > 0)
 
 
-def usable(problem: DivisibleProblem) -> BoolArray:
+def usable_classes(problem: DivisibleProblem) -> BoolArray:
     """Return on which classes each tenant's tasks can run, shape (N, K).
 
     A class without any of a demanded resource is of no use, and a tenant that

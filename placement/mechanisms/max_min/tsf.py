@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.mechanisms.max_min.levels import shapes, task_climbs
 from placement.mechanisms.max_min.lexmin import alone_on, lexicographic_max_min
-from placement.mechanisms.max_min.room import of_pool, tasks_alone, usable
+from placement.mechanisms.max_min.room import pool_fractions, tasks_alone, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 
 
@@ -41,8 +41,8 @@ class Tsf:
         monopoly = tasks_alone(problem, everywhere=self.everywhere).sum(axis=1)
         pool = problem.pool
         shape, unit = shapes(problem.demand, pool)
-        room = of_pool(problem.free, pool)
-        able = usable(problem)
+        room = pool_fractions(problem.free, pool)
+        able = usable_classes(problem)
         alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
         climbs = task_climbs(problem, unit, alone, monopoly)
         filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)

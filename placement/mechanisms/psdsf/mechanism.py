@@ -20,8 +20,8 @@ from placement.mechanisms.psdsf.sweeps import (
     step_until_still,
     sweep_until_still,
 )
-from placement.model.alike import group_rows
 from placement.model.arrays import FloatArray, IntArray
+from placement.model.row_groups import group_rows
 from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
 
 
@@ -100,7 +100,7 @@ class Psdsf:
     #: What a server does at its step of the central sweeps, or ``"distributed"``: the servers run
     #: by themselves in random order (`step_until_still`).
     procedure: Procedure | Literal["distributed"] = "water_filling"
-    max_rounds: int | None = None  #: most sweeps over all servers; None: see `most_rounds`
+    max_rounds: int | None = None  #: most sweeps over all servers; None: see `default_max_rounds`
     tolerance: float = 1e-9  #: part of a tenant's tasks whose move counts as standing still
     pareto: bool = False  #: afterwards raise all tenants as far as there is room
 
@@ -118,7 +118,7 @@ class Psdsf:
             If the solver of the Pareto step fails.
         """
         merged = merge_classes(problem)
-        max_rounds = self.max_rounds or most_rounds(merged.problem)
+        max_rounds = self.max_rounds or default_max_rounds(merged.problem)
         if self.procedure == "distributed":
             settled = step_until_still(
                 merged.problem, rng, max_rounds=max_rounds, tolerance=self.tolerance
@@ -157,7 +157,7 @@ def _least_levels(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
     return levels
 
 
-def most_rounds(problem: DivisibleProblem) -> int:
+def default_max_rounds(problem: DivisibleProblem) -> int:
     """Return how many sweeps there are by default: 300,000 server steps, 30 to 3,000 sweeps."""
     return min(max(300_000 // max(len(problem.hosts), 1), 30), 3_000)
 

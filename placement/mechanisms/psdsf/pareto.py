@@ -11,7 +11,7 @@ import numpy as np
 from placement.errors import SolverError
 from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem
-from placement.mechanisms.psdsf.sweeps import within_room
+from placement.mechanisms.psdsf.sweeps import clip_to_room
 from placement.model.arrays import BoolArray, FloatArray
 
 _SOLVER_TOLERANCE: Final = 1e-9
@@ -60,7 +60,7 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult
             break
         rising &= reach > nearest * (1 + _THERE)
     least = np.where(total > 0, np.minimum(reach, factor), 0.0)
-    return ParetoResult(tasks=within_room(problem, program.most(least)), factor=factor)
+    return ParetoResult(tasks=clip_to_room(problem, program.most(least)), factor=factor)
 
 
 class _ParetoProgram:

@@ -49,7 +49,7 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
        2016, Theorem 1.
     """
     demanded = problem.demand > 0
-    if _infeasible(problem, tasks):
+    if _is_infeasible(problem, tasks):
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore"):
         held = np.where(demanded, problem.held / problem.demand, 0.0).max(axis=1, initial=0.0)
@@ -83,7 +83,7 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
     return worst
 
 
-def _infeasible(problem: DivisibleProblem, tasks: FloatArray) -> bool:
+def _is_infeasible(problem: DivisibleProblem, tasks: FloatArray) -> bool:
     used = np.einsum("nk,nr->kr", tasks / problem.speed, problem.demand)
     return bool(
         (tasks < 0).any()

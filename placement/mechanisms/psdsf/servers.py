@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from placement.mechanisms.max_min.room import of_pool, tasks_alone
+from placement.mechanisms.max_min.room import pool_fractions, tasks_alone
 from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import FloatArray, IntArray
 
@@ -66,14 +66,14 @@ def servers_of(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
         tenants = np.flatnonzero(gamma[:, place] > 0)
         alone = gamma[tenants, place] / problem.speed[tenants, place]
         # Of the capacity when alone there: 1 in some resource, whatever the units.
-        part = of_pool(problem.demand[tenants] * alone[:, None], capacity)
+        part = pool_fractions(problem.demand[tenants] * alone[:, None], capacity)
         servers.append(
             ServerClass(
                 place=place,
                 tenants=tenants,
                 rate=problem.weight[tenants] * gamma[tenants, place],
                 use=part * problem.weight[tenants, None],
-                room=of_pool(problem.free[place], capacity),
+                room=pool_fractions(problem.free[place], capacity),
                 most=most[tenants],
             )
         )

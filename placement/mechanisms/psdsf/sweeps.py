@@ -11,7 +11,7 @@ import numpy as np
 
 from placement.errors import ParameterError, ShapeMismatchError
 from placement.mechanisms.model import DivisibleProblem
-from placement.mechanisms.psdsf.published import Published
+from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.servers import ServerClass, ServerStep, held_tasks, servers_of
 from placement.mechanisms.psdsf.water import WaterFilling
 from placement.model.arrays import BoolArray, FloatArray
@@ -19,7 +19,7 @@ from placement.model.arrays import BoolArray, FloatArray
 Procedure: TypeAlias = Literal["water_filling", "published"]
 
 PROCEDURES: Final[Mapping[Procedure, Callable[[], ServerStep]]] = MappingProxyType(
-    {"water_filling": WaterFilling, "published": Published}
+    {"water_filling": WaterFilling, "published": PublishedProcedure}
 )
 
 #: Sweeps without leaps at the beginning, and from one leap to the next.
@@ -49,9 +49,9 @@ class Matrix:
     def __init__(self, problem: DivisibleProblem, tasks: FloatArray) -> None:
         self.tasks = tasks
         self._held = held_tasks(problem)
-        self.count_again()
+        self.recompute_totals()
 
-    def count_again(self) -> None:
+    def recompute_totals(self) -> None:
         """Recompute the totals, so that rounding errors do not add up."""
         self._totals = self._held + self.tasks.sum(axis=1)
 
@@ -132,7 +132,7 @@ def sweep_until_still(
     rounds, leaps, moved = 0, 0, np.inf
     while rounds < max_rounds and moved > tolerance:
         before, change_before = matrix.tasks.copy(), change
-        matrix.count_again()
+        matrix.recompute_totals()
         moved = max((matrix.run(server, step) for server in servers), default=0.0)
         rounds += 1
         change = matrix.tasks - before
@@ -143,7 +143,7 @@ def sweep_until_still(
                 matrix.tasks = np.maximum(matrix.tasks + length * change, 0.0)
                 leaps += 1
     return SweepResult(
-        tasks=within_room(problem, matrix.tasks),
+        tasks=clip_to_room(problem, matrix.tasks),
         rounds=rounds,
         moved=0.0 if moved == np.inf else moved,
         leaps=leaps,
@@ -195,12 +195,12 @@ def step_until_still(
     matrix = Matrix(problem, np.zeros(problem.eligible.shape))
     rounds, moved = 0, np.inf
     while rounds < max_rounds and moved > tolerance:
-        matrix.count_again()
+        matrix.recompute_totals()
         order = rng.permutation(len(servers)).tolist()
         moved = max((matrix.run(servers[place], step) for place in order), default=0.0)
         rounds += 1
     return SweepResult(
-        tasks=within_room(problem, matrix.tasks),
+        tasks=clip_to_room(problem, matrix.tasks),
         rounds=rounds,
         moved=0.0 if moved == np.inf else moved,
         leaps=0,
@@ -267,7 +267,7 @@ def distributed_steps(
             servers = servers_of(replace(problem, eligible=problem.eligible & active[:, None]))
         if not 0 <= event.server < classes:
             raise ParameterError("server", event.server, f"an index below {classes}")
-        matrix.count_again()
+        matrix.recompute_totals()
         matrix.run(servers[event.server], step)
         yield matrix.tasks.copy()
 
@@ -278,7 +278,7 @@ def _step(procedure: Procedure) -> ServerStep:
     return PROCEDURES[procedure]()
 
 
-def within_room(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
+def clip_to_room(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
     """Return ``tasks`` (N, K) less what rounding put above what is free or wanted."""
     total = tasks.sum(axis=1)
     fits = np.divide(problem.count, total, out=np.ones_like(total), where=total > problem.count)

@@ -27,7 +27,7 @@ class WaterFilling:
     Notes
     -----
     Derived: the outcome is the fixed point of the published procedure
-    (`placement.mechanisms.psdsf.published`) on one server, reached without
+    (`placement.mechanisms.psdsf.published_procedure`) on one server, reached without
     moving tasks from donor to donor. A tenant frozen at level L by a resource
     shares it only with tenants that rose to L or stopped below, which is Theorem
     1 on this server.
@@ -81,9 +81,9 @@ def fill(
         stage = len(stops)
         ends = None
         if stage < len(guesses):
-            ends = _near(guesses[stage], low, high, uses, left)
+            ends = _ends_near(guesses[stage], low, high, uses, left)
         if ends is None:
-            ends = _anywhere(low, high, uses, left)
+            ends = _ends_anywhere(low, high, uses, left)
         level = float(ends.min())
         if level == np.inf:
             levels[live] = high
@@ -100,7 +100,7 @@ def fill(
     return levels, stops
 
 
-def _near(
+def _ends_near(
     level: float, low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray | None:
     """Return where each resource ends, (R,), right for the first; None where it is not found.
@@ -126,7 +126,9 @@ def _near(
     return None
 
 
-def _anywhere(low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray) -> FloatArray:
+def _ends_anywhere(
+    low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
+) -> FloatArray:
     """Return where each resource ends, shape (R,), infinity for those that suffice for all.
 
     By the kinks in order: a tenant joins at its start and leaves when it has

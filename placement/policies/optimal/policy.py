@@ -9,17 +9,17 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from placement.errors import ParameterError
-from placement.fairness.targets import most_that_fit
-from placement.model.alike import group_rows
+from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
+from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import VmKinds, vm_kinds, vms_that_fit
 from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
+from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.first_hosts import FirstHosts
 from placement.packing.gangs import admit, fill_with_gangs
-from placement.packing.in_turn import fill_by_best_fit
 from placement.packing.overload import room_below
 from placement.parameters import one_of, part
 from placement.policies.optimal.hosts import (
@@ -107,14 +107,14 @@ class _Optimization:
         self.placeable = Placeable(
             snapshot=snapshot,
             kinds=self.kinds,
-            wanted=most_that_fit(snapshot, self.room, self.kinds),
+            wanted=max_vms_per_request(snapshot, self.room, self.kinds),
         )
         of_first, vms = self.kinds.demand[:, 0].tolist(), [1] * len(self.kinds)
         self.values: tuple[list[int], list[int]] = (
             (of_first, vms) if policy.objective == "first_resource" else (vms, of_first)
         )
         self.objective = snapshot.resources[0] if self.values[1] is vms else "vms"
-        self.groups = _groups(snapshot, self.room, self.placeable)
+        self.groups = _host_groups(snapshot, self.room, self.placeable)
         self.nodes = 0
         self.cuts: list[str] = []
         self.exact_columns = 0
@@ -129,12 +129,12 @@ class _Optimization:
         columns = sum(len(group.kinds) for group in self.groups)
         if columns > MOST_COLUMNS:
             raise _too_large(f"{columns:,} pairs of host class and kind of VM", MOST_COLUMNS)
-        best = self._by_classes()
+        best = self._solve_by_classes()
         if not self._is_optimal(best):
-            best = max(best, self._exactly(), key=self.gain)
+            best = max(best, self._solve_exactly(), key=self.gain)
         proven = self._is_optimal(best)
         if not proven:
-            best = max(best, self._in_order(), self._in_turn(), key=self.gain)
+            best = max(best, self._first_fit_draft(), self._drfh_draft(), key=self.gain)
         self._fill_up(best)
         proven = proven or self._is_optimal(best)
         if proven:
@@ -158,14 +158,16 @@ class _Optimization:
         """Return the objective value of a draft."""
         value = self.values[0]
         of_kind = self.kinds.of_request.tolist()
-        return sum(count * value[of_kind[q]] for q, count in enumerate(draft.given.tolist()))
+        return sum(
+            count * value[of_kind[q]] for q, count in enumerate(draft.placed_counts.tolist())
+        )
 
     def _is_optimal(self, draft: Draft) -> bool:
         return bool(self.gain(draft) >= self.bound)
 
     # ------------------------------------------------------------- programs
 
-    def _by_classes(self) -> Draft:
+    def _solve_by_classes(self) -> Draft:
         """Solve over classes of hosts, then pack the solution."""
         program = IntegerProgram()
         models = [PooledHosts(program, group) for group in self.groups]
@@ -184,7 +186,7 @@ class _Optimization:
             (self._draft_of(given, _pack(self, wanted, rule)) for rule in rules), key=self.gain
         )
 
-    def _exactly(self) -> Draft:
+    def _solve_exactly(self) -> Draft:
         """Solve with every host exact, as far as the limits allow."""
         program = IntegerProgram()
         models: list[HostsModel] = []
@@ -202,7 +204,7 @@ class _Optimization:
         values = self._maximise(program, columns)
         if values is None:
             return self._new_draft()
-        on_hosts = self.nothing()
+        on_hosts = self.empty_counts()
         for model in models:
             for host, counts in model.on_hosts(values):
                 on_hosts[host, list(counts)] = list(counts.values())
@@ -265,7 +267,7 @@ class _Optimization:
 
     # ------------------------------------------------------------ allocations
 
-    def nothing(self) -> IntArray:
+    def empty_counts(self) -> IntArray:
         """Return no VMs on any host, shape (H, T)."""
         return np.zeros((len(self.snapshot.free), len(self.kinds)), dtype=np.int64)
 
@@ -289,7 +291,7 @@ class _Optimization:
                     on_hosts[host, kind] -= 1
         return on_hosts
 
-    def _in_order(self) -> Draft:
+    def _first_fit_draft(self) -> Draft:
         """Place requests in order, on the first hosts."""
         draft = self._new_draft()
         first = FirstHosts(self.room, self.snapshot.host_class, self.kinds)
@@ -301,7 +303,7 @@ class _Optimization:
                 draft.put_all(np.array(rows, dtype=np.int64).reshape(-1, 3))
         return draft
 
-    def _in_turn(self) -> Draft:
+    def _drfh_draft(self) -> Draft:
         draft = self._new_draft()
         self._fill_up(draft)
         return draft
@@ -313,7 +315,7 @@ class _Optimization:
 
 def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRuleMaker) -> IntArray:
     """Pack each group's VMs on its hosts by a rule, the largest kinds first, shape (H, T)."""
-    on_hosts = search.nothing()
+    on_hosts = search.empty_counts()
     for group, counts in zip(search.groups, wanted, strict=True):
         room = search.room[group.hosts]
         kinds = VmKinds(
@@ -329,7 +331,7 @@ def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRul
     return on_hosts
 
 
-def _groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> list[HostGroup]:
+def _host_groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> list[HostGroup]:
     """Return the groups of hosts that are alike and hold something that is wanted."""
     kinds, wanted = placeable.kinds, placeable.by_kind()
     same = group_rows(room, snapshot.host_class)

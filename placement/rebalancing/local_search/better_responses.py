@@ -12,9 +12,9 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
+from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, ArrivalGains
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import MIB_PER_GIB, Objective
-from placement.rebalancing.local_search.weighing import INFEASIBLE, Weighing
 from placement.rebalancing.model import RunningState
 
 
@@ -84,7 +84,7 @@ class BetterResponses:
     def __init__(
         self,
         running: RunningState,
-        weighing: Weighing,
+        weighing: ArrivalGains,
         group_constraints: GroupConstraints,
         kinds: IntArray,
         vms: IntArray,
@@ -100,7 +100,7 @@ class BetterResponses:
         self._item_of = np.full(len(running), -1, dtype=np.int64)
         self._item_of[items.vms] = np.repeat(np.arange(len(items.host)), items.end - items.first)
         self._price = items.transfer_mib * (objective.price_per_gib / MIB_PER_GIB)
-        self._leaving = weighing.leaving(items.host, items.kind) - self._price
+        self._leaving = weighing.departure_gain(items.host, items.kind) - self._price
         self._cap = np.full(len(items.host), np.inf)
         # Items of a host stand together.
         self._of_host = np.searchsorted(items.host, np.arange(len(running.receives) + 1))
@@ -112,7 +112,7 @@ class BetterResponses:
         self.cut_by: str | None = None  #: what kept it from going on: moves, gib or work
 
     @property
-    def made(self) -> list[Response]:
+    def responses(self) -> list[Response]:
         """The responses that stand, in the order in which they were made."""
         return list(self._made.values())
 
@@ -123,7 +123,7 @@ class BetterResponses:
             each.gain - float(self._price[self._item_of[each.vm]]) for each in self._made.values()
         )
 
-    def go_on(self) -> None:
+    def make_responses(self) -> None:
         """Make responses until none pays or a bound is reached; `cut_by` names the bound."""
         self.cut_by = None
         most = self._objective.most_moves
@@ -153,7 +153,7 @@ class BetterResponses:
             Did any change?
         """
         changed = False
-        for response in self.made:
+        for response in self.responses:
             if self._may_go_back(response):
                 if not self._budget.spend(2 * self._units):
                     break
@@ -191,7 +191,7 @@ class BetterResponses:
             best, destination = int(item[row]), int(there[row])
             if (
                 items.alone[best]
-                and not self._group_constraints.allowed(self._next(best))[destination]
+                and not self._group_constraints.allowed_hosts(self._next_vm(best))[destination]
             ):
                 gain[row] = INFEASIBLE  # until one of those moves to which it is bound
                 continue
@@ -227,7 +227,7 @@ class BetterResponses:
                 if not self._budget.spend(len(weighing.cost)):
                     self._out_of_work = True
                     return None
-                destination, exact = self._weighed_alone(item, kind)
+                destination, exact = self._best_for_item(item, kind)
                 self._cap[item] = exact
                 exact += self._leaving[item]
                 if exact < bound[item]:
@@ -237,27 +237,27 @@ class BetterResponses:
 
     def _may_transfer(self, item: int) -> bool:
         """Return whether the plan may transfer one VM more; smaller VMs may still move."""
-        most = self._objective.most_mib
+        most = self._objective.max_mib
         if most is None or self._transfer_mib + int(self._items.transfer_mib[item]) <= most:
             return True
         self._too_large.append(item)
         return False
 
-    def _weighed_alone(self, item: int, kind: int) -> tuple[int, float]:
+    def _best_for_item(self, item: int, kind: int) -> tuple[int, float]:
         """Return the best host for one item and what that gains."""
         gains = self._weighing.entering[kind].copy()
         if self._items.alone[item]:
-            gains[~self._group_constraints.allowed(self._next(item))] = INFEASIBLE
+            gains[~self._group_constraints.allowed_hosts(self._next_vm(item))] = INFEASIBLE
         gains[self._items.host[item]] = INFEASIBLE
         best = int(gains.argmax())
         return best, float(gains[best])
 
-    def _next(self, item: int) -> int:
+    def _next_vm(self, item: int) -> int:
         """Return the VM of an item whose turn it is."""
         return int(self._vms[self._first[item]])
 
     def _respond(self, item: int, destination: int, gain: float) -> None:
-        vm, source = self._next(item), int(self._items.host[item])
+        vm, source = self._next_vm(item), int(self._items.host[item])
         self._first[item] += 1
         self._made[vm] = Response(vm, source, destination, gain)
         self._transfer_mib += int(self._items.transfer_mib[item])
@@ -268,7 +268,9 @@ class BetterResponses:
         if self._weighing.entering[kind, response.source] == INFEASIBLE:
             return False
         bound = self._items.alone[self._item_of[response.vm]]
-        return not bound or bool(self._group_constraints.allowed(response.vm)[response.source])
+        return not bound or bool(
+            self._group_constraints.allowed_hosts(response.vm)[response.source]
+        )
 
     def _undo(self, response: Response) -> None:
         vm, item = response.vm, int(self._item_of[response.vm])
@@ -282,7 +284,7 @@ class BetterResponses:
         self._vms[first] = vm
         self._take(vm, item, response.destination, response.source)
         again, self._too_large = np.array(self._too_large, dtype=np.int64), []
-        self._leave_anew(again)
+        self._update_departures(again)
 
     def _take(self, vm: int, item: int, source: int, destination: int) -> None:
         """Move a VM from one host to another, and update the weights."""
@@ -291,12 +293,12 @@ class BetterResponses:
         capped = np.flatnonzero(self._cap < np.inf)
         self._cap[capped] = np.maximum(self._cap[capped], rose[items.kind[capped]])
         on = [np.arange(*self._of_host[host : host + 2]) for host in (source, destination)]
-        self._leave_anew(np.concatenate(on))
+        self._update_departures(np.concatenate(on))
         others = self._item_of[self._group_constraints.move(vm, destination)]
         self._cap[others[others >= 0]] = np.inf
 
-    def _leave_anew(self, of: IntArray) -> None:
+    def _update_departures(self, of: IntArray) -> None:
         """Weigh anew what hosts gain without some items."""
         items = self._items
-        leaving = self._weighing.leaving(items.host[of], items.kind[of]) - self._price[of]
+        leaving = self._weighing.departure_gain(items.host[of], items.kind[of]) - self._price[of]
         self._leaving[of] = np.where(self._first[of] < items.end[of], leaving, INFEASIBLE)

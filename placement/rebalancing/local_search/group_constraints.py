@@ -31,7 +31,7 @@ class GroupConstraints:
         for vms in (*self._group_vms, *self._spread_vms):
             self.bound[vms] = True
 
-    def allowed(self, vm: int) -> BoolArray:
+    def allowed_hosts(self, vm: int) -> BoolArray:
         """Return the hosts that no rule closes to a VM where all others are, shape (H,).
 
         Of a group that keeps apart, none that holds another member; of one that
@@ -50,14 +50,14 @@ class GroupConstraints:
                 open_to &= together
         for number in self._spreads_of.get(vm, ()):
             spread = self._spreads[number]
-            held = self.in_zones(number)
+            held = self.vms_per_zone(number)
             full = np.append(held >= spread.most, True)  # the last place: hosts of no zone
             if self._zones[own] >= 0:
                 full[self._zones[own]] = False
             open_to &= ~full[self._zones]
         return open_to
 
-    def in_zones(self, spread: int) -> IntArray:
+    def vms_per_zone(self, spread: int) -> IntArray:
         """Return how many VMs of a spread each zone holds, shape (Z,)."""
         zones = self._zones[self.host[self._spread_vms[spread]]]
         held: IntArray = np.bincount(zones[zones >= 0], minlength=self._number_of_zones)

@@ -12,7 +12,7 @@ import numpy as np
 from placement.errors import ParameterError
 from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
-from placement.parameters import Reader, allowing, number, or_null, read, whole_number
+from placement.parameters import Reader, checked_by, number, or_null, read, whole_number
 from placement.rebalancing.measures import RANKING
 
 MIB_PER_GIB: Final = 1024
@@ -48,7 +48,7 @@ class Objective:
         return dataclasses.replace(self, **read(_READERS, given))
 
     @property
-    def most_mib(self) -> int | None:
+    def max_mib(self) -> int | None:
         """The most that one plan transfers, in MiB."""
         return None if self.most_gib is None else int(self.most_gib * MIB_PER_GIB)
 
@@ -65,7 +65,9 @@ class Objective:
             For a name that the snapshot does not have.
         """
         if self.ranking is None:
-            return np.array([each for each in RANKING if each < snapshot.counted], dtype=np.int64)
+            return np.array(
+                [each for each in RANKING if each < snapshot.resource_count], dtype=np.int64
+            )
         for name in self.ranking:
             if name not in snapshot.resources:
                 raise ParameterError("ranking", name, f"one of {', '.join(snapshot.resources)}")
@@ -87,8 +89,8 @@ def _are_names(value: Any) -> bool:
     )
 
 
-def _ranking(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(allowing("a list of different names of resources", _are_names)(name, value))
+def _read_ranking(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(checked_by("a list of different names of resources", _are_names)(name, value))
 
 
 _READERS: Final[Mapping[str, Reader]] = {
@@ -96,5 +98,5 @@ _READERS: Final[Mapping[str, Reader]] = {
     "least_gain": number("a number above 0", lambda value: 0 < value < np.inf),
     "most_moves": or_null(whole_number(0, 10**9)),
     "most_gib": or_null(number("a number, 0 or more", lambda value: 0 <= value < np.inf)),
-    "ranking": or_null(_ranking),
+    "ranking": or_null(_read_ranking),
 }

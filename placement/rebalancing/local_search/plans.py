@@ -12,7 +12,7 @@ from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.private_terms import PrivateTerm
 from placement.rebalancing.local_search.waves_in_order import waves_in_order
-from placement.rebalancing.measures import measured
+from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     Mobility,
     MovePlan,
@@ -78,7 +78,7 @@ def plan_of(
         limits,
     )
     capacity = running.snapshot.capacity
-    before = 0.0 - float(term.of(capacity - running.room, capacity).sum())
+    before = 0.0 - float(term.cost(capacity - running.room, capacity).sum())
     settled = "settled" if moves else "no_useful_move"
     return MovePlan(
         policy=_POLICY[why],
@@ -86,7 +86,7 @@ def plan_of(
         seed=seed,
         limits=limits,
         moves=moves,
-        measures=measured(running, moves, term.ranking.tolist()),
+        measures=measure_moves(running, moves, term.ranking.tolist()),
         work=work,
         cut=cut_by is not None,
         details={

@@ -27,7 +27,7 @@ class PrivateTerm(Protocol):
         """The resources that count, indices of R, shape (J,)."""
         ...
 
-    def of(self, used: IntArray, capacity: IntArray) -> FloatArray:
+    def cost(self, used: IntArray, capacity: IntArray) -> FloatArray:
         """Return the cost of hosts.
 
         Parameters
@@ -66,14 +66,14 @@ class Level:
         """Return the term whose target is the load of all hosts together; ``ranking`` is (J,)."""
         capacity = running.snapshot.capacity[:, ranking]
         used = capacity - running.room[:, ranking]
-        target = _parts(used.sum(axis=0), capacity.sum(axis=0))
+        target = _load_fractions(used.sum(axis=0), capacity.sum(axis=0))
         return cls(ranking=ranking, target=target, skewness=skewness)
 
-    def of(self, used: IntArray, capacity: IntArray) -> FloatArray:
-        """Return the cost of hosts, shape (...); see `PrivateTerm.of`."""
+    def cost(self, used: IntArray, capacity: IntArray) -> FloatArray:
+        """Return the cost of hosts, shape (...); see `PrivateTerm.cost`."""
         capacity = capacity[..., self.ranking]
         there = capacity > 0
-        parts = _parts(used[..., self.ranking], capacity)
+        parts = _load_fractions(used[..., self.ranking], capacity)
         away = np.where(there, parts - self.target, 0.0)
         cost: FloatArray = (away * away).sum(axis=-1)
         if self.skewness:
@@ -95,16 +95,18 @@ class Emptiness:
 
     ranking: IntArray  #: (J,) the resources that count, indices of R
 
-    def of(self, used: IntArray, capacity: IntArray) -> FloatArray:
-        """Return the cost of hosts, shape (...); see `PrivateTerm.of`."""
+    def cost(self, used: IntArray, capacity: IntArray) -> FloatArray:
+        """Return the cost of hosts, shape (...); see `PrivateTerm.cost`."""
         ranked = capacity[..., self.ranking]
         number = np.maximum((ranked > 0).sum(axis=-1), 1)
-        fill = np.minimum(_parts(used[..., self.ranking], ranked).sum(axis=-1) / number, 1.0)
+        fill = np.minimum(
+            _load_fractions(used[..., self.ranking], ranked).sum(axis=-1) / number, 1.0
+        )
         cost: FloatArray = np.where((used > 0).any(axis=-1), 1.0 - fill * fill, 0.0)
         return cost
 
 
-def _parts(used: IntArray, capacity: IntArray) -> FloatArray:
+def _load_fractions(used: IntArray, capacity: IntArray) -> FloatArray:
     """Return what is used in parts of the capacity, 0 of a resource that a host lacks."""
     parts: FloatArray = used / np.maximum(capacity, 1) * (capacity > 0)
     return parts

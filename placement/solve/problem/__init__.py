@@ -5,7 +5,7 @@ from placement.solve.problem.faults import ProblemFault, ProblemFileError
 from placement.solve.problem.jsontext import MOST_BYTES
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
 from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
-from placement.solve.problem.reading import MOST_SEED, read_problem
+from placement.solve.problem.reader import MOST_SEED, read_problem
 from placement.solve.problem.spread import FAR_APART, Extent, widest_extent
 from placement.solve.problem.whole_vms import WholeVmProblem, to_whole_vms
 

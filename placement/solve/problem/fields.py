@@ -67,9 +67,9 @@ class JsonObject:
         """Return what a reader makes of the key's value; ``otherwise`` where it is absent."""
         if key not in self._values:
             return otherwise
-        return reader(self._values[key], self.at(key), self._faults, *how, **named)
+        return reader(self._values[key], self.place_of(key), self._faults, *how, **named)
 
-    def at(self, key: str) -> Place:
+    def place_of(self, key: str) -> Place:
         """Return the place of the key's value."""
         return (*self.place, key)
 

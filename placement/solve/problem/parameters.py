@@ -32,8 +32,8 @@ def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, o
     faults = Faults()
     given = dict(whole.problem.parameters)
     if given.get("strategies") is not None:
-        given["strategies"] = _strategies(given["strategies"], whole, faults)
-    return _checked(given, whole.problem.resources, entry, faults)
+        given["strategies"] = _read_strategies(given["strategies"], whole, faults)
+    return _check_parameters(given, whole.problem.resources, entry, faults)
 
 
 def mechanism_parameters(problem: Problem, entry: MechanismEntry) -> dict[str, object]:
@@ -42,10 +42,10 @@ def mechanism_parameters(problem: Problem, entry: MechanismEntry) -> dict[str, o
     given = dict(problem.parameters)
     # What it may say of hosts, and of demands that only policies take, is theirs to check.
     given.pop("strategies", None)
-    return _checked(given, problem.resources, entry, faults)
+    return _check_parameters(given, problem.resources, entry, faults)
 
 
-def _checked(
+def _check_parameters(
     given: dict[str, object],
     resources: tuple[str, ...],
     entry: CatalogEntry | MechanismEntry,
@@ -85,7 +85,7 @@ def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) ->
         _check_resource(name, (*_PLACE, "ranking", position), resources, faults)
 
 
-def _strategies(
+def _read_strategies(
     value: object, whole: WholeVmProblem, faults: Faults
 ) -> Mapping[int, list[list[int]]]:
     """Read ``{host: [[count per demand], ...]}``; a class lends its list to all its hosts."""
@@ -105,7 +105,7 @@ def _strategies(
             faults.add(at, f"must be a list of combinations, found {describe_value(rows)}")
             continue
         read = [
-            _combination(row, (*at, number), len(whole.problem.demands), faults)
+            _read_combination(row, (*at, number), len(whole.problem.demands), faults)
             for number, row in enumerate(rows)
         ]
         for host in names[name] if known else ():
@@ -116,7 +116,7 @@ def _strategies(
     return chosen
 
 
-def _combination(row: object, place: Place, demands: int, faults: Faults) -> list[int]:
+def _read_combination(row: object, place: Place, demands: int, faults: Faults) -> list[int]:
     if not isinstance(row, list) or len(row) != demands:
         faults.add(
             place,

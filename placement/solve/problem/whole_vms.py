@@ -291,14 +291,16 @@ def _counts(
     """Return the VMs wanted of each demand, (Q,); bounded where the file says null."""
     room = np.array(
         [
-            _room(per_vm, class_free[may].sum(axis=0))
+            _vms_that_fit(per_vm, class_free[may].sum(axis=0))
             for per_vm, may in zip(demand, eligible, strict=True)
         ],
         dtype=np.int64,
     )
     requested = np.array(
         [
-            _unbounded(int(room[index]), each.min_count) if each.count is None else each.count
+            _count_without_limit(int(room[index]), each.min_count)
+            if each.count is None
+            else each.count
             for index, each in enumerate(problem.demands)
         ],
         dtype=np.int64,
@@ -322,12 +324,12 @@ def _counts(
     return requested
 
 
-def _unbounded(room: int, min_count: int) -> int:
+def _count_without_limit(room: int, min_count: int) -> int:
     """Return as many VMs as there is room for, no fewer than make a gang."""
     return max(room, min_count) if min_count > 1 else room
 
 
-def _room(demand: IntArray, free: IntArray) -> int:
+def _vms_that_fit(demand: IntArray, free: IntArray) -> int:
     """Return how often a demand fits into a vector; 0 for one that demands nothing."""
     demanded = demand > 0
     return int((free[demanded] // demand[demanded]).min()) if demanded.any() else 0

@@ -22,8 +22,8 @@ from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
 from simulation.slots.rules import GroupKey, HostRules, group_keys, may_use
-from simulation.slots.running import VmRows
-from simulation.slots.waiting import WaitingRows
+from simulation.slots.running_vms import VmRows
+from simulation.slots.waiting_rows import WaitingRows
 from simulation.traces.constraint_table import ConstraintTable
 
 MEMORY: Final = "memory_mib"
@@ -103,8 +103,11 @@ def fleet_of(
     of_host[cluster.rows] = np.arange(len(cluster.rows))
     demand = names.demand[kinds[:, 0]]
     request, end_s, host = rows.request[each], rows.end_s[each], rows.host[each]
-    moves, rests = _marked(request, end_s, host, moving), _marked(request, end_s, host, resting)
-    over = np.maximum(cluster.committed[cluster.rows] - cluster.offered(), 0)
+    moves, rests = (
+        _mask_of_keys(request, end_s, host, moving),
+        _mask_of_keys(request, end_s, host, resting),
+    )
+    over = np.maximum(cluster.committed[cluster.rows] - cluster.pool_capacity(), 0)
     zones = sorted({zone for each in cluster.hosts if (zone := zone_of(each.labels))})
     zone_index = {name: index for index, name in enumerate(zones)}
     zone_of_host = [zone_index.get(zone_of(each.labels) or "", -1) for each in cluster.hosts]
@@ -131,7 +134,7 @@ def fleet_of(
     return MovableVms(running, request, end_s, *of_each, cluster.rows)
 
 
-def _marked(
+def _mask_of_keys(
     request: IntArray, end_s: FloatArray, host: IntArray, counts: Counter[VmKey]
 ) -> BoolArray:
     """Return which VMs are those of some keys, of each the first."""

@@ -12,12 +12,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from placement import IntArray, Policy
-from placement.constraints.patience import starving
+from placement.constraints.patience import starving_requests
 from placement.model.reasons import still_needed
 from placement.rebalancing.balance import balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.freed import FreedHostsPolicy
+from placement.rebalancing.freed_hosts import FreedHostsPolicy
 from placement.rebalancing.model import MovePlan
 from placement.rebalancing.room import room_for
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
@@ -26,12 +26,12 @@ from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.domains import domains_of
 from simulation.slots.moving.fleet import MovableVms, VmKey
-from simulation.slots.moving.options import Moving
-from simulation.slots.moving.rolling import RollingRun
+from simulation.slots.moving.options import MoveOptions
+from simulation.slots.moving.roll import RollState
 from simulation.slots.moving.timetable import EndedMove, MoveOutcome, TimedMove, Timetable
 from simulation.slots.rules import HostRules
-from simulation.slots.running import RunningBuckets, VmRows
-from simulation.slots.waiting import WaitingRows
+from simulation.slots.running_vms import RunningBuckets, VmRows
+from simulation.slots.waiting_rows import WaitingRows
 
 #: Requests that starve for which room is sought in one slot, until one has a plan.
 _MOST_SOUGHT: Final = 4
@@ -80,12 +80,12 @@ class SlotMover:
     """
 
     def __init__(
-        self, site: MovableSite, moving: Moving, *, began_at_s: float, slot_length_s: float
+        self, site: MovableSite, moving: MoveOptions, *, began_at_s: float, slot_length_s: float
     ):
         self._site, self._moving = site, moving
         self._began_at_s, self._length_s = began_at_s, slot_length_s
         self.timetable = Timetable()
-        self.rolling = None if moving.roll is None else RollingRun(moving.roll, site.cluster)
+        self.rolling = None if moving.roll is None else RollState(moving.roll, site.cluster)
         self.freed: FreedHosts | None = None
         self._rests: list[tuple[float, VmKey]] = []
         self._balanced: int | None = None  #: the number of the interval of the last balance
@@ -120,8 +120,8 @@ class SlotMover:
             self.rolling.note_gone(host, at_s)
 
     def _begin(self, move: TimedMove) -> None:
-        moving = self.timetable.moving()[move.vm]
-        if move.vm.end_s <= move.starts_s or self._site.running.there(*move.vm) <= moving:
+        moving = self.timetable.moving_vms()[move.vm]
+        if move.vm.end_s <= move.starts_s or self._site.running.count_on_host(*move.vm) <= moving:
             self._ended.append(EndedMove(move, MoveOutcome.GONE))
             return
         self.timetable.under_way.append(move)
@@ -205,7 +205,7 @@ class SlotMover:
         if self.rolling is None or not self.is_rolling:
             return []
         on_hosts = np.zeros(len(self._site.cluster.capacity), dtype=np.int64)
-        for part in self._site.running.parts():
+        for part in self._site.running.all_rows():
             np.add.at(on_hosts, part.host, part.count)
         return self.rolling.next_batch(start_s, on_hosts.tolist())
 
@@ -228,7 +228,7 @@ class SlotMover:
             return
         fleet = self._site.fleet()
         snapshot = dataclasses.replace(fleet.running.snapshot, age=waited)
-        requests, _ = starving(snapshot, room.patience)
+        requests, _ = starving_requests(snapshot, room.patience)
         for request in requests.tolist()[:_MOST_SOUGHT]:
             plan = room_for(
                 fleet.running,
@@ -237,7 +237,7 @@ class SlotMover:
                 limits=self._moving.price.limits,
                 budget_units=_ROOM_UNITS,
             )
-            dear = room.most_gib is not None and plan.after.moved_gib > room.most_gib
+            dear = room.most_gib is not None and plan.measures_after.moved_gib > room.most_gib
             if plan.still_waits or dear or not plan.moves:
                 continue
             over_s = self._take_up(plan, fleet, start_s)
@@ -270,7 +270,7 @@ class SlotMover:
             PlanSummary(
                 what=plan.policy,
                 moves=len(plan.moves),
-                gib=plan.after.moved_gib,
+                gib=plan.measures_after.moved_gib,
                 gain=after - before,
                 takes_s=over_s - start_s,
             )
@@ -284,12 +284,12 @@ class SlotMover:
         """Whether a roll has not come to its end."""
         return self.rolling is not None and not self.rolling.is_over
 
-    def resting(self, at_s: float) -> Counter[VmKey]:
+    def resting_vms(self, at_s: float) -> Counter[VmKey]:
         """Return how many VMs of each key moved lately."""
         self._rests = [each for each in self._rests if each[0] > at_s]
         return Counter(key for _, key in self._rests)
 
-    def taken(self) -> tuple[list[EndedMove], list[PlanSummary]]:
+    def take_results(self) -> tuple[list[EndedMove], list[PlanSummary]]:
         """Return the moves that ended and the plans that were made since the last call."""
         taken = self._ended, self._planned
         self._ended, self._planned = [], []

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from placement import PlacementError
 from placement.constraints.patience import ROOM_PATIENCE
-from placement.parameters import Reader, allowing, number, or_null, read, whole_number
+from placement.parameters import Reader, checked_by, number, or_null, read, whole_number
 from placement.rebalancing.balance import BALANCE_OBJECTIVE
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.model import RebalanceLimits
@@ -22,7 +22,7 @@ _DAY_S: Final = 86_400.0
 _seconds: Final = number("seconds, 0 or more", lambda value: 0 <= value < 1e12)
 _gib: Final = number("GiB, 0 or more", lambda value: 0 <= value < 1e12)
 _above_0: Final = number("a number above 0", lambda value: 0 < value < 1e12)
-_words: Final = allowing("words", lambda value: isinstance(value, str) and bool(value))
+_words: Final = checked_by("words", lambda value: isinstance(value, str) and bool(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ _OBJECTIVE_FIELDS: Final = ("price_per_gib", "least_gain", "most_gib", "most_mov
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moving:
+class MoveOptions:
     """All options of moves of a run."""
 
     price: MovePrice = field(default_factory=MovePrice)
@@ -129,7 +129,7 @@ class Moving:
         roll: str | None = None,
         room: str | None = None,
         price: str | None = None,
-    ) -> Moving:
+    ) -> MoveOptions:
         """Read options, each ``NAME=VALUE`` with commas between.
 
         Raises
@@ -148,12 +148,12 @@ class Moving:
         )
         return replace(found, measured=found.is_enabled)
 
-    def unchanged(self) -> Moving:
+    def without_moves(self) -> MoveOptions:
         """Return the options of the unchanged variant: the same measures, and no moves."""
-        return Moving(measured=self.measured, spare_asked=self.spare)
+        return MoveOptions(measured=self.measured, spare_asked=self.spare)
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Moving:
+    def of(cls, document: Mapping[str, Any]) -> MoveOptions:
         """Return what `dataclasses.asdict` made a document of."""
         values = {**document, "price": MovePrice(**document["price"])}
         for name, its in (("balance", Balance), ("roll", RollOptions), ("room", Room)):
@@ -163,7 +163,7 @@ class Moving:
 
 def _hours(name: str, value: Any) -> str:
     wanted = "hours of the day as 01:00-05:00"
-    checked = allowing(
+    checked = checked_by(
         wanted, lambda value: isinstance(value, str) and bool(_HOURS.fullmatch(value))
     )
     return str(checked(name, value))

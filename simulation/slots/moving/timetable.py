@@ -89,11 +89,11 @@ class Timetable:
             latest_s = max(latest_s, over_s)
         return latest_s
 
-    def moving(self) -> Counter[VmKey]:
+    def moving_vms(self) -> Counter[VmKey]:
         """Return how many VMs of each key move now."""
         return Counter(move.vm for move in self.under_way)
 
-    def arriving(self) -> list[tuple[int, int]]:
+    def arrivals(self) -> list[tuple[int, int]]:
         """Return the request of each VM that moves now, and the host where it arrives."""
         return [(move.vm.request, move.destination) for move in self.under_way]
 

@@ -31,7 +31,7 @@ from simulation import (
     run_job,
     simulate,
 )
-from simulation.experiments.jobs import Job, locked
+from simulation.experiments.jobs import Job, file_lock
 
 HOLD = """
 import fcntl, sys
@@ -135,12 +135,12 @@ def test_a_job_survives_its_file(job: Job) -> None:
 
 
 def test_a_job_is_its_worker_s_until_that_is_gone(job: Job, files: JobFiles) -> None:
-    with files.submitting():
+    with files.submission_lock():
         files.submit(job)
         assert not files.is_taken("run")
-        with held(files.job("run")) as worker:
+        with held(files.job_file("run")) as worker:
             assert files.is_taken("run")
-            assert not files.take_back("run")
+            assert not files.withdraw("run")
             assert run(files) is None
             files.submit(job)  # the same: whoever is at it goes on
             with pytest.raises(JobTakenError, match="with other options"):
@@ -149,16 +149,16 @@ def test_a_job_is_its_worker_s_until_that_is_gone(job: Job, files: JobFiles) -> 
             worker.wait()
 
         assert not files.is_taken("run")
-        assert files.take_back("run")
+        assert files.withdraw("run")
 
 
 def test_a_job_that_was_taken_back_is_not_begun(job: Job, files: JobFiles) -> None:
-    with files.submitting():
+    with files.submission_lock():
         files.submit(job)
-        files.take_back("run")
+        files.withdraw("run")
 
     assert run(files) is None
-    assert not files.run("run").exists()
+    assert not files.run_folder("run").exists()
 
 
 def test_the_lock_of_a_file_that_was_removed_meanwhile_says_nothing(tmp_path: Path) -> None:
@@ -172,12 +172,12 @@ def test_the_lock_of_a_file_that_was_removed_meanwhile_says_nothing(tmp_path: Pa
     path = Raced(tmp_path / "job.json")
     path.touch()
 
-    with locked(path) as file:
+    with file_lock(path) as file:
         assert file is None
 
 
 def test_a_study_has_one_that_submits_it(spec: RunSpec, files: JobFiles, tmp_path: Path) -> None:
-    with files.submitting():
+    with files.submission_lock():
         pass
     study = a_study(spec, files, Queue())
 
@@ -216,7 +216,7 @@ def test_a_run_that_is_killed_fails_and_its_worker_says_so(
     job: Job, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUGA_KILL_AT", "simulation.told")
-    with files.submitting():
+    with files.submission_lock():
         files.submit(job)
 
     assert run(files) is None
@@ -232,12 +232,12 @@ def test_what_an_earlier_study_left_waiting_is_taken_back(
     spec: RunSpec, job: Job, files: JobFiles
 ) -> None:
     other, third = (replace(job, spec=replace(spec, name=name)) for name in ("other", "third"))
-    with files.submitting():
+    with files.submission_lock():
         files.submit(other)
         files.submit(third)
-    simulate(spec, files.run("run"))
+    simulate(spec, files.run_folder("run"))
 
-    with held(files.job("third")):  # somebody is at it
+    with held(files.job_file("third")):  # somebody is at it
         found = a_study(spec, files, Queue()).run(lambda _: None)
 
     assert [each["name"] for each in found] == ["run"]
@@ -264,9 +264,9 @@ def test_a_second_interrupt_leaves_a_run_to_its_worker(
     spec: RunSpec, job: Job, files: JobFiles
 ) -> None:
     said: list[str] = []
-    with files.submitting():
+    with files.submission_lock():
         files.submit(job)
-    with held(files.job("run")):
+    with held(files.job_file("run")):
         files.write_progress(
             "run", RunProgress(part=0.5, slot=3, running=2, waiting=1, worker="w1")
         )
@@ -280,7 +280,7 @@ def test_a_second_interrupt_leaves_a_run_to_its_worker(
         assert study.run(interrupt) == []
 
         assert {each.worker for each in seen} == {"w1"}
-        assert files.stop_requested()
+        assert files.is_stop_requested()
         assert files.names() == ["run"]
     assert [line.partition(";")[2] for line in said] == [
         " Ctrl-C again leaves without waiting for them"
@@ -312,9 +312,9 @@ def test_a_message_may_not_lead_out_of_the_folder(tmp_path: Path, folder: str, n
 def test_a_job_of_another_version_is_told(
     files: JobFiles, job: Job, old: str, new: str, says: str
 ) -> None:
-    with files.submitting():
+    with files.submission_lock():
         files.submit(job)
-    files.job("run").write_text(job.text().replace(old, new))
+    files.job_file("run").write_text(job.text().replace(old, new))
 
     assert run(files) is None
 
@@ -332,6 +332,6 @@ def test_a_folder_without_locks_is_told(files: JobFiles, monkeypatch: pytest.Mon
 
     with (
         pytest.raises(SharedFolderError, match=r"No locks available; .* POSIX locks"),
-        files.submitting(),
+        files.submission_lock(),
     ):
         pass

@@ -89,7 +89,7 @@ def test_a_second_plan_right_after_the_first_is_empty(running, price, skewness):
     worth = dataclasses.replace(BALANCE_OBJECTIVE, price_per_gib=price)
 
     plan = balance(running, worth, skewness=skewness)
-    second = balance(running.after(plan.moves), worth, skewness=skewness)
+    second = balance(running.after_moves(plan.moves), worth, skewness=skewness)
 
     contains(plan.moves)
     assert not second.moves
@@ -103,7 +103,7 @@ def test_afterwards_no_move_of_a_vm_that_did_not_move_pays(running, price, skewn
     worth = dataclasses.replace(BALANCE_OBJECTIVE, price_per_gib=price)
 
     plan = balance(running, worth, skewness=skewness)
-    after = running.after(plan.moves)
+    after = running.after_moves(plan.moves)
 
     contains(plan.moves)
     before = cost_of(after, skewness)
@@ -124,7 +124,7 @@ def test_balancing_ends_even_if_nobody_rests(running, skewness):
     while plan.moves:
         made += len(plan.moves)
         assert made <= most
-        state = dataclasses.replace(state.after(plan.moves), rests=running.rests)
+        state = dataclasses.replace(state.after_moves(plan.moves), rests=running.rests)
         plan = balance(state, skewness=skewness)
 
     contains(first.moves)
@@ -156,7 +156,7 @@ def steepest(running, worth, skewness):
     term = Level.of_pool(running, np.array([0, 1]), skewness=skewness)
     capacity, state, made = running.snapshot.capacity, running, []
     while True:
-        cost = term.of(capacity - state.room, capacity)
+        cost = term.cost(capacity - state.room, capacity)
         best = (worth.least_gain, ())
         line = sorted(
             set(range(len(running))) - {vm for vm, _ in made},
@@ -172,11 +172,11 @@ def steepest(running, worth, skewness):
             demand, source = state.demand[state.kind[vm]], state.host[vm]
             price = state.transfer_mib[vm] * (worth.price_per_gib / 1024)
             without = capacity[source] - state.room[source] - demand
-            leaving = (cost[source] - term.of(without, capacity[source])) - price
+            leaving = (cost[source] - term.cost(without, capacity[source])) - price
             # Hosts are compared before what leaving gains is added: that would round small
             # differences of theirs away.
             entering = [
-                (cost[host] - term.of(capacity[host] - state.room[host] + demand, capacity[host]))
+                (cost[host] - term.cost(capacity[host] - state.room[host] + demand, capacity[host]))
                 if may_move(state, vm, host)
                 else -math.inf
                 for host in range(len(state.receives))
@@ -204,7 +204,7 @@ def test_second_thoughts_lose_nothing(running):
 
 
 def net(plan: MovePlan, worth) -> float:
-    return sum(plan.details["gains"]) - plan.after.moved_gib * worth.price_per_gib
+    return sum(plan.details["gains"]) - plan.measures_after.moved_gib * worth.price_per_gib
 
 
 BOUNDS = st.one_of(
@@ -228,7 +228,7 @@ def test_bounds_of_a_plan_hold(planner, default, running, bounds):
     contains(plan.cut)
     check_plan(running, plan)
     assert worth.most_moves is None or len(plan.moves) <= worth.most_moves
-    assert worth.most_gib is None or plan.after.moved_gib <= worth.most_gib
+    assert worth.most_gib is None or plan.measures_after.moved_gib <= worth.most_gib
     assert units is None or plan.work <= units
     assert plan.cut == (plan.details["outcome"] in ("moves", "gib", "work"))
 
@@ -251,7 +251,7 @@ def test_packing_empties_each_host_that_it_takes_vms_from(running, price, limits
     worth = dataclasses.replace(PACK_OBJECTIVE, price_per_gib=price)
 
     plan = pack(running, worth, limits=limits)
-    after = running.after(plan.moves)
+    after = running.after_moves(plan.moves)
 
     contains(plan.moves)
     check_plan(running, plan)
@@ -262,7 +262,7 @@ def test_packing_empties_each_host_that_it_takes_vms_from(running, price, limits
         gain = sum(plan.details["gains"][n] for n in here)
         carried = sum(plan.moves[n].transfer_mib for n in here)
         assert gain >= worth.price(carried) - 1e-9
-    assert plan.after.hosts_in_use == plan.before.hosts_in_use - len(emptied)
+    assert plan.measures_after.hosts_in_use == plan.measures_before.hosts_in_use - len(emptied)
     assert plan.details["potential"] == pytest.approx(
         [-emptiness_of(running), -emptiness_of(after)], abs=1e-9
     )
@@ -276,6 +276,6 @@ def test_packing_empties_each_host_that_it_takes_vms_from(running, price, limits
 def test_the_term_of_packing_is_what_it_says(running):
     capacity = running.snapshot.capacity
 
-    cost = Emptiness(ranking=np.array([0, 1])).of(capacity - running.room, capacity)
+    cost = Emptiness(ranking=np.array([0, 1])).cost(capacity - running.room, capacity)
 
     assert cost.sum() == pytest.approx(emptiness_of(running), abs=1e-9)

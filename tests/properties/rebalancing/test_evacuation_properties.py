@@ -53,7 +53,7 @@ def test_who_stays_for_want_of_room_fits_nowhere(
 ) -> None:
     running, hosts, plan = case
 
-    after = running.after(plan.moves)
+    after = running.after_moves(plan.moves)
     for stays in plan.stays:
         kind = int(running.kind[stays.vm])
         demand = running.demand[kind]
@@ -104,9 +104,9 @@ def test_quotas_do_not_matter_to_what_moves(running: RunningState) -> None:
     """A tenant at its quota holds as much after the moves: shares count a VM once."""
     plan = evacuate(running, [0])
 
-    after = running.after(plan.moves)
+    after = running.after_moves(plan.moves)
     assert after.snapshot.held.tolist() == running.snapshot.held.tolist()
-    assert all(m.fairness_distance == plan.before.fairness_distance for m in plan.measures)
+    assert all(m.fairness_distance == plan.measures_before.fairness_distance for m in plan.measures)
 
 
 def most_that_fit(running: RunningState, hosts: list[int]) -> int:

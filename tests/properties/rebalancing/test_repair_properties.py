@@ -45,7 +45,7 @@ def test_every_state_of_a_repair_is_feasible(case: tuple[RunningState, MovePlan]
 @given(repairs())
 def test_what_is_broken_afterwards_is_named(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
-    after = running.after(plan.moves)
+    after = running.after_moves(plan.moves)
     stays = {each.vm for each in plan.stays}
 
     for host in np.flatnonzero(after.over.any(axis=1)).tolist():
@@ -113,7 +113,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
     movable = np.flatnonzero(running.movable).tolist()
     places = [int(running.host[vm]) for vm in movable]
     random.shuffle(places)  # type: ignore[attr-defined]
-    units, _ = Units(running, most).of(movable)
+    units, _ = Units(running, most).units_of(movable)
     wanted = [
         UnitDestination(unit=unit, destination=place, why=MoveReason.BALANCES)
         for unit, place in zip(units, places, strict=True)
@@ -135,7 +135,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
 
 def test_two_full_hosts_exchange_vms_by_a_third() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024), (1, 1024)])
-    units, _ = Units(running, RebalanceLimits()).of([0, 1])
+    units, _ = Units(running, RebalanceLimits()).units_of([0, 1])
     wanted = [
         UnitDestination(unit=units[0], destination=1, why=MoveReason.BALANCES),
         UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),
@@ -154,7 +154,7 @@ def test_two_full_hosts_exchange_vms_by_a_third() -> None:
 
 def test_without_a_third_host_a_cycle_stays() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024)])
-    units, _ = Units(running, RebalanceLimits()).of([0, 1])
+    units, _ = Units(running, RebalanceLimits()).units_of([0, 1])
     wanted = [
         UnitDestination(unit=units[0], destination=1, why=MoveReason.BALANCES),
         UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),

@@ -9,13 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import QuotaHeadroom, check_allocation, decide, policy_by_name
-from placement.model.reserved import Reserved, check_reserved, restore_settled, settle
+from placement.model.reservations import (
+    Reservations,
+    check_reserved,
+    place_reservations,
+    restore_settled,
+)
 from placement.model.snapshot import Snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
 
 
 @st.composite
-def with_reserved(draw: st.DrawFn) -> tuple[Snapshot, Reserved]:
+def with_reserved(draw: st.DrawFn) -> tuple[Snapshot, Reservations]:
     snapshot = draw(contended_snapshots(max_requests=6, open_part=0.95, gangs=draw(st.booleans())))
     kinds = draw(st.lists(st.integers(0, len(snapshot.count) - 1), min_size=1, max_size=4))
     free, holds = snapshot.free.copy(), []
@@ -33,7 +38,7 @@ def with_reserved(draw: st.DrawFn) -> tuple[Snapshot, Reserved]:
     allowances = ()
     if draw(st.booleans()):
         allowances = (QuotaHeadroom(tenants=(0, 1), resource=None, room=draw(st.integers(0, 9))),)
-    reserved = Reserved(
+    reserved = Reservations(
         tenant=snapshot.tenant[kinds],
         demand=snapshot.demand[kinds],
         eligible=snapshot.eligible[kinds],
@@ -49,7 +54,7 @@ def with_reserved(draw: st.DrawFn) -> tuple[Snapshot, Reserved]:
 def test_room_stays_and_fits_and_whoever_is_placed_besides_fits_with_it(given_, seed):
     snapshot, reserved = given_
 
-    settled = settle(snapshot, reserved)
+    settled = place_reservations(snapshot, reserved)
 
     check_reserved(snapshot, reserved, settled.drawn, settled.kept)
     found = decide(settled.rest, policy_by_name("fuga", {}), seed=seed, budget_units=None)
@@ -67,12 +72,12 @@ def test_room_stays_and_fits_and_whoever_is_placed_besides_fits_with_it(given_, 
 @given(given_=with_reserved())
 def test_what_is_left_and_what_was_chosen_tell_what_there_was(given_):
     snapshot, reserved = given_
-    settled = settle(snapshot, reserved)
+    settled = place_reservations(snapshot, reserved)
     rooms = tuple(each.room for each in snapshot.allowances)
 
     before = restore_settled(settled.rest, reserved, settled.drawn, settled.kept, rooms)
 
     np.testing.assert_array_equal(before.free, snapshot.free)
     np.testing.assert_array_equal(before.held, snapshot.held)
-    again = settle(before, reserved)
+    again = place_reservations(before, reserved)
     assert (again.drawn, again.kept) == (settled.drawn, settled.kept)

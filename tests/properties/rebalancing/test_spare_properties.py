@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from placement import Budget, check_allocation, policy_by_name
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.snapshot import Reason
-from placement.rebalancing.destination_search import Search, find_places
+from placement.rebalancing.destination_search import Search, find_destinations
 from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import (
     Mobility,
@@ -43,11 +43,11 @@ def sites(draw: st.DrawFn, **options: bool) -> tuple[RunningState, np.ndarray]: 
 
 def survives(running: RunningState, hosts: Sequence[int]) -> bool:
     """Do all movable VMs of these hosts find room elsewhere? By the planner alone."""
-    closed = running.closing(hosts)
+    closed = running.with_closed_hosts(hosts)
     vms = closed.vms_on(hosts)
-    units, stays = Units(closed, _MANY).of(vms[closed.movable[vms]].tolist())
+    units, stays = Units(closed, _MANY).units_of(vms[closed.movable[vms]].tolist())
     where = PlacementState(closed)
-    places = find_places(
+    places = find_destinations(
         where, units, rng=np.random.default_rng(0), budget=Budget(None), search=Search()
     )
     return not stays and len(places.hosts) == len(units)

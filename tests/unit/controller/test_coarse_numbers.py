@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.queries.coarse_numbers import step_above, step_below
 from controller.queries.reservation_decision import decision_of
-from placement.forecast.reserving import ReservationVerdict
+from placement.forecast.reservation_forecast import ReservationVerdict
 from registry.reservations import Reservation
 
 NUMBERS = st.integers(0, 10**15)

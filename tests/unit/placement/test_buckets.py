@@ -29,7 +29,7 @@ def test_what_fits_and_its_mismatch_are_those_of_each_demand_by_itself(
     shapes = Shapes(demands, pool)
 
     for free in rng.integers(0, 12, (30, 3)).tolist():
-        found = {shape: (sizes, score) for shape, sizes, score in shapes.of(free)}
+        found = {shape: (sizes, score) for shape, sizes, score in shapes.fitting_shapes(free)}
         for demand in demands.tolist():
             shape, least = shapes.place(tuple(demand))
             fits = any(demand) and all(a <= b for a, b in zip(demand, free, strict=True))

@@ -43,7 +43,7 @@ def test_small_vms_of_the_richer_make_room_for_a_large_one_of_the_poorer():
     assert [(each.host, each.taken_from, each.taken, each.given_to) for each in made] == [
         (0, 0, 4, 1)
     ]
-    assert dict(draft.placed) == {(0, 1): 4, (1, 0): 1}
+    assert dict(draft.placed_by_host) == {(0, 1): 4, (1, 0): 1}
     assert not cut
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement import Budget, Snapshot, TenantTree, check_allocation, policy_by_name, shares_after
-from placement.constraints.in_tree import without_tree
+from placement.constraints.tree_weights import without_tree
 from placement.model.tenant_tree import MalformedTreeError
 from tests.builders import a_snapshot
 

@@ -23,8 +23,8 @@ from placement import (
     target_shares,
 )
 from placement.constraints.allowances import RemainingAllowances
-from placement.constraints.within_allowances import WithinAllowances
-from placement.constraints.zones import InZones, Zone
+from placement.constraints.within_allowances import AllowancesPolicy
+from placement.constraints.zones import Zone, ZonesPolicy
 from placement.model.reasons import still_needed
 from tests.builders import a_snapshot
 from tests.properties.strategies import snapshots
@@ -175,7 +175,7 @@ def test_zones_share_one_quota() -> None:
     policy = policy_by_name("first_fit", {})
     zones = [Zone(name=str(host), hosts=np.array([host]), policy=policy) for host in (0, 1)]
 
-    allocation = WithinAllowances(InZones(zones)).place(
+    allocation = AllowancesPolicy(ZonesPolicy(zones)).place(
         snapshot, np.random.default_rng(0), Budget()
     )
 
@@ -241,16 +241,16 @@ def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
 ) -> None:
     allocation = placed(snapshot, policy)
 
-    rooms = RemainingAllowances(snapshot.after(allocation.placed))
+    rooms = RemainingAllowances(snapshot.after_placing(allocation.placed))
     missing = snapshot.count - np.array(counts(snapshot, allocation), dtype=np.int64)
     beyond = {left.request for left in allocation.left_out if left.reason is Reason.QUOTA}
     for left in allocation.left_out:
         request = left.request
         if left.reason is Reason.QUOTA:
-            assert rooms.over(request, int(missing[request]))
+            assert rooms.exceeded_by(request, int(missing[request]))
         elif request not in beyond:
             needed = still_needed(snapshot, request, int(missing[request]))
-            assert not rooms.over(request, needed)
+            assert not rooms.exceeded_by(request, needed)
 
 
 @pytest.mark.parametrize("policy", ["fuga", "best_fit_drfh", "random_fit"])

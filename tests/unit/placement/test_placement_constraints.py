@@ -17,9 +17,9 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
-from placement.constraints.constrained import MOST_LIMITS
+from placement.constraints.constrained_policy import MOST_LIMITS
 from placement.constraints.expansion import SoftConstraint, expand
-from placement.constraints.zones import InZones, Zone
+from placement.constraints.zones import Zone, ZonesPolicy
 from placement.errors import ConstraintError
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from tests.builders import a_snapshot
@@ -75,7 +75,7 @@ def test_a_group_that_keeps_apart_counts_in_no_share():
 
     expanded = expand(snapshot, snapshot.constraints, frozenset(SoftConstraint)).snapshot
 
-    assert (expanded.limits, expanded.counted) == (1, 3)
+    assert (expanded.limits, expanded.resource_count) == (1, 3)
     assert expanded.pool.tolist() == [12, 12288, 120, 0]
     assert expanded.constraints is None
 
@@ -291,11 +291,11 @@ def test_more_groups_than_fit_one_run_are_decided_in_several():
 
 
 def test_groups_hold_across_zones_that_decide_one_after_the_other():
-    from placement.constraints.constrained import Constrained
+    from placement.constraints.constrained_policy import ConstrainedPolicy
 
     hosts = np.arange(3)
-    policy = Constrained(
-        InZones(
+    policy = ConstrainedPolicy(
+        ZonesPolicy(
             [
                 Zone(name="a", hosts=hosts[:1], policy=policy_by_name("first_fit", {})),
                 Zone(name="b", hosts=hosts[1:], policy=policy_by_name("best_fit_drfh", {})),

@@ -17,7 +17,7 @@ from placement import (
     policy_by_name,
 )
 from placement.constraints.patience import PATIENCE, StarvationPatience, fair_shares, waiting_levels
-from placement.constraints.starvation import hold_back
+from placement.constraints.starvation import hosts_to_reserve
 from tests.builders import a_snapshot
 from tests.servers.stream import LONGEST, Stream
 
@@ -115,8 +115,8 @@ def test_the_oldest_of_the_starving_comes_first_and_the_bound_stops_the_others()
         age=[PATIENCE, 8 * PATIENCE, 0],
     )
 
-    assert hold_back(snapshot, StarvationPatience(held_part=0.34)) == ((1, 1),)
-    assert hold_back(snapshot, StarvationPatience(held_part=0.67)) == ((1, 1), (0, 0))
+    assert hosts_to_reserve(snapshot, StarvationPatience(held_part=0.34)) == ((1, 1),)
+    assert hosts_to_reserve(snapshot, StarvationPatience(held_part=0.67)) == ((1, 1), (0, 0))
 
 
 def test_a_gang_holds_the_hosts_that_miss_least_in_all():
@@ -130,11 +130,11 @@ def test_a_gang_holds_the_hosts_that_miss_least_in_all():
     )
 
     # one VM fits on host 1; host 2 misses 1 for the next, host 0 misses 2
-    assert hold_back(snapshot, StarvationPatience(held_part=1.0)) == ((0, 0), (0, 1), (0, 2))
+    assert hosts_to_reserve(snapshot, StarvationPatience(held_part=1.0)) == ((0, 0), (0, 1), (0, 2))
     # with two hosts, those that hold most each
-    assert hold_back(snapshot, StarvationPatience(held_part=0.5)) == ((0, 0), (0, 1))
+    assert hosts_to_reserve(snapshot, StarvationPatience(held_part=0.5)) == ((0, 0), (0, 1))
     # half of a small site, whatever part may be held
-    assert hold_back(snapshot, StarvationPatience(held_part=0.25)) == ((0, 0), (0, 1))
+    assert hosts_to_reserve(snapshot, StarvationPatience(held_part=0.25)) == ((0, 0), (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,13 @@ def test_the_first_who_starves_may_have_more_held_the_longer_it_waits_and_the_ne
             weight=[1.0, 1.0, 1.0],
         )
 
-    held = hold_back(crowd(most), StarvationPatience())
+    held = hosts_to_reserve(crowd(most), StarvationPatience())
     assert {request for request, _ in held} == {0}
     assert len(held) == most
     if most < hosts:
-        assert {request for request, _ in hold_back(crowd(most + 1), StarvationPatience())} == {1}
+        assert {
+            request for request, _ in hosts_to_reserve(crowd(most + 1), StarvationPatience())
+        } == {1}
 
 
 def test_a_gang_that_waits_for_held_hosts_keeps_single_vms_out_and_says_so():

@@ -12,7 +12,7 @@ from placement import (
     dominant_shares,
     shares_after,
 )
-from placement.fairness.levels import in_steps, levels_of
+from placement.fairness.levels import level_in_steps, levels_of
 from placement.fairness.targets import fair_targets, quotas
 from tests.builders import a_snapshot
 
@@ -47,7 +47,7 @@ def test_levels_do_not_depend_on_the_unit_of_the_weights():
     levels = levels_of(held, pool, np.array([1.0, 2.0]))
 
     assert levels == pytest.approx(levels_of(held, pool, np.array([1000.0, 2000.0])))
-    assert in_steps(levels[0]) == in_steps(levels[1])
+    assert level_in_steps(levels[0]) == level_in_steps(levels[1])
 
 
 def test_more_than_64_bits_hold_is_refused_with_the_resource_named():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placement import Budget, ParameterError, policy_by_name
-from placement.fuga.ranking import ranking_resources
+from placement.fuga.ranking_resources import ranking_resources
 from tests.builders import a_snapshot
 
 

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from placement import InfeasibleAllocationError, QuotaHeadroom
-from placement.model.reserved import ReservationPlacement, Reserved, check_reserved, settle
+from placement.model.reservations import (
+    ReservationPlacement,
+    Reservations,
+    check_reserved,
+    place_reservations,
+)
 from placement.model.snapshot import Snapshot
 from tests.builders import a_snapshot
 
@@ -26,14 +31,14 @@ def kept_and_drawn(
     snapshot, reserved = one_that_draws(
         asked, min_count=min_count, quota=quota, only_second=only_second, **fields
     )
-    settled = settle(snapshot, reserved)
+    settled = place_reservations(snapshot, reserved)
     check_reserved(snapshot, reserved, settled.drawn, settled.kept)
     return settled
 
 
 def one_that_draws(
     asked: int, *, min_count: int, quota: int | None, only_second: bool, **fields: Any
-) -> tuple[Snapshot, Reserved]:
+) -> tuple[Snapshot, Reservations]:
     snapshot: Snapshot = a_snapshot(
         capacity=((4, 4096), (4, 4096)),
         free=((2, 2048), (4, 4096)),
@@ -56,7 +61,7 @@ def one_that_draws(
         "draws": np.array([0]),
         "holds": ((0, 0, 2),),
     }
-    return snapshot, Reserved(**known | fields)
+    return snapshot, Reservations(**known | fields)
 
 
 def test_who_draws_goes_where_room_is_kept() -> None:
@@ -120,7 +125,7 @@ def test_as_much_is_kept_no_more_as_is_drawn_elsewhere() -> None:
         host_class=np.array([0, 1, 2]),
         eligible=np.array([[False, False, True]]),
     )
-    reserved = Reserved(
+    reserved = Reservations(
         tenant=snapshot.tenant,
         demand=snapshot.demand,
         eligible=np.array([[True, True, True]]),
@@ -130,7 +135,7 @@ def test_as_much_is_kept_no_more_as_is_drawn_elsewhere() -> None:
         holds=((0, 0, 1), (0, 1, 1)),
     )
 
-    settled = settle(snapshot, reserved)
+    settled = place_reservations(snapshot, reserved)
 
     assert (settled.drawn, settled.kept) == (((0, 2, 1),), ((0, 1, 1),))
 

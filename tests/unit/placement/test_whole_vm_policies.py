@@ -14,7 +14,7 @@ from placement import (
     policy_by_name,
     shares_after,
 )
-from placement.policies.slots import in_slots
+from placement.policies.slots import snapshot_in_slots
 from tests.builders import a_snapshot
 
 IN_TURN = ("best_fit_drfh", "first_fit_drfh", "two_choices_drfh", "drf_pool")
@@ -174,7 +174,7 @@ def test_what_runs_takes_the_least_number_of_slots_that_covers_it():
         capacity=[(14, 28)], free=[(11, 15)], demand=[(2, 1)], held=[(0, 5)], count=1
     )
 
-    cut = in_slots(snapshot, snapshot.free, 14)
+    cut = snapshot_in_slots(snapshot, snapshot.free, 14)
 
     assert (cut.capacity.tolist(), cut.free.tolist()) == ([[14]], [[7]])
     assert (cut.demand.tolist(), cut.held.tolist()) == ([[2]], [[3]])

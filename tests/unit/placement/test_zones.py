@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from placement import Budget, check_allocation, policy_by_name
-from placement.constraints.zones import InZones, Zone
+from placement.constraints.zones import Zone, ZonesPolicy
 from tests.round_inputs import some_snapshot
 
 
-def zones(*named: tuple[str, list[int], str]) -> InZones:
-    return InZones(
+def zones(*named: tuple[str, list[int], str]) -> ZonesPolicy:
+    return ZonesPolicy(
         [
             Zone(
                 name=name, hosts=np.array(hosts, dtype=np.int64), policy=policy_by_name(policy, {})
@@ -21,7 +21,7 @@ def zones(*named: tuple[str, list[int], str]) -> InZones:
     )
 
 
-def place(policy: InZones, snapshot):
+def place(policy: ZonesPolicy, snapshot):
     allocation = policy.place(snapshot, np.random.default_rng(1), Budget())
     check_allocation(snapshot, allocation)
     return allocation

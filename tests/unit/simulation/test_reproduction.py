@@ -21,8 +21,8 @@ from simulation.reproduction import (
     run_items,
 )
 from simulation.reproduction.document import document_of
+from simulation.reproduction.item_runner import SUMMARY, VERDICT, verdict_of
 from simulation.reproduction.model import Number, Statement
-from simulation.reproduction.running import SUMMARY, VERDICT, verdict_of
 
 pytestmark = pytest.mark.slow
 

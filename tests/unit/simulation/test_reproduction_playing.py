@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.reproduction.playing import ListedTrace, PlayedTrace, play, requests
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
 from simulation.slots.choice import SimulatedPolicy
 
 HOST = np.array([[2, 2]], dtype=np.int64)

@@ -12,9 +12,9 @@ from simulation.reproduction.drfh_completion import completed_only_there, gains_
 from simulation.reproduction.drfh_use import most_used_with
 from simulation.reproduction.fuga_cluster import HOSTS, deviation, fairer_than_slots
 from simulation.reproduction.fuga_scale import allocates_more
+from simulation.reproduction.item_runner import verdict_of
 from simulation.reproduction.model import Comparison, Number
-from simulation.reproduction.repeated import half_width, is_above_zero, seeds
-from simulation.reproduction.running import verdict_of
+from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
 
 FUGA = (16.0, 17.0, 18.0)
 

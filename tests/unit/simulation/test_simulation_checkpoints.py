@@ -19,7 +19,7 @@ from simulation import RunSpec, TraceSpec, simulate
 from simulation.checkpoint import CheckpointError, decode, encode, read
 from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
-from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
+from simulation.slots.moving.options import Balance, MoveOptions, MovePrice, RollOptions, Room
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from simulation.traces.constraint_table import ConstraintTable
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 DIGEST = hashlib.sha256(b"this simulation").hexdigest()
 SLOTS = 36
-NO_MOVES = Moving()
+NO_MOVES = MoveOptions()
 HOSTS = [
     SimHost(name=f"h{number}", labels=(f"zone=z{number % 2}", "ssd") if number % 3 else ())
     for number in range(5)
@@ -46,14 +46,14 @@ TREE = Hierarchy(
 
 
 #: Moves of all kinds, some of which are under way as a slot begins.
-MOVING = Moving(
+MOVING = MoveOptions(
     price=MovePrice(gib_per_s=0.02, rest_s=120.0), balance=Balance(every_s=120.0, least_gain=1e-6),
     spare="host", roll=RollOptions(at_s=600.0, takes_s=90.0, wait_s=300.0), room=Room(patience=3),
     measured=True,
 )  # fmt: skip
 
 
-def a_site(policy: str, moving: Moving = NO_MOVES) -> Engine:
+def a_site(policy: str, moving: MoveOptions = NO_MOVES) -> Engine:
     """Hosts that fail and return, groups, quotas from a time on, and rules."""
     events = [
         HostEvent(at_s=600.0, host="h1", what=HostEventKind.FAIL),
@@ -73,7 +73,7 @@ def a_site(policy: str, moving: Moving = NO_MOVES) -> Engine:
     return engine
 
 
-def a_recorder(moving: Moving = NO_MOVES) -> SeriesRecorder:
+def a_recorder(moving: MoveOptions = NO_MOVES) -> SeriesRecorder:
     return SeriesRecorder(RESOURCES, ["all"] * len(HOSTS), ideal_every=3, moving=moving.measured)
 
 
@@ -98,7 +98,7 @@ def arriving(seed: int) -> list[Any]:
     ],
 )
 def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped(
-    policy: str, seed: int, moving: Moving
+    policy: str, seed: int, moving: MoveOptions
 ) -> None:
     whole, parts = a_site(policy, moving), a_site(policy, moving)
     seen, seen_in_parts = a_recorder(moving), a_recorder(moving)

@@ -199,7 +199,7 @@ def _check_sums(engine: Engine) -> None:
     """What runs, added up anew, is what hosts have committed and tenants hold."""
     committed = np.zeros_like(engine.cluster.committed)
     held = np.zeros_like(engine.names.held)
-    for vms in engine.running.parts():
+    for vms in engine.running.all_rows():
         amounts = vms.count[:, None] * engine.names.demand[vms.kind]
         np.add.at(committed, vms.host, amounts)
         np.add.at(held, vms.tenant, amounts)

@@ -12,7 +12,7 @@ import pytest
 from registry.requests import MembershipRule, Rules
 from simulation import InputError
 from simulation.slots.engine import Engine, SlotResult
-from simulation.slots.moving.options import Balance, MovePrice, Moving, RollOptions, Room
+from simulation.slots.moving.options import Balance, MoveOptions, MovePrice, RollOptions, Room
 from simulation.slots.moving.timetable import MoveOutcome
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from simulation.traces.constraint_table import ConstraintTable
@@ -25,7 +25,7 @@ WISHES = [
     ConstraintTable(rules=Rules(affinity=MembershipRule(group="web"))),
     ConstraintTable(rules=Rules(spread="zone")),
 ]
-EVERYTHING = Moving(
+EVERYTHING = MoveOptions(
     price=MovePrice(gib_per_s=0.02, least_s=1.0, rest_s=120.0),
     balance=Balance(every_s=120.0, least_gain=1e-6),
     spare="host",
@@ -53,7 +53,7 @@ def books_of(engine: Engine) -> tuple[Any, ...]:
     ]
     there = [
         row
-        for part in engine.running.parts()
+        for part in engine.running.all_rows()
         for row in zip(*(each.tolist() for each in (part.host, part.kind, part.constraints,
                        part.count)), strict=True)
     ]  # fmt: skip
@@ -65,7 +65,9 @@ def books_of(engine: Engine) -> tuple[Any, ...]:
 
 
 def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
-    moving = Moving(price=MovePrice(gib_per_s=0.1, least_s=20.0), balance=Balance(every_s=60.0))
+    moving = MoveOptions(
+        price=MovePrice(gib_per_s=0.1, least_s=20.0), balance=Balance(every_s=60.0)
+    )
     engine = an_engine(capacity=[(8, 8192), (8, 8192)], moving=moving)
     engine.advance_to(0, [a_chunk({"count": 6, "demand": (1, 1024)})])
 
@@ -81,7 +83,7 @@ def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
 
 
 def test_what_ends_while_it_moves_leaves_nothing_behind() -> None:
-    moving = Moving(price=MovePrice(least_s=100.0), balance=Balance(every_s=60.0))
+    moving = MoveOptions(price=MovePrice(least_s=100.0), balance=Balance(every_s=60.0))
     engine = an_engine(capacity=[(8, 8192), (8, 8192)], moving=moving)
     engine.advance_to(0, [a_chunk({"count": 6, "lifetime_s": 150.0})])
     engine.advance_to(1, [])
@@ -94,7 +96,7 @@ def test_what_ends_while_it_moves_leaves_nothing_behind() -> None:
 
 
 def test_a_round_between_two_waves_may_take_the_room_of_the_second() -> None:
-    moving = Moving(
+    moving = MoveOptions(
         price=MovePrice(least_s=70.0, per_host=1), balance=Balance(every_s=60.0, least_gain=1e-6)
     )
     engine = an_engine(capacity=[(8, 8192), (4, 4096)], moving=moving)
@@ -110,7 +112,7 @@ def test_a_round_between_two_waves_may_take_the_room_of_the_second() -> None:
 
 def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
     roll = RollOptions(takes_s=120.0, wait_s=120.0)
-    engine = an_engine(capacity=[(4, 4096), (4, 4096), (2, 2048)], moving=Moving(roll=roll))
+    engine = an_engine(capacity=[(4, 4096), (4, 4096), (2, 2048)], moving=MoveOptions(roll=roll))
     # The first host's VM of four cores fits the second, and then nowhere but back.
     engine.advance_to(0, [a_chunk({"demand": (4, 4096)}, {"demand": (2, 2048)})])
 
@@ -128,7 +130,7 @@ def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
 
 def test_room_is_made_for_who_starves_and_kept_from_others() -> None:
     # One small VM on each host: none of four cores fits, though six are free.
-    moving = Moving(price=MovePrice(least_s=90.0), room=Room(patience=2))
+    moving = MoveOptions(price=MovePrice(least_s=90.0), room=Room(patience=2))
     engine = an_engine(policy="best_fit_drfh", moving=moving)
     small, large = {"demand": (1, 1024), "tenant": "s"}, {"demand": (3, 3072), "lifetime_s": 30}
     engine.advance_to(0, [a_chunk(small, large)])
@@ -194,7 +196,7 @@ def test_books_are_in_order_whatever_happens(seed: int) -> None:
 )
 def test_options_that_say_nothing_of_moves_are_refused(told: dict[str, str], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        Moving.of_options(**told)
+        MoveOptions.of_options(**told)
 
 
 def test_hours_may_pass_midnight() -> None:

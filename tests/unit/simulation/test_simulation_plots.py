@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.experiments.compare import comparison, unchanged
+from simulation.experiments.compare import comparison, unchanged_variant
 from simulation.report.data import RunData
 from simulation.report.plots import plots_of
 from simulation.report.style import Palette, duration_axis, legend, new_figure
@@ -72,8 +72,8 @@ def test_what_is_changed_is_compared_with_the_same_unchanged() -> None:
     waits = [row["measures"]["wait_s.mean"] for row in found["variants"]]
     gaps = [wait["difference"]["mean"] for wait in waits[1:]]
     assert gaps == [1.0, 4.0, 4.0]
-    assert unchanged("slots-changed") == "slots-unchanged"
-    assert unchanged("slots") is None
+    assert unchanged_variant("slots-changed") == "slots-unchanged"
+    assert unchanged_variant("slots") is None
 
 
 def test_a_legend_names_every_line_above_the_plot() -> None:

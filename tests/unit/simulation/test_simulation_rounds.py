@@ -56,7 +56,7 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
     cluster, book, waiting = engine.cluster, engine.names, engine.waiting
     _, tenants = engine.snapshot()
     wishes = [book.constraint_tables.values[wish] for wish in waiting.constraints.tolist()]
-    running = engine.running.parts()
+    running = engine.running.all_rows()
     requests = []
     groups: dict[tuple[int, str], VmGroupView] = {}
     for row, wish in enumerate(wishes):
@@ -81,7 +81,7 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
                 vm_type="x",
                 demand=tuple(book.demand[waiting.kind[row]].tolist()),
                 count=int(waiting.count[row]),
-                min_count=int(waiting.least()[row]),
+                min_count=int(waiting.min_counts()[row]),
                 requires=wish.requires,
                 hosts=wish.hosts,
                 avoid=(),

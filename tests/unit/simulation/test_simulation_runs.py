@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from simulation import InputError, Moving, RunSpec, TraceSpec, plan, simulate
+from simulation import InputError, MoveOptions, RunSpec, TraceSpec, plan, simulate
 from simulation.experiments.compare import comparison, sign_flip_p
 
 
@@ -94,7 +94,7 @@ def test_a_drained_run_ends_when_everything_has_ended(spec: RunSpec, tmp_path: P
 def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
     spec: RunSpec, tmp_path: Path
 ) -> None:
-    moving = Moving.of_options(
+    moving = MoveOptions.of_options(
         balance="every_s=120", spare="host", room="patience=2", roll="takes_s=60"
     )
     asked = replace(
@@ -123,7 +123,10 @@ def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
 
 def test_moves_stand_beside_a_run_without_them() -> None:
     base = RunSpec(
-        name="", trace=TraceSpec(path="x"), hosts="2:1c", moving=Moving.of_options(spare="zone")
+        name="",
+        trace=TraceSpec(path="x"),
+        hosts="2:1c",
+        moving=MoveOptions.of_options(spare="zone"),
     )
 
     asis, changed = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)

@@ -25,7 +25,7 @@ def left(lifetimes: Lifetimes, vm_type: int, age_s: float, draws: int = 4000) ->
     ages = np.full(1, age_s)
     curve = lifetimes.curves_of(np.array([[vm_type]]), ages)
     return np.array(
-        [lifetimes.drawn(rng).left_s(curve, ages, rng.random(1))[0] for _ in range(draws)]
+        [lifetimes.draw_curves(rng).left_s(curve, ages, rng.random(1))[0] for _ in range(draws)]
     )
 
 
@@ -74,7 +74,7 @@ def test_groups_that_saw_too_few_ends_leave_it_to_coarser_ones():
     own, of_all, too_old, beyond = curves.tolist()
     assert own >= 0
     assert own != of_all == too_old == beyond  # five ends beyond that age, and none
-    drawn = lifetimes.drawn(np.random.default_rng(1))
+    drawn = lifetimes.draw_curves(np.random.default_rng(1))
     ages_s, level = np.array([100.0, 1000.0]), np.full(2, 0.5)
     assert (drawn.left_s(curves[2:], ages_s, level) > 0).all()
 
@@ -95,7 +95,7 @@ def test_few_observations_make_wide_estimates():
 
     def spread(lifetimes: Lifetimes) -> float:
         ages_s = np.array([10.0])
-        parts = [lifetimes.drawn(rng).curves[0].surviving(ages_s)[0] for _ in range(200)]
+        parts = [lifetimes.draw_curves(rng).curves[0].survival_at(ages_s)[0] for _ in range(200)]
         return float(np.std(parts))
 
     assert spread(few) == pytest.approx(0.5 / np.sqrt(40), rel=0.25)

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
-from placement.forecast.reserving import LEAST_SAMPLES, REQUIRED_PART, ReservationDemand, judge
+from placement.forecast.reservation_forecast import (
+    LEAST_SAMPLES,
+    REQUIRED_PART,
+    ReservationDemand,
+    judge,
+)
 from tests.unit.placement.forecast.test_run_ahead import a_present, ending, every_life, some_lives
 
 FEW = 10

@@ -12,7 +12,7 @@ from placement import decide, policy_by_name
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
-from placement.forecast.narrowed import narrow
+from placement.forecast.narrowed_snapshot import narrow
 from placement.forecast.queue import queues_of
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits, steps_of
 from tests.builders import a_snapshot

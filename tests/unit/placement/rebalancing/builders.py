@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement import Snapshot
-from placement.rebalancing.measures import measured
+from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
@@ -138,7 +138,7 @@ def a_plan(
         seed=0,
         limits=limits or RebalanceLimits(),
         moves=moves,
-        measures=measured(running, moves),
+        measures=measure_moves(running, moves),
         closed=tuple(closed),
         admitted=tuple(admitted),
     )

@@ -35,7 +35,7 @@ def test_vms_of_a_full_host_go_to_an_empty_one_until_both_are_alike():
     assert [(move.source, move.destination, move.why) for move in plan.moves] == [
         (0, 1, MoveReason.BALANCES)
     ] * 2
-    assert loads(running.after(plan.moves)) == [[0.5, 0.5], [0.5, 0.5]]
+    assert loads(running.after_moves(plan.moves)) == [[0.5, 0.5], [0.5, 0.5]]
     # Each host was half of its CPU and memory away from the load of the pool.
     assert plan.details["potential"] == pytest.approx([-1.0, 0.0])
     # (1/2)^2 - (1/4)^2 less on either host, for each of two resources, then the rest.
@@ -48,7 +48,7 @@ def test_a_larger_host_gets_so_much_more_that_its_load_is_the_same():
 
     plan = balance(running)
 
-    assert loads(running.after(plan.moves)) == [[0.25, 0.25], [0.25, 0.25]]
+    assert loads(running.after_moves(plan.moves)) == [[0.25, 0.25], [0.25, 0.25]]
 
 
 def test_hosts_that_are_alike_already_give_no_useful_move():
@@ -212,10 +212,10 @@ def test_the_measures_tell_that_fairness_stands_still_while_vms_move():
 
     plan = balance(running)
 
-    assert plan.before.hosts_in_use == 1
-    assert plan.after.hosts_in_use == 2
-    assert plan.after.moved_gib == 2.0
-    assert plan.before.fairness_distance == plan.after.fairness_distance
+    assert plan.measures_before.hosts_in_use == 1
+    assert plan.measures_after.hosts_in_use == 2
+    assert plan.measures_after.moved_gib == 2.0
+    assert plan.measures_before.fairness_distance == plan.measures_after.fairness_distance
 
 
 def test_a_budget_without_work_plans_nothing_and_says_so():
@@ -239,7 +239,7 @@ def test_what_carries_less_still_goes_when_the_gibibytes_are_nearly_spent():
 def test_a_resource_that_a_host_lacks_does_not_count_there():
     term = Level(ranking=np.array([0, 1]), target=np.array([0.5, 0.5]))
 
-    cost = term.of(np.array([[2, 0], [2, 2]]), np.array([[4, 0], [4, 8]]))
+    cost = term.cost(np.array([[2, 0], [2, 2]]), np.array([[4, 0], [4, 8]]))
 
     np.testing.assert_allclose(cost, [0.0, 0.0625])
 
@@ -251,7 +251,7 @@ def test_with_its_weight_the_term_is_the_skewness_of_fuga_beside_the_level():
     of = {weight: Level(ranking=np.array([0, 1]), target=np.array([0.3, 0.4]), skewness=weight)
           for weight in (0.0, 0.5)}  # fmt: skip
 
-    found = of[0.5].of(used, capacity) - of[0.0].of(used, capacity)
+    found = of[0.5].cost(used, capacity) - of[0.0].cost(used, capacity)
 
     np.testing.assert_allclose(found, 0.5 * skewness(used, capacity))
 
@@ -262,7 +262,7 @@ def test_skewness_alone_does_not_see_that_one_host_carries_everything():
 
     plan = balance(running)
 
-    assert plan.before.potential == pytest.approx(plan.after.potential)
+    assert plan.measures_before.potential == pytest.approx(plan.measures_after.potential)
     assert len(plan.moves) == 2
 
 

@@ -150,7 +150,7 @@ def test_a_host_that_drains_takes_nothing() -> None:
     assert "host 1 takes no VMs" in refused(running, a_plan(running, a_move(running, 0, 1)))
     check_plan(running, plan)
     assert "host 2 takes no VMs" in refused(running, dataclasses.replace(plan, closed=(2,)))
-    assert "host 2 takes no VMs" in refused(running.closing([2]), plan)
+    assert "host 2 takes no VMs" in refused(running.with_closed_hosts([2]), plan)
 
 
 def test_a_vm_stays_among_the_hosts_that_it_may_use() -> None:
@@ -298,12 +298,12 @@ def test_measures_follow_the_moves() -> None:
     plan = a_plan(running, a_move(running, 1, 1), a_move(running, 0, 1, wave=1))
 
     # Of host 0: u = (2/4, 5120/8192), relative to their mean 8/9 and 10/9.
-    assert plan.before.mean_skewness == pytest.approx(np.sqrt(2) / 9)
+    assert plan.measures_before.mean_skewness == pytest.approx(np.sqrt(2) / 9)
     assert [each.hosts_in_use for each in plan.measures] == [1, 2, 1]
     assert [each.moved_gib for each in plan.measures] == [0.0, 4.0, 5.0]
-    assert plan.after.potential == pytest.approx(plan.before.potential)
+    assert plan.measures_after.potential == pytest.approx(plan.measures_before.potential)
     # Both hosts then: (1/4, 1/8) and (1/4, 1/2), each relative 4/3 and 2/3.
-    assert plan.measures[1].potential - plan.before.potential == pytest.approx(
+    assert plan.measures[1].potential - plan.measures_before.potential == pytest.approx(
         np.sqrt(2) / 9 - 2 * np.sqrt(2) / 3
     )
 
@@ -378,7 +378,7 @@ def test_what_does_not_go_together_is_refused(
 def test_after_the_moves_their_vms_are_elsewhere_and_rest() -> None:
     running = a_running(host=[0, 0], capacity=[(1, 8192), (4, 8192)])
 
-    after = running.after([a_move(running, 0, 1)])
+    after = running.after_moves([a_move(running, 0, 1)])
 
     assert after.host.tolist() == [1, 0]
     assert after.rests.tolist() == [True, False]

@@ -31,7 +31,7 @@ def test_each_vm_chooses_its_own_host_by_the_potential() -> None:
     plan = evacuate(running, [0])
 
     assert {move.vm: move.destination for move in plan.moves} == {0: 1, 1: 2}
-    assert plan.after.potential > plan.before.potential
+    assert plan.measures_after.potential > plan.measures_before.potential
 
 
 def test_where_not_all_fit_the_tenant_left_with_least_goes_first() -> None:
@@ -133,7 +133,7 @@ def test_nothing_that_runs_needs_no_plan() -> None:
     plan = evacuate(a_running(host=[]), [0])
 
     assert (plan.moves, plan.stays) == ((), ())
-    assert plan.before == plan.after
+    assert plan.measures_before == plan.measures_after
 
 
 def test_amounts_of_thousands_of_billions_are_counted_to_the_unit() -> None:

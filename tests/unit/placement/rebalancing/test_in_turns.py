@@ -6,7 +6,7 @@ import dataclasses
 
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
-from placement.rebalancing.in_turns import evacuate_in_turns
+from placement.rebalancing.evacuate_in_turns import evacuate_in_turns
 from placement.rebalancing.model import RunningState
 from tests.unit.placement.rebalancing.builders import a_running
 
@@ -31,7 +31,7 @@ def test_vms_move_once_but_for_those_of_the_first_turn() -> None:
     for host in range(4):
         plan = evacuate(alone, [host])
         times += len(plan.moves)
-        alone = alone.after(plan.moves)
+        alone = alone.after_moves(plan.moves)
     assert times >= len(moved)
 
 
@@ -40,7 +40,7 @@ def test_each_turn_is_planned_after_those_before_it_and_can_be_carried_out() -> 
 
     for plan in evacuate_in_turns(running, [[0, 1], [2, 3]]):
         check_plan(running, plan)
-        running = running.after(plan.moves)
+        running = running.after_moves(plan.moves)
         assert not len(running.vms_on(plan.closed))
 
 

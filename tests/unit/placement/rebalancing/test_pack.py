@@ -20,7 +20,7 @@ def test_vms_that_fit_on_fewer_hosts_leave_the_others_empty():
         (0, 2, MoveReason.PACKS),
         (1, 2, MoveReason.PACKS),
     }
-    assert (plan.before.hosts_in_use, plan.after.hosts_in_use) == (3, 1)
+    assert (plan.measures_before.hosts_in_use, plan.measures_after.hosts_in_use) == (3, 1)
     # Two hosts in use less; 1 - (1/4)^2 twice and 1 - (1/2)^2 before, 1 - 1 afterwards.
     assert plan.details["potential"] == pytest.approx([-2.625, 0.0])
 
@@ -99,7 +99,7 @@ def test_a_step_that_fails_leaves_no_trace_for_the_next():
 
     check_plan(running, plan)
     assert len({move.source for move in plan.moves}) == 1
-    assert plan.after.hosts_in_use == 2
+    assert plan.measures_after.hosts_in_use == 2
 
 
 def test_a_budget_without_work_plans_nothing_and_says_so():

@@ -26,7 +26,7 @@ class _ClosedHost:
     stays: list[str] = field(default_factory=list)  #: why VMs had no place, at the last try
 
 
-class RollingRun:
+class RollState:
     """The state of a roll.
 
     A batch of hosts takes no VMs while one plan empties all of them; an empty host is busy for

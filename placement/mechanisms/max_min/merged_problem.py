@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.model.alike import group_rows
 from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.model.row_groups import group_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -43,7 +43,9 @@ class MergedProblem:
         return spread
 
 
-def merge(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray) -> MergedProblem:
+def merge_problem(
+    shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray
+) -> MergedProblem:
     """Merge tenants and classes.
 
     Parameters

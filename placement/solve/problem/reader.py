@@ -188,7 +188,7 @@ class _Reader:
         for resource, (left, whole) in enumerate(zip(free, capacity, strict=True)):
             if left > whole:
                 faults.add(
-                    (*entry.at("free"), resource),
+                    (*entry.place_of("free"), resource),
                     f"must be at most the capacity ({whole}), found {left}",
                 )
         return HostEntry(
@@ -269,7 +269,7 @@ class _Reader:
         least = max(1, min_count or 0)
         if count is not None and least > max(1, count):
             self._faults.add(
-                entry.at("min_count"), f"must be at most the count ({count}), found {least}"
+                entry.place_of("min_count"), f"must be at most the count ({count}), found {least}"
             )
         return count, least
 

@@ -86,7 +86,7 @@ def repeat_requests(
     )
     requests = itertools.chain(
         (replace(each, vms=next(ends)) for each in standing),
-        (_later(replace(each, vms=next(ends)), length) for each in arrivals),
+        (_shift_request(replace(each, vms=next(ends)), length) for each in arrivals),
     )
     past = replace(present, since=now, until=now + length, requests=_as_iterator(requests))
     return RepeatedPeriod(
@@ -98,7 +98,7 @@ def _as_iterator(requests: Iterable[PastRequest]) -> Iterator[PastRequest]:
     yield from requests
 
 
-def _later(request: PastRequest, by: timedelta) -> PastRequest:
+def _shift_request(request: PastRequest, by: timedelta) -> PastRequest:
     """Return a request that comes again, so much later, and has no place yet."""
     return replace(
         request,
@@ -166,18 +166,20 @@ class _LifetimeSampler:
                     ages.append(max(0.0, lived.total_seconds()))
         age_s = np.array(ages, dtype=np.float64)
         curve = self.lifetimes.curves_of(self._groups(of), age_s)
-        left_s = self.lifetimes.drawn(self._rng).left_s(curve, age_s, self._rng.random(len(of)))
+        left_s = self.lifetimes.draw_curves(self._rng).left_s(
+            curve, age_s, self._rng.random(len(of))
+        )
         for number, (request, standing) in enumerate(listed):
             moments = []
             for vm in request.vms:
                 if vm.ended_at is None:
                     lot = lots[number, vm.placed_at]
-                    vm = _ending(vm, request, ages[lot], float(left_s[lot]), standing)  # noqa: PLW2901
+                    vm = _with_end(vm, request, ages[lot], float(left_s[lot]), standing)  # noqa: PLW2901
                 moments.append(vm)
             yield tuple(moments)
 
 
-def _ending(
+def _with_end(
     vm: PastVm, request: PastRequest, age_s: float, left_s: float, standing: datetime | None
 ) -> PastVm:
     """Return a VM with its drawn end; one that never had a place gets its life when it has one."""

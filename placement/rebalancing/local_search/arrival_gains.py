@@ -20,7 +20,7 @@ from placement.rebalancing.model import RunningState
 INFEASIBLE: Final = -math.inf
 
 
-class Weighing:
+class ArrivalGains:
     """The gain of one VM more, of every kind on every host.
 
     Hosts stand in blocks of about the root of their number with the best of each, so
@@ -47,7 +47,7 @@ class Weighing:
         self._demand = running.demand[kinds]
         self._open: BoolArray = running.eligible[kinds][:, running.snapshot.host_class] & takes
         hosts = len(self._capacity)
-        self.cost = term.of(self._capacity - self.room, self._capacity)  #: (H,) as it is now
+        self.cost = term.cost(self._capacity - self.room, self._capacity)  #: (H,) as it is now
         self._size = max(1, math.isqrt(hosts))
         blocks = -(-hosts // self._size)
         padded = np.full((len(kinds), blocks * self._size), INFEASIBLE)
@@ -55,7 +55,7 @@ class Weighing:
         self.entering = padded[:, :hosts]
         self._blocks = padded.reshape(len(kinds), blocks, self._size)
         for kind in range(len(kinds)):
-            self.entering[kind] = self._of_entering(np.arange(hosts), slice(kind, kind + 1))[:, 0]
+            self.entering[kind] = self._arrival_gain(np.arange(hosts), slice(kind, kind + 1))[:, 0]
         self._best_of_block = self._blocks.max(axis=2, initial=INFEASIBLE)
         #: (K,) gain of one VM more on the best host
         self.best = self._best_of_block.max(axis=1, initial=INFEASIBLE)
@@ -65,10 +65,10 @@ class Weighing:
         block = int(self._best_of_block[kind].argmax())
         return block * self._size + int(self._blocks[kind, block].argmax())
 
-    def leaving(self, hosts: IntArray, kinds: IntArray) -> FloatArray:
+    def departure_gain(self, hosts: IntArray, kinds: IntArray) -> FloatArray:
         """Return what each host gains without a VM of each kind, both of shape (X,)."""
         without = self._capacity[hosts] - self.room[hosts] - self._demand[kinds]
-        gain: FloatArray = self.cost[hosts] - self._term.of(without, self._capacity[hosts])
+        gain: FloatArray = self.cost[hosts] - self._term.cost(without, self._capacity[hosts])
         return gain
 
     def move(self, kind: int, source: int, destination: int) -> FloatArray:
@@ -84,10 +84,10 @@ class Weighing:
         before = self.entering[:, both]
         self.room[source] += self._demand[kind]
         self.room[destination] -= self._demand[kind]
-        self.cost[both] = self._term.of(
+        self.cost[both] = self._term.cost(
             self._capacity[both] - self.room[both], self._capacity[both]
         )
-        now = self._of_entering(both, slice(None)).T
+        now = self._arrival_gain(both, slice(None)).T
         self.entering[:, both] = now
         for block in {source // self._size, destination // self._size}:
             self._best_of_block[:, block] = self._blocks[:, block].max(axis=1)
@@ -98,28 +98,28 @@ class Weighing:
     def close(self, host: int) -> None:
         """Let nothing more onto a host."""
         self._open[:, host] = False
-        self._weigh_anew(host)
+        self._update_gains(host)
 
     def open_again(self, host: int, kinds: BoolArray) -> None:
         """Let kinds, shape (K,), onto a host that was closed."""
         self._open[:, host] = kinds
-        self._weigh_anew(host)
+        self._update_gains(host)
 
     def open_to(self, host: int) -> BoolArray:
         """Return the kinds that may be on a host, shape (K,)."""
         return self._open[:, host].copy()
 
-    def _weigh_anew(self, host: int) -> None:
-        self.entering[:, host] = self._of_entering(np.array([host]), slice(None))[0]
+    def _update_gains(self, host: int) -> None:
+        self.entering[:, host] = self._arrival_gain(np.array([host]), slice(None))[0]
         block = host // self._size
         self._best_of_block[:, block] = self._blocks[:, block].max(axis=1)
         self.best = self._best_of_block.max(axis=1)
 
-    def _of_entering(self, hosts: IntArray, kinds: slice) -> FloatArray:
+    def _arrival_gain(self, hosts: IntArray, kinds: slice) -> FloatArray:
         """Return the gain of one VM more, (X hosts, K)."""
         demand, room = self._demand[kinds], self.room[hosts][:, None]
         capacity = self._capacity[hosts][:, None]
-        gain = self.cost[hosts][:, None] - self._term.of(capacity - room + demand, capacity)
+        gain = self.cost[hosts][:, None] - self._term.cost(capacity - room + demand, capacity)
         fits = ((room >= demand) | (demand == 0)).all(axis=2) & self._open[kinds, hosts].T
         weighed: FloatArray = np.where(fits, gain, INFEASIBLE)
         return weighed

@@ -11,7 +11,7 @@ import numpy as np
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
 from placement.model.arrays import BoolArray, IntArray
-from placement.model.reserved import best_fit
+from placement.model.reservations import best_fit
 
 #: The part of samples that must have room for all of a reservation.
 REQUIRED_PART: Final = 0.95
@@ -71,7 +71,7 @@ def judge(
     ReservationVerdict
         ``fits`` is at most what is wanted; `REQUIRED_PART` of the samples have room for so many.
     """
-    waits = _merged((*_waiting(present), *before))
+    waits = _merge_alike((*_waiting_demands(present), *before))
     room = present.room()
     running = present.running
     found: list[int] = []
@@ -86,13 +86,13 @@ def judge(
                 break
             rng = np.random.default_rng([seed, number])
             level = rng.random(int(together.max()) + 1)[together]
-            left_s = lifetimes.drawn(rng).left_s(curve, running.age_s, level)
+            left_s = lifetimes.draw_curves(rng).left_s(curve, running.age_s, level)
             ended = running.ends_s(left_s) <= after_s
             then = room.copy()
             np.add.at(then, running.host[ended], amounts[ended])
-            found.append(_fits(then, waits, wanted))
+            found.append(_vms_with_room(then, waits, wanted))
     if len(found) < LEAST_SAMPLES:
-        fits = _fits(room, waits, wanted)
+        fits = _vms_with_room(room, waits, wanted)
         return ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=bool(found))
     found.sort()
     # So many samples may have less.
@@ -104,7 +104,7 @@ def judge(
     )
 
 
-def _waiting(present: CurrentState) -> tuple[ReservationDemand, ...]:
+def _waiting_demands(present: CurrentState) -> tuple[ReservationDemand, ...]:
     snapshot = present.snapshot
     kinds: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     for row in np.flatnonzero(snapshot.count > 0).tolist():
@@ -121,7 +121,7 @@ def _waiting(present: CurrentState) -> tuple[ReservationDemand, ...]:
     )
 
 
-def _merged(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, ...]:
+def _merge_alike(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, ...]:
     """Merge alike demands, so that thousands cost no more than one."""
     kinds: dict[tuple[bytes, bytes], ReservationDemand] = {}
     for each in wanted:
@@ -132,7 +132,9 @@ def _merged(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, .
     return tuple(kinds.values())
 
 
-def _fits(room: IntArray, before: tuple[ReservationDemand, ...], wanted: ReservationDemand) -> int:
+def _vms_with_room(
+    room: IntArray, before: tuple[ReservationDemand, ...], wanted: ReservationDemand
+) -> int:
     free = np.maximum(room, 0)
     for each in before:
         free = free - best_fit(free, each.demand, each.allowed, each.count)[:, None] * each.demand

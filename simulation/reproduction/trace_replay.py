@@ -93,7 +93,7 @@ def play(
     shares: list[FloatArray] = []
     for slot in range(slots):
         if leaves and slot in leaves:
-            _give_up(engine, leaves[slot])
+            _drop_waiting(engine, leaves[slot])
         chunks = arrivals.until(slot * choice.slot_length_s)
         arrived += chunks
         passed = engine.advance_to(slot, chunks)
@@ -135,7 +135,7 @@ def use_over_time(played: Mapping[str, PlayedTrace]) -> Table:
     )
 
 
-def _give_up(engine: Engine, tenant: str) -> None:
+def _drop_waiting(engine: Engine, tenant: str) -> None:
     number = engine.names.tenants.number(tenant)
     engine.waiting = engine.waiting.where(engine.waiting.tenant != number)
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from placement.mechanisms.hierarchies.flattening import Flattening
 from placement.mechanisms.hierarchies.leaves import Leaves
+from placement.mechanisms.max_min.ascent import max_alone_in_pool
 from placement.mechanisms.max_min.climbs import Climbs, Point
 from placement.mechanisms.max_min.levels import levels_and_shares
-from placement.mechanisms.max_min.rising import most_of_pool
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
 
@@ -78,7 +78,9 @@ def fill_in_stages(
     """
     flattening = Flattening(leaves.tree, leaves.shape)
     shape = leaves.shape
-    limit = np.where(leaves.active, np.minimum(wanted, 2.0 * most_of_pool(shape, leaves.room)), 0.0)
+    limit = np.where(
+        leaves.active, np.minimum(wanted, 2.0 * max_alone_in_pool(shape, leaves.room)), 0.0
+    )
     active = leaves.active & (limit > 0)
     amounts = np.zeros(len(limit))
     weights, claims = np.ones(len(limit)), np.zeros(len(limit))
@@ -133,7 +135,7 @@ def _next_stop(
     ends = {r: climbs.last_point(shape[:, r], float(left[r]), ~active, nothing) for r in contested}
     full = climbs.full[active]
     rank = min(int(at_once * len(full)), len(full) - 1)
-    done = climbs.after(float(np.partition(full, rank)[rank]))
+    done = climbs.breakpoint_at(float(np.partition(full, rank)[rank]))
     stop = min(done, *ends.values())
     now = taken + climbs.needs(stop) @ shape
     used_up = np.zeros(len(room), dtype=np.bool_)

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import never_fit
+from placement.model.reasons import never_placeable_reasons
 from placement.model.snapshot import Allocation, Policy, Reason, Snapshot
 from placement.rebalancing.spare_policy import mark_kept_room
 
@@ -63,7 +63,7 @@ def _without_closing(snapshot: Snapshot, allocation: Allocation) -> Allocation:
     To the policy, one that may use no other hosts has none.
     """
     closed_out = [left.request for left in allocation.left_out if left.reason in _CLOSED_OUT]
-    never = never_fit(snapshot, np.array(closed_out, dtype=np.int64))
+    never = never_placeable_reasons(snapshot, np.array(closed_out, dtype=np.int64))
     return dataclasses.replace(
         allocation,
         left_out=tuple(

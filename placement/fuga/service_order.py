@@ -48,7 +48,7 @@ def fairness_of(
     return 0.0 - float(distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
 
 
-class Serving:
+class ServiceOrder:
     """The order of service of one game, and the fairness of serving so many.
 
     Parameters
@@ -94,7 +94,7 @@ class Serving:
         #: the same, shape (T,)
         self.available = np.array(self.most, dtype=np.int64)
         self._one_request = [bool(len(each) and (each == each[0]).all()) for each in self.order]
-        steps = _steps(snapshot, order, given, targets, alpha)
+        steps = _distance_changes(snapshot, order, given, targets, alpha)
         # Of each kind: by how much so many VMs change the sum of distances.
         self._changes = [
             np.concatenate([[0.0], np.cumsum(steps[of_kind == kind])]) for kind in range(len(kinds))
@@ -114,9 +114,9 @@ class Serving:
         -------
         ndarray of float64, shape (...)
         """
-        return self.as_fairness(self.away(totals))
+        return self.fairness_of_distances(self.sum_of_distances(totals))
 
-    def away(self, totals: IntArray) -> FloatArray:
+    def sum_of_distances(self, totals: IntArray) -> FloatArray:
         """Return the sum of distances from the targets, of which v(A) is the root."""
         # Kind by kind, as `fairness_of_one` adds them: to the last bit the same.
         change = np.zeros(totals.shape[:-1])
@@ -125,7 +125,7 @@ class Serving:
         away: FloatArray = np.maximum(self._at_start + change, 0.0)
         return away
 
-    def as_fairness(self, away: FloatArray) -> FloatArray:
+    def fairness_of_distances(self, away: FloatArray) -> FloatArray:
         """Return v(A) for sums of distances."""
         fairness: FloatArray = 0.0 - away ** (1 / self._alpha)
         return fairness
@@ -150,7 +150,7 @@ class Serving:
             fairness.append(-(max(start + change, 0.0) ** root))
         return fairness
 
-    def served(self, kind: int, first: int, count: int) -> dict[int, int]:
+    def requests_served(self, kind: int, first: int, count: int) -> dict[int, int]:
         """Return the requests that the VMs ``first`` to ``first + count`` of a kind go to."""
         requests = self.order[kind][first : first + count]
         if self._one_request[kind]:
@@ -158,7 +158,7 @@ class Serving:
         return dict(sorted(Counter(requests.tolist()).items()))
 
 
-def _steps(
+def _distance_changes(
     snapshot: Snapshot, order: IntArray, given: IntArray, targets: FloatArray, alpha: float
 ) -> FloatArray:
     """Return how each VM in order of service changes the sum of distances, shape (V,)."""

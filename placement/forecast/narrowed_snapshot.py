@@ -46,7 +46,7 @@ def narrow(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnapshot:
         hosts, capacity = _hosts_with_room(snapshot)
     constraints = snapshot.constraints
     if constraints is not None and len(hosts) < len(snapshot.capacity):
-        constraints = _on(constraints, hosts, len(snapshot.capacity))
+        constraints = _constraints_on_hosts(constraints, hosts, len(snapshot.capacity))
     shown = dataclasses.replace(
         snapshot,
         capacity=capacity,
@@ -87,7 +87,7 @@ def _hosts_with_room(snapshot: Snapshot) -> tuple[IntArray, IntArray]:
     return hosts[order], capacity[order]
 
 
-def _on(constraints: Constraints, hosts: IntArray, number: int) -> Constraints:
+def _constraints_on_hosts(constraints: Constraints, hosts: IntArray, number: int) -> Constraints:
     place = np.full(number, -1, dtype=np.int64)
     place[hosts] = np.arange(len(hosts))
     zones = constraints.zones

@@ -94,7 +94,7 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
     return ascent.needs(ascent.point), stops
 
 
-def most_of_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
+def max_alone_in_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
     """Return how much each tenant could have alone in a pool, shape (N,)."""
     demanded = shape > 0
     most = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=demanded)

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.fairness.shares import fractions_of_pool
 from placement.mechanisms.hierarchies.leaves import Leaves
-from placement.mechanisms.hierarchies.mch_staged import fill_in_stages
+from placement.mechanisms.hierarchies.staged_mch import fill_in_stages
 from placement.model.arrays import FloatArray
 from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Policy, Snapshot
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 0.01
 _LEAST_WEIGHT: Final = 1e-9
 
 
-class InTree:
+class TreeWeightsPolicy:
     """A policy that, given a tree of tenants, decides with the weights of staged MCH."""
 
     def __init__(self, policy: Policy) -> None:

@@ -33,7 +33,7 @@ def evacuate_in_turns(
             running, hosts, later, limits=limits, seed=seed, budget_units=budget_units
         )
         yield plan
-        running = running.after(plan.moves)
+        running = running.after_moves(plan.moves)
 
 
 def evacuate_before(
@@ -50,7 +50,7 @@ def evacuate_before(
     Without that, VMs would go before the roll from host to host, and move again with each turn.
     """
     if later:
-        ahead = running.closing(sorted(later))
+        ahead = running.with_closed_hosts(sorted(later))
         plan = evacuate(ahead, hosts, limits=limits, seed=seed, budget_units=budget_units)
         if not plan.stays:
             return plan

@@ -12,16 +12,16 @@ from placement.mechanisms.hierarchies.flattening import collapsed_weights
 from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.hierarchies.mch import divide_among_leaves
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.parameters import allowing, or_null
+from placement.parameters import checked_by, or_null
 
 #: What may be set on it.
 READERS: Final = {
-    "resource": or_null(allowing("the name of a resource", lambda value: isinstance(value, str)))
+    "resource": or_null(checked_by("the name of a resource", lambda value: isinstance(value, str)))
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Collapsed:
+class CollapsedHierarchy:
     """Collapse the tree by one resource, then weighted DRF over the leaves.
 
     Collapsed by CPU this is C-CH, by memory M-CH, the yardsticks of [1]_; this

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from placement.fairness.service_order import order_of_service
-from placement.fairness.targets import most_that_fit
+from placement.fairness.targets import max_vms_per_request
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft
 
@@ -45,7 +45,7 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
     wait for nothing else, and is made anew where others move up.
     """
     snapshot = draft.snapshot
-    remaining = np.minimum(draft.remaining, most_that_fit(snapshot, draft.room, kinds))
+    remaining = np.minimum(draft.remaining, max_vms_per_request(snapshot, draft.room, kinds))
     if not remaining.any():
         return
     hosts_of = rule()

@@ -6,7 +6,7 @@ from placement.model.vm_kinds import VmKinds
 from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
 from placement.packing.first_hosts import FirstHosts
-from placement.packing.progressive import fill_in_turn
+from placement.packing.progressive_filling import fill_in_turn
 
 
 def fill_by_best_fit(draft: Draft, kinds: VmKinds) -> None:

@@ -33,7 +33,7 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
     ParameterError
         For a name that the snapshot does not have.
     """
-    first = np.arange(min(_FIRST, snapshot.counted))
+    first = np.arange(min(_FIRST, snapshot.resource_count))
     if ranking is None:
         return first
     if ranking == "auto":
@@ -56,7 +56,7 @@ def resources_short(snapshot: Snapshot) -> IntArray:
     nearly as large (0.8 of it) would bind next. No tenant needs more than there is: of two
     resources that are both demanded beyond it, both run short.
     """
-    counted = snapshot.counted
+    counted = snapshot.resource_count
     used = (snapshot.capacity - snapshot.free).sum(axis=0)
     requested = snapshot.count @ snapshot.demand
     needed = fractions_of_pool((used + requested)[None], snapshot.pool)[0, :counted]

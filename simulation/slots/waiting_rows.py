@@ -24,17 +24,17 @@ class WaitingRows(Rows):
 
     def with_more(self, more: WaitingRows) -> WaitingRows:
         """Return these rows and others, in order of their requests."""
-        both = WaitingRows.joined([self, more])
+        both = WaitingRows.concatenate([self, more])
         if len(self) and len(more) and more.request[0] < self.request[-1]:
             return both.where(np.argsort(both.request, kind="stable").astype(np.int64))
         return both
 
-    def least(self) -> IntArray:
+    def min_counts(self) -> IntArray:
         """Return ``min_count`` as a round sees it, shape (Q,); 1 for requests that began."""
         least: IntArray = np.clip(self.min_count, 1, np.maximum(self.count, 1))
         return least
 
-    def after(self, given: IntArray) -> WaitingRows:
+    def after_slot(self, given: IntArray) -> WaitingRows:
         """Return what waits after a slot placed so many VMs of each row: one slot older."""
         count = self.count - given
         left = replace(

@@ -74,7 +74,7 @@ class MovesRecorder:
 
     def _state(self, passed: SlotResult, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
         cluster = engine.cluster
-        offered, used = cluster.offered(), cluster.committed[cluster.rows]
+        offered, used = cluster.pool_capacity(), cluster.committed[cluster.rows]
         ranking = [0, 1][: offered.shape[1]]
         parts = np.divide(
             used[:, ranking], offered[:, ranking],
@@ -107,7 +107,7 @@ class MovesRecorder:
     def _held(self, passed: SlotResult, engine: Engine) -> float:
         """Return the part of the first resource that is free and held for requests that starve."""
         cluster = engine.cluster
-        offered = float(cluster.offered()[:, 0].sum())
+        offered = float(cluster.pool_capacity()[:, 0].sum())
         if not offered:
             return 0.0
         if not len(engine.waiting):
@@ -215,7 +215,7 @@ def _without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
         demand=np.zeros((0, resources), dtype=np.int64),
         eligible=np.zeros((0, snapshot.eligible.shape[1]), dtype=np.bool_),
         receives=np.ones(hosts, dtype=np.bool_),
-        over=np.maximum(cluster.committed[cluster.rows] - cluster.offered(), 0),
+        over=np.maximum(cluster.committed[cluster.rows] - cluster.pool_capacity(), 0),
     )
 
 

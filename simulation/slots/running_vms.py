@@ -51,32 +51,32 @@ class RunningBuckets:
             bucket = self._buckets.setdefault(int(slots[start]), [])
             bucket.append(vms.where(order[start:stop]))
 
-    def ended(self, slot: int) -> list[VmRows]:
+    def pop_ended(self, slot: int) -> list[VmRows]:
         """Take out what ends in the interval before the start of a slot."""
         return self._buckets.pop(slot, [])
 
-    def lost(self, host: int, at_s: float) -> VmRows | None:
+    def pop_lost(self, host: int, at_s: float) -> VmRows | None:
         """Take out the VMs that run on a host at a time."""
         found: list[VmRows] = []
         first = math.floor(at_s / self._length_s)
         for slot in sorted(slot for slot in self._buckets if slot > first):
             self._buckets[slot] = _without(self._buckets[slot], host, at_s, found)
         self._endless = _without(self._endless, host, at_s, found)
-        return VmRows.joined(found) if found else None
+        return VmRows.concatenate(found) if found else None
 
-    def there(self, request: int, end_s: float, host: int) -> int:
+    def count_on_host(self, request: int, end_s: float, host: int) -> int:
         """Return how many VMs of a request with one end run on a host."""
         return sum(
             int(part.count[_same(part, request, end_s, host)].sum())
-            for parts in self._ending(end_s)
+            for parts in self._buckets_of_end(end_s)
             for part in parts
         )
 
     def relocate(self, request: int, end_s: float, host: int, destination: int) -> bool:
         """Let one VM run on another host; False: no such VM runs."""
-        for parts in self._ending(end_s):
+        for parts in self._buckets_of_end(end_s):
             if len(parts) > _MOST_PARTS:
-                parts[:] = [VmRows.joined(parts)]
+                parts[:] = [VmRows.concatenate(parts)]
             for place, part in enumerate(parts):
                 rows = _same(part, request, end_s, host)
                 if rows.any():
@@ -93,7 +93,7 @@ class RunningBuckets:
                     return True
         return False
 
-    def _ending(self, end_s: float) -> list[list[VmRows]]:
+    def _buckets_of_end(self, end_s: float) -> list[list[VmRows]]:
         """Return the parts among which VMs with one end are."""
         if not math.isfinite(end_s):
             return [self._endless]
@@ -101,7 +101,7 @@ class RunningBuckets:
         # A life of nothing ends with the slot after the one that placed it.
         return [self._buckets[slot] for slot in (first, first + 1) if slot in self._buckets]
 
-    def parts(self) -> list[VmRows]:
+    def all_rows(self) -> list[VmRows]:
         """Return everything that runs, for metrics."""
         return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
             *self._endless
@@ -114,7 +114,7 @@ class RunningBuckets:
         return {
             "slots": np.array(slots, dtype=np.int64),
             "lengths": np.array([len(part) for part in parts], dtype=np.int64),
-            "vms": None if not parts else VmRows.joined(parts).columns(),
+            "vms": None if not parts else VmRows.concatenate(parts).columns(),
         }
 
     def restore(self, kept: CheckpointData, sizes: Sizes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.entry import Entry
+from placement.catalog_entry import Entry
 from placement.mechanisms.model import Mechanism
 
 

@@ -23,7 +23,7 @@ Rows: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Reserved:
+class Reservations:
     """The reservations at the start of a round. Axes: V reservations, and those of its snapshot."""
 
     tenant: IntArray  #: (V,) indices of N
@@ -38,13 +38,13 @@ class Reserved:
     def document(self) -> dict[str, Any]:
         """Return JSON values, from which `of_document` makes the same again."""
         return {
-            field.name: value.tolist() if isinstance(value, np.ndarray) else _listed(value)
+            field.name: value.tolist() if isinstance(value, np.ndarray) else _as_lists(value)
             for field in dataclasses.fields(self)
             for value in [getattr(self, field.name)]
         }
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reserved:
+    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reservations:
         """Read back what `document` returned."""
         size = len(document["count"])
         return cls(
@@ -72,7 +72,7 @@ class ReservationPlacement:
     #: what is left to decide: what was drawn is placed, what is kept is taken
     rest: Snapshot
 
-    def short(self, reserved: Reserved) -> IntArray:
+    def missing_vms(self, reserved: Reservations) -> IntArray:
         """Return for how many VMs of each reservation, (V,), there is no room."""
         kept = np.zeros_like(reserved.count)
         for number, _, count in self.kept:
@@ -120,7 +120,7 @@ def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -
     return given
 
 
-def settle(snapshot: Snapshot, reserved: Reserved) -> ReservationPlacement:
+def place_reservations(snapshot: Snapshot, reserved: Reservations) -> ReservationPlacement:
     """Choose hosts for reservations without room, then let requests draw.
 
     Room that is kept stays where it is; less is kept where more is than is wanted. Which requests
@@ -139,7 +139,7 @@ def settle(snapshot: Snapshot, reserved: Reserved) -> ReservationPlacement:
     for number, host, count in reserved.holds:
         free[host] += (count - kept[number, host]) * reserved.demand[number]
     for number in np.flatnonzero(left).tolist():
-        allowed = _allowed(snapshot, reserved, number)
+        allowed = _allowed_hosts(snapshot, reserved, number)
         given = best_fit(free, reserved.demand[number], allowed, int(left[number]))
         free -= given[:, None] * reserved.demand[number]
         for host in np.flatnonzero(given).tolist():
@@ -147,11 +147,11 @@ def settle(snapshot: Snapshot, reserved: Reserved) -> ReservationPlacement:
     drawn = _ReservationDraws(snapshot, reserved, kept=kept, free=free).drawn()
     rows = tuple((number, host, count) for (number, host), count in sorted(kept.items()) if count)
     return ReservationPlacement(
-        drawn=drawn, kept=rows, rest=_rest(snapshot, reserved, drawn, rows, free)
+        drawn=drawn, kept=rows, rest=_remaining_snapshot(snapshot, reserved, drawn, rows, free)
     )
 
 
-def _allowed(snapshot: Snapshot, reserved: Reserved, number: int) -> BoolArray:
+def _allowed_hosts(snapshot: Snapshot, reserved: Reservations, number: int) -> BoolArray:
     """Return on which hosts room may be chosen for a reservation, (H,)."""
     allowed: BoolArray = reserved.eligible[number][snapshot.host_class].copy()
     allowed[list(reserved.closed)] = False
@@ -169,7 +169,7 @@ class _ReservationDraws:
     def __init__(
         self,
         snapshot: Snapshot,
-        reserved: Reserved,
+        reserved: Reservations,
         *,
         kept: Counter[tuple[int, int]],
         free: IntArray,
@@ -194,10 +194,10 @@ class _ReservationDraws:
             row
             for request in waiting.tolist()
             if in_force[draws[request]]
-            for row in self._of(request)
+            for row in self._draw(request)
         )
 
-    def _of(self, request: int) -> Rows:
+    def _draw(self, request: int) -> Rows:
         number = int(self._reserved.draws[request])
         tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
         eligible = self._snapshot.eligible[request]
@@ -206,7 +206,7 @@ class _ReservationDraws:
         drawn = places.total()
         # Of a reservation that lacks room for some, no host that it may use has any.
         most = min(most, self._stands[number]) - drawn
-        others = self._elsewhere(number, eligible, most)
+        others = self._places_elsewhere(number, eligible, most)
         total = drawn + others.total()
         if total < max(1, int(self._snapshot.min_count[request])):
             return ()
@@ -224,12 +224,12 @@ class _ReservationDraws:
                 most -= places[host]
         return places
 
-    def _elsewhere(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+    def _places_elsewhere(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
         """Return on which hosts so many VMs, at most, may draw where no room is kept for them."""
         kind = (number, eligible.tobytes())
         if most <= 0 or kind in self._full:
             return Counter()
-        allowed = eligible[self._snapshot.host_class] & _allowed(
+        allowed = eligible[self._snapshot.host_class] & _allowed_hosts(
             self._snapshot, self._reserved, number
         )
         given = best_fit(self._free, self._reserved.demand[number], allowed, most)
@@ -242,18 +242,18 @@ class _ReservationDraws:
         for host, count in others.items():
             self._free[host] -= count * demand
         for host, count in places.items():
-            self._give_up(number, host, count)
+            self._release_kept(number, host, count)
         gone = others.total()  # as much is wanted no more where it is kept
         for host in list(self._hosts[number]) if gone else ():
             if not gone:
                 break
             count = min(gone, self._kept[number, host])
-            self._give_up(number, host, count)
+            self._release_kept(number, host, count)
             self._free[host] += count * demand
             gone -= count
             self._full.clear()
 
-    def _give_up(self, number: int, host: int, count: int) -> None:
+    def _release_kept(self, number: int, host: int, count: int) -> None:
         self._kept[number, host] -= count
         self._stands[number] -= count
         if not self._kept[number, host]:
@@ -288,8 +288,8 @@ class _Allowances:
         return 1 if resource is None else int(demand[resource])
 
 
-def _rest(
-    snapshot: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows, free: IntArray
+def _remaining_snapshot(
+    snapshot: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, free: IntArray
 ) -> Snapshot:
     """Return the rest of the snapshot: reservations in force count as held, drawn or kept."""
     count, min_count = snapshot.count.copy(), snapshot.min_count.copy()
@@ -309,12 +309,12 @@ def _rest(
         count=count,
         min_count=min_count,
         held=snapshot.held + amounts,
-        allowances=tuple(each.after(vms, amounts) for each in snapshot.allowances),
+        allowances=tuple(each.reduced_by(vms, amounts) for each in snapshot.allowances),
     )
 
 
 def restore_settled(
-    rest: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
+    rest: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
 ) -> Snapshot:
     """Return the snapshot that was settled, given what is left of it and its allowances' rooms.
 
@@ -348,13 +348,14 @@ def restore_settled(
     )
 
 
-def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows) -> None:
-    """Raise unless what is drawn and kept keeps every rule. Shares no code with `settle`.
+def check_reserved(before: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows) -> None:
+    """Raise unless what is drawn and kept keeps every rule of reservations.
 
-    The rules: a request draws only on its tenant's reservation, of its own type, from its
-    beginning, and only where it may be; no more is drawn and kept together than is reserved; on no
-    host is more drawn, and kept, than was free or kept there; what was kept, and is wanted, stays,
-    but for as much as is drawn where none was kept.
+    The check shares no code with `place_reservations`. The rules: a request draws only on its
+    tenant's reservation, of its own type, from its beginning, and only where it may be; no more is
+    drawn and kept together than is reserved; on no host is more drawn, and kept, than was free or
+    kept there; what was kept, and is wanted, stays, but for as much as is drawn where none was
+    kept.
 
     Raises
     ------
@@ -391,7 +392,7 @@ def check_reserved(before: Snapshot, reserved: Reserved, drawn: Rows, kept: Rows
 
 
 def _check_drawn(
-    before: Snapshot, reserved: Reserved, drawn: Rows, had: Counter[tuple[int, int]]
+    before: Snapshot, reserved: Reservations, drawn: Rows, had: Counter[tuple[int, int]]
 ) -> Counter[tuple[int, int]]:
     """Check the requests that draw; return how much of each reservation on each host."""
     now: Counter[tuple[int, int]] = Counter()
@@ -420,7 +421,7 @@ def _check_drawn(
 
 def _check_room(
     before: Snapshot,
-    reserved: Reserved,
+    reserved: Reservations,
     had: Counter[tuple[int, int]],
     now: Counter[tuple[int, int]],
 ) -> None:
@@ -440,5 +441,5 @@ def _check_room(
                 )
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_lists(value: Any) -> list[Any]:
     return [list(each) if isinstance(each, tuple) else each for each in value]

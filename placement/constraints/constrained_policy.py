@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.expansion import Expanded, Refused, SoftConstraint, expand
+from placement.constraints.expansion import ExpandedSnapshot, RefusedPlaces, SoftConstraint, expand
 from placement.constraints.obstacles import OF_HOSTS, reason_of
-from placement.model.alike import join_rows
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.details import Details, merge_details
+from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 #: Soft constraints kept, run by run: preferences are dropped before groups.
@@ -38,7 +38,7 @@ MOST_LIMITS: Final = 64
 _MOST_DISSOLVED: Final = 4
 
 
-class Constrained:
+class ConstrainedPolicy:
     """A policy that keeps the constraints of its snapshots.
 
     A snapshot without constraints goes to the policy as it is.
@@ -65,7 +65,7 @@ class Constrained:
         for attempt in range(_MOST_DISSOLVED + 1):
             runs = _Runs(self._policy, snapshot, constraints, closed)
             runs.decide(rng, budget)
-            broken = runs.not_whole(spread_gangs)
+            broken = runs.incomplete_gangs(spread_gangs)
             if not broken:
                 break
             closed |= broken if attempt < _MOST_DISSOLVED - 1 else spread_gangs
@@ -85,7 +85,7 @@ class _Runs:
         count[list(closed)] = 0
         self._rest = dataclasses.replace(snapshot, count=count, constraints=None)
         self._constraints = constraints
-        self._decided: list[tuple[Expanded, Allocation]] = []
+        self._decided: list[tuple[ExpandedSnapshot, Allocation]] = []
         self._reasons: dict[int, Reason] = {}
         self._refused_homes: dict[int, set[int]] = {}
         self._refused_zones: dict[int, set[int]] = {}
@@ -96,15 +96,15 @@ class _Runs:
         for others in _batches(self._constraints.groups, self._rest.count):
             for soft_kept in _CONSTRAINT_FIELDS:
                 if soft_kept == _CONSTRAINT_FIELDS[0] or self._would_give_up(soft_kept):
-                    self._run(soft_kept, others, rng, budget)
+                    self._run_policy(soft_kept, others, rng, budget)
             again = 0
             while again < _MOST_AGAIN and self._could_move(others):
                 before = int(self._rest.count.sum()), self._times_refused()
-                self._run(_CONSTRAINT_FIELDS[-1], others, rng, budget)
+                self._run_policy(_CONSTRAINT_FIELDS[-1], others, rng, budget)
                 now = int(self._rest.count.sum()), self._times_refused()
                 again = again + 1 if now != before else _MOST_AGAIN
 
-    def _run(
+    def _run_policy(
         self,
         soft_kept: frozenset[SoftConstraint],
         others: frozenset[int],
@@ -115,7 +115,7 @@ class _Runs:
         count = self._rest.count.copy()
         count[list(others)] = 0
         within = dataclasses.replace(self._rest, count=count)
-        refused = Refused(homes=self._refused_homes, zones=self._refused_zones)
+        refused = RefusedPlaces(homes=self._refused_homes, zones=self._refused_zones)
         expanded = expand(within, self._constraints, soft_kept, refused)
         allocation = self._policy.place(expanded.snapshot, rng, budget)
         self._decided.append((expanded, allocation))
@@ -123,11 +123,11 @@ class _Runs:
             self._reasons[int(expanded.origin[left.request])] = left.reason
         if not soft_kept:  # else a soft constraint may be the reason
             self._note_refused(expanded, allocation)
-        placed = _placed(expanded, allocation)
-        self._rest = self._rest.after(placed)
-        self._constraints = _in_place(self._constraints, placed)
+        placed = _original_rows(expanded, allocation)
+        self._rest = self._rest.after_placing(placed)
+        self._constraints = _constraints_after(self._constraints, placed)
 
-    def _note_refused(self, expanded: Expanded, allocation: Allocation) -> None:
+    def _note_refused(self, expanded: ExpandedSnapshot, allocation: Allocation) -> None:
         """Note the chosen hosts and zones in which the policy placed less than was possible.
 
         An overload threshold or slots may close what has room. What is refused
@@ -169,7 +169,7 @@ class _Runs:
                 members += group.requests
         return any(waits[request] for request in members if request not in others)
 
-    def not_whole(self, gangs: set[int]) -> set[int]:
+    def incomplete_gangs(self, gangs: set[int]) -> set[int]:
         """Return which of these gangs got fewer VMs at once than they need."""
         given = self._snapshot.count - self._rest.count
         least = self._snapshot.min_count
@@ -178,7 +178,7 @@ class _Runs:
     def allocation(self, budget: Budget) -> Allocation:
         """Return the allocation of all runs together."""
         return Allocation(
-            placed=join_rows(_placed(*part) for part in self._decided),
+            placed=join_rows(_original_rows(*part) for part in self._decided),
             left_out=self._left_out(),
             work=budget.spent if len(self._decided) > 1 else self._decided[0][1].work,
             cut=any(allocation.cut for _, allocation in self._decided),
@@ -187,7 +187,7 @@ class _Runs:
 
     def _left_out(self) -> tuple[LeftOut, ...]:
         last = self._decided[-1]
-        in_last_run = _parts_left(*last, self._rest.count)
+        in_last_run = _left_out_by_request(*last, self._rest.count)
         rest = dataclasses.replace(self._rest, constraints=self._constraints)
         parts: list[LeftOut] = []
         for request in np.flatnonzero(self._snapshot.count).tolist():
@@ -211,7 +211,7 @@ class _Runs:
         return tuple(parts)
 
 
-def _placed(expanded: Expanded, allocation: Allocation) -> IntArray:
+def _original_rows(expanded: ExpandedSnapshot, allocation: Allocation) -> IntArray:
     """Return the rows of an allocation with the original requests' indices."""
     requests, hosts, counts = allocation.placed.T
     return np.stack([expanded.origin[requests], hosts, counts], axis=1)
@@ -230,7 +230,7 @@ def _batches(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset
     return batches
 
 
-def _in_place(constraints: Constraints, placed: IntArray) -> Constraints:
+def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraints:
     """Return the constraints once rows of (request, host, count) are placed."""
     hosts: dict[int, list[tuple[int, int]]] = {}
     for request, host, count in placed.tolist():
@@ -248,8 +248,8 @@ def _in_place(constraints: Constraints, placed: IntArray) -> Constraints:
     return dataclasses.replace(constraints, groups=tuple(groups), spreads=tuple(spreads))
 
 
-def _parts_left(
-    expanded: Expanded, allocation: Allocation, count: IntArray
+def _left_out_by_request(
+    expanded: ExpandedSnapshot, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
     """Return what the last run left out of requests that were whole before it."""
     parts: dict[int, list[LeftOut]] = {}
@@ -264,11 +264,14 @@ def _parts_left(
     }
 
 
-def _details(decided_parts: Sequence[tuple[Expanded, Allocation]]) -> dict[str, Any]:
+def _details(decided_parts: Sequence[tuple[ExpandedSnapshot, Allocation]]) -> dict[str, Any]:
     """Return the joined details with the original requests' indices."""
     (expanded, first), *more = decided_parts
     origin = expanded.origin
     if not more and (origin == np.arange(len(origin))).all():
         return dict(first.details)
-    parts = [Details.of(allocation).renamed(run.origin) for run, allocation in decided_parts]
+    parts = [
+        Details.of(allocation).with_original_requests(run.origin)
+        for run, allocation in decided_parts
+    ]
     return {"runs": len(decided_parts), **merge_details(parts).document()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from simulation.report.saving import save_plot
+from simulation.report.plot_files import save_plot
 from simulation.reproduction.document import document_of
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Table, Verdict
 

@@ -83,7 +83,7 @@ class CombinationReader:
         found: dict[tuple[int, ...], None] = {}
         for _, tied in groupby(self._table.states(self._cells, self._score), lambda each: each[0]):
             for states in _in_chunks((state for _, state in tied), pool):
-                if not self._list(states, found, eta, pool):
+                if not self._list_combinations(states, found, eta, pool):
                     return list(found), True
                 if len(found) >= pool:
                     break
@@ -96,7 +96,7 @@ class CombinationReader:
         score: float = first * unit[0] / offered[0]
         return score if len(unit) == 1 else min(score, second * unit[1] / offered[1])
 
-    def _list(
+    def _list_combinations(
         self, states: Sequence[State], found: dict[tuple[int, ...], None], eta: int, pool: int
     ) -> bool:
         """Add combinations of these states; False if not all that matter could be listed."""
@@ -109,7 +109,7 @@ class CombinationReader:
             if not spend(1):
                 return False
             place = walks % len(states)
-            combination = None if dead[place] else self._walk(states[place])
+            combination = None if dead[place] else self._random_combination(states[place])
             if combination is None or combination in found:
                 in_vain += 1
             else:
@@ -119,7 +119,7 @@ class CombinationReader:
         if len(found) >= eta:
             return True
         for state, is_dead in zip(states, dead, strict=True):
-            for combination in (None,) if is_dead else self._all(state):
+            for combination in (None,) if is_dead else self._all_combinations(state):
                 self._listed += 1
                 if self._listed > _LIST_LIMIT or not spend(1):
                     return False
@@ -134,10 +134,10 @@ class CombinationReader:
         if not self._spare:
             return False
         layer, _, most = self._steps[-1]
-        least, most = _allowed(layer, most, state, self._spare)
+        least, most = _allowed_counts(layer, most, state, self._spare)
         return least > most
 
-    def _walk(self, state: State) -> tuple[int, ...] | None:
+    def _random_combination(self, state: State) -> tuple[int, ...] | None:
         """Return one combination that ends in a state, at random; None for a dead end."""
         counts, spare, (c, m) = [0] * self._kinds, self._spare, state
         draw, nothing_is_free = self._random.__next__, self._nothing_is_free
@@ -146,7 +146,7 @@ class CombinationReader:
                 break
             least = 0
             if spare:
-                least, most = _allowed(layer, most, (c, m), spare)  # noqa: PLW2901
+                least, most = _allowed_counts(layer, most, (c, m), spare)  # noqa: PLW2901
                 if least > most:
                     return None
             start = least + int(draw() * (most - least + 1))
@@ -170,10 +170,10 @@ class CombinationReader:
                 counts[layer.kind] = number
                 c, m = c - number * by_c, m - number * by_m
                 if spare:
-                    spare = _without(spare, number, layer.takes)
+                    spare = _spare_after(spare, number, layer.takes)
         return tuple(counts) if any(counts) else None
 
-    def _all(self, state: State) -> Iterator[tuple[int, ...] | None]:
+    def _all_combinations(self, state: State) -> Iterator[tuple[int, ...] | None]:
         """Yield every combination that ends in a state, and None at every dead end."""
         steps, counts = self._steps, [0] * self._kinds
         stack = [(len(steps) - 1, *state, self._spare, counts)]
@@ -185,7 +185,7 @@ class CombinationReader:
             layer, rows, most = steps[place]
             least, (by_c, by_m) = 0, layer.cells
             if spare:
-                least, most = _allowed(layer, most, (c, m), spare)
+                least, most = _allowed_counts(layer, most, (c, m), spare)
             if by_c and c // by_c < most:
                 most = c // by_c
             if by_m and m // by_m < most:
@@ -202,13 +202,13 @@ class CombinationReader:
                     if number:
                         then = counts.copy()
                         then[layer.kind] = number
-                        left = _without(spare, number, layer.takes)
+                        left = _spare_after(spare, number, layer.takes)
                     stack.append((place - 1, left_c, left_m, left, then))
             if is_dead:
                 yield None
 
 
-def _allowed(layer: Layer, most: int, state: State, spare: _Spare) -> tuple[int, int]:
+def _allowed_counts(layer: Layer, most: int, state: State, spare: _Spare) -> tuple[int, int]:
     """Return the least and most VMs of a layer's kind that the other resources allow."""
     least = 0
     for place, takes in layer.caps:
@@ -230,7 +230,7 @@ def _allowed(layer: Layer, most: int, state: State, spare: _Spare) -> tuple[int,
     return least, most
 
 
-def _without(spare: _Spare, number: int, takes: tuple[int, ...]) -> _Spare:
+def _spare_after(spare: _Spare, number: int, takes: tuple[int, ...]) -> _Spare:
     return tuple([left - number * each for left, each in zip(spare, takes, strict=True)])
 
 

@@ -16,7 +16,7 @@ TOLERANCE: Final = 1e-11
 _MOST_MOVES: Final = 200
 
 
-class Published:
+class PublishedProcedure:
     """Moves resources from tenants of the highest virtual share to the lowest [1]_.
 
     Steps 1 to 4 of the paper's server procedure, on what the server divides at
@@ -69,7 +69,7 @@ class Published:
                 inside &= ~demanded[:, spent].any(axis=1)
             else:
                 givers = np.array(donors, dtype=np.int64)
-                moved = _moved(server, (elsewhere, here), (lowest, givers), free)
+                moved = _tasks_after_move(server, (elsewhere, here), (lowest, givers), free)
                 if moved is None:
                     break
                 here = moved
@@ -92,7 +92,7 @@ def _donors(
     return donors, spent
 
 
-def _moved(
+def _tasks_after_move(
     server: ServerClass,
     tasks: tuple[FloatArray, FloatArray],
     parties: tuple[BoolArray, IntArray],
