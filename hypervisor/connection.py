@@ -95,8 +95,7 @@ class HostConnection:
         rest. Its question stays open, and is no other's in the way, until this connection is
         closed.
         """
-        allowed = self._deadline_s if deadline_s is None else deadline_s
-        args = {"pool": pool, "patience_s": allowed * POOL_PATIENCE}
+        args = {"pool": pool, "patience_s": self._patience(deadline_s)}
         return wire.report_from(self._call("report", args, deadline_s))
 
     def inspect(
@@ -225,12 +224,14 @@ class HostConnection:
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
         """Return the names of domains whose disks are, or rest on, volumes of a pool."""
-        found = self._call("users_of", {"pool": pool, "volumes": list(volumes)}, deadline_s)
+        args = {"pool": pool, "volumes": list(volumes), "patience_s": self._patience(deadline_s)}
+        found = self._call("users_of", args, deadline_s)
         return [str(each) for each in found]
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         """Delete a volume. Absent: nothing; refused while a domain uses it."""
-        self._call("delete_volume", {"pool": pool, "name": name}, deadline_s)
+        args = {"pool": pool, "name": name, "patience_s": self._patience(deadline_s)}
+        self._call("delete_volume", args, deadline_s)
 
     def upload(
         self,
@@ -317,6 +318,7 @@ class HostConnection:
             "generation": generation,
             "pool": pool,
             "volumes": list(volumes),
+            "patience_s": self._patience(deadline_s),
         }
         return bool(self._call("remove", args, deadline_s))
 
@@ -362,6 +364,10 @@ class HostConnection:
             if self._child is not None:
                 self._child.end()
                 self._child = None
+
+    def _patience(self, deadline_s: float | None) -> float:
+        """Return how long a call may wait for pools."""
+        return (self._deadline_s if deadline_s is None else deadline_s) * POOL_PATIENCE
 
     def _call(self, op: str, args: Mapping[str, Any], deadline_s: float | None) -> Any:
         allowed = self._deadline_s if deadline_s is None else deadline_s

@@ -8,12 +8,17 @@ libvirt's client sometimes does not see the answer to the second until something
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar
 
 import libvirt
 
+from hypervisor.errors import OperationFailedError
+
 T = TypeVar("T")
+_OPEN_WAIT_S: Final = 1.0  #: for a question that an earlier caller gave up
+_FRESH_S: Final = 60.0  #: how long the late answer to a question about files is used
 
 
 class SpareConnections:
@@ -69,3 +74,66 @@ class BackgroundCall(threading.Thread, Generic[T]):
         if self._error is not None:
             raise self._error
         return self._answer[0]
+
+
+class FileQuestion:
+    """Questions about files in any pool of a host, one at a time.
+
+    A pool whose storage hangs keeps a thread of the host's libvirtd, so no second question is
+    asked while one is open. A question that takes longer than its caller waits goes on, and
+    answers the next caller who asks the same.
+    """
+
+    def __init__(self) -> None:
+        self._call: BackgroundCall[Any] | None = None
+        self._conn: libvirt.virConnect | None = None
+        self._key: Hashable = None
+        self._reading = ""
+        self._ended_at = 0.0
+
+    def ask(
+        self,
+        conn: libvirt.virConnect,
+        key: Hashable,
+        question: Callable[[Callable[[str], None]], T],
+        patience_s: float,
+    ) -> T:
+        """Return the answer to a question, which calls its argument with what it reads.
+
+        Raises `OperationFailedError`, which names that: there is no answer yet.
+        """
+        until = time.monotonic() + patience_s
+        if self._call is not None and self._call.is_open_after(min(patience_s, _OPEN_WAIT_S)):
+            raise self._no_answer()
+        if self._key != key or time.monotonic() - self._ended_at > _FRESH_S:
+            self._call = None
+
+        def run(_: libvirt.virConnect) -> T:
+            try:
+                return question(self._read)
+            finally:
+                self._ended_at = time.monotonic()
+
+        if self._call is None:
+            self._key, self._conn, self._reading = key, conn, "the host"
+            self._call = BackgroundCall(SpareConnections(lambda: conn), run)
+            if self._call.is_open_after(max(0.0, until - time.monotonic())):
+                raise self._no_answer()
+        call, self._call = self._call, None
+        self._conn = None
+        return call.answer()  # type: ignore[no-any-return]
+
+    def keeps(self, conn: libvirt.virConnect) -> bool:
+        """Return whether a question is open on a connection, which nothing else may use then."""
+        return self._conn is conn
+
+    def _read(self, what: str) -> None:
+        self._reading = what
+
+    def _no_answer(self) -> OperationFailedError:
+        return OperationFailedError(
+            "remove",
+            f"{self._reading} has not answered yet, and may hold what rests on the VM's files:"
+            " bring that storage back. Or end the wait on the host: `umount -fl` the folder, and"
+            " `virsh pool-destroy` the pool, which deletes no file",
+        )

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import libvirt
 
+from hypervisor.errors import OperationFailedError
 from hypervisor.xml import backing_names
 from hypervisor.xml import disks as disk_xml
+from hypervisor.xml import domain as domain_xml
+
+_DISK: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.qcow2")
+_SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-seed\.img")
+#: Pools whose volumes are files, which alone rest on others.
+_POOLS_OF_FILES: Final = frozenset({"dir", "fs", "netfs"})
+
+Backing = tuple[str, str | None]  #: the name in a header, and the format that it declares
 
 
 def name_of(path: str) -> str:
@@ -24,25 +34,6 @@ def top_of(disk: ET.Element) -> str | None:
     return None if source is None else source.get("file") or source.get("volume")
 
 
-def chain_of(conn: libvirt.virConnect, disk: ET.Element, pool: str | None = None) -> list[str]:
-    """Return the files of a disk from the one that is written to: as defined, and as they say.
-
-    With a ``pool``, a file that is in no pool rests on what the one of its name there rests on.
-    """
-    path = path_in_pool(conn, disk.find("source")) or top_of(disk)
-    chain = [] if path is None else [path]
-    defined = [each.get("file", "") for each in disk.iterfind("backingStore//source")]
-    chain = list(
-        dict.fromkeys(backing_names.normalized_path(each) for each in (*chain, *defined) if each)
-    )
-    following = chain[-1:]
-    while following:
-        below = [each for path in following for each in _backing_files_at(conn, path, pool)]
-        following = [each for each in dict.fromkeys(below) if each not in chain]
-        chain += following
-    return chain
-
-
 def other_sources_of(disk: ET.Element) -> Iterator[str]:
     """Yield what a disk names besides files that it rests on: exports, and targets of copies."""
     for source in disk.iter("source"):
@@ -53,61 +44,229 @@ def other_sources_of(disk: ET.Element) -> Iterator[str]:
         yield source.get("file", "")
 
 
-def backing_files_of(volume: libvirt.virStorageVol) -> tuple[str, ...]:
-    """Return the paths of the files that a volume's header names; a volume that is gone: none."""
-    try:
-        found = disk_xml.backing_of(volume.XMLDesc(0))
-        return () if found is None else backing_names.files_in(found[0], volume.path())
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
-            raise
-        return ()
+class HostFiles:
+    """The files in a host's pools, for one call.
 
+    Each pool is refreshed once, and each file is read once: names in headers, which guests may
+    write, cost no more. ``reading`` is called with each pool or file before libvirt reads it.
+    """
 
-def with_backing_files(paths: Iterable[str], below: Mapping[str, Collection[str]]) -> set[str]:
-    """Return paths and all that these rest on."""
-    found: set[str] = set()
-    left = list(paths)
-    while left:
-        path = left.pop()
-        if path not in found:
-            found.add(path)
-            left += below.get(path, ())
-    return found
+    def __init__(
+        self,
+        conn: libvirt.virConnect,
+        pool: str,
+        reading: Callable[[str], None] = lambda _: None,
+        *,
+        refreshed: Iterable[str] = (),
+    ) -> None:
+        self.conn = conn
+        self.pool = pool  #: of the VM
+        self._reading = reading
+        self._refreshed = set(refreshed)
+        self._folders: set[str] = set()  #: in which a file was looked for after a refresh
+        self._volumes: dict[str, libvirt.virStorageVol | None] = {}
+        self._backings: dict[str, Backing | None] = {}
 
+    def pools(self) -> list[str]:
+        """Return the active pools of files, the VM's first."""
+        self._reading("the list of its pools")
+        found = []
+        for each in self.conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
+            with contextlib.suppress(libvirt.libvirtError):  # it has vanished
+                if domain_xml.parse_tree(each.XMLDesc(0)).get("type") in _POOLS_OF_FILES:
+                    found.append(each.name())
+        return [self.pool, *sorted(name for name in found if name != self.pool)]
 
-def path_in_pool(conn: libvirt.virConnect, source: ET.Element | None) -> str | None:
-    """Return the path of a disk that names a pool and a volume; None: neither, or gone."""
-    if source is None or not source.get("pool") or not source.get("volume"):
+    def volumes_in(self, pool: str) -> list[libvirt.virStorageVol]:
+        """Return the volumes of a pool; of one that is no longer active, none.
+
+        Raises `OperationFailedError`, which names the pool: it cannot be read.
+        """
+        store = self._refresh(pool)
+        if store is None:
+            return []
+        try:
+            return list(store.listAllVolumes(0))
+        except libvirt.libvirtError as error:
+            if not self.conn.isAlive():
+                raise
+            with contextlib.suppress(libvirt.libvirtError):
+                if pool != self.pool and not store.isActive():
+                    return []
+            raise OperationFailedError(
+                "remove",
+                f"pool {pool} cannot be read, and its volumes may rest on the VM's: {error};"
+                f" repair it, or `virsh pool-destroy {pool}`, which deletes no file",
+            ) from error
+
+    def path_of(self, volume: libvirt.virStorageVol) -> str:
+        """Return the path of a listed volume."""
+        path = str(volume.path())
+        self._volumes[path] = volume
+        return path
+
+    def path_in(self, pool: str, name: str) -> str | None:
+        """Return the path of a volume by its name; None: there is none."""
+        with _ignore_missing(self.conn):
+            store = self._refresh(pool)
+            return None if store is None else self.path_of(store.storageVolLookupByName(name))
         return None
-    with _ignore_missing(conn):
-        pool = conn.storagePoolLookupByName(source.get("pool", ""))
-        with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-            pool.refresh(0)
-        return cast("str", pool.storageVolLookupByName(source.get("volume", "")).path())
-    return None
 
+    def volume_at(self, path: str) -> libvirt.virStorageVol | None:
+        """Look up the volume at a path, at worst after a refresh; None: it is in no pool."""
+        if path not in self._volumes:
+            self._reading(path)
+            self._volumes[path] = self._looked_up(path)
+        return self._volumes[path]
 
-def volume_at(conn: libvirt.virConnect, path: str) -> libvirt.virStorageVol | None:
-    """Look up the volume at a path, and again after a refresh of its pool; None: in no pool."""
-    with contextlib.suppress(libvirt.libvirtError):
-        return conn.storageVolLookupByPath(path)
-    with _ignore_missing(conn):  # libvirt knows what others made after a refresh alone
-        pool = conn.storagePoolLookupByTargetPath(path.rpartition("/")[0])
+    def backing_files_of(self, path: str) -> tuple[str, ...]:
+        """Return all files that may be meant by the name in a file's header."""
+        found = self._backing_of(path)
+        return () if found is None else backing_names.files_in(found[0], path)
+
+    def with_backing_files(self, paths: Iterable[str]) -> set[str]:
+        """Return paths and all that these may rest on."""
+        found: set[str] = set()
+        left = list(paths)
+        while left:
+            path = left.pop()
+            if path not in found:
+                found.add(path)
+                left += self.backing_files_of(path)
+        return found
+
+    def used_by(self, disk: ET.Element) -> list[str]:
+        """Return all files that a disk may be or rest on, from the one that is written to.
+
+        A file that is in no pool rests on what the one of its name in the VM's pool rests on.
+        """
+        chain, kind = self._defined(disk)
+        found = dict.fromkeys(chain)
+        left = chain[-1:] if kind != "raw" else []
+        while left:
+            path = left.pop(0)
+            below = self.backing_files_of(path)
+            if self.volume_at(path) is None and (twin := self.path_in(self.pool, name_of(path))):
+                below = self.backing_files_of(twin)
+            left += [each for each in dict.fromkeys(below) if each not in found]
+            found |= dict.fromkeys(below)
+        return list(found)
+
+    def owned_by(self, disk: ET.Element) -> list[str]:
+        """Return the files of a disk by declared formats and plain paths alone.
+
+        What a guest writes into a disk that is declared raw names nothing.
+        """
+        chain, kind = self._defined(disk)
+        while chain and kind not in {None, "raw"}:
+            found = self._backing_of(chain[-1])
+            path = None if found is None else backing_names.plain_path(found[0], chain[-1])
+            if found is None or path is None or path in chain:
+                break
+            chain.append(path)
+            kind = found[1]
+        return chain
+
+    def may_be_one(self, path: str, other: str) -> bool:
+        """Return whether two paths may lead to one file: by the times of its last changes.
+
+        A path that no pool knows may be a link to any.
+        """
+        if path == other or None in {self.volume_at(path), self.volume_at(other)}:
+            return True
+        times = self._times_of(path)
+        return times is not None and times == self._times_of(other)
+
+    def _defined(self, disk: ET.Element) -> tuple[list[str], str | None]:
+        """Return the files that a definition names, and the format of the last if it says so.
+
+        Where the definition says that the last rests on nothing, its format is raw.
+        """
+        source, driver = disk.find("source"), disk.find("driver")
+        in_pool = None
+        if source is not None and source.get("pool") and source.get("volume"):
+            in_pool = self.path_in(source.get("pool", ""), source.get("volume", ""))
+        path = in_pool or top_of(disk)
+        found = [] if path is None else [path]
+        kind = None if driver is None else driver.get("type")
+        below = disk.find("backingStore")
+        while below is not None:
+            source, format_ = below.find("source"), below.find("format")
+            path = None if source is None else source.get("file")
+            found += [] if path is None else [path]
+            if source is None:
+                kind = "raw"  # it ends here
+            else:
+                kind = None if path is None or format_ is None else format_.get("type")
+            below = below.find("backingStore")
+        return list(dict.fromkeys(map(backing_names.normalized_path, found))), kind
+
+    def _backing_of(self, path: str) -> Backing | None:
+        if path not in self._backings:
+            self._backings[path] = self._read(path)
+        return self._backings[path]
+
+    def _read(self, path: str) -> Backing | None:
+        volume = self.volume_at(path)
+        if volume is None:
+            return None
+        self._reading(path)
+        try:
+            return disk_xml.backing_of(volume.XMLDesc(0))
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+                return None
+            if not self.conn.isAlive():
+                raise
+            raise OperationFailedError(
+                "remove",
+                f"{path} cannot be read, and may rest on the VM's files: {error}; repair it, or"
+                " move it out of its pool's folder and `virsh pool-refresh` the pool",
+            ) from error
+
+    def _times_of(self, path: str) -> tuple[str, str] | None:
+        volume = self.volume_at(path)
         with contextlib.suppress(libvirt.libvirtError):
-            pool.refresh(0)
-        return conn.storageVolLookupByPath(path)
-    return None
+            if volume is not None:
+                return disk_xml.times_of(volume.XMLDesc(0))
+        return None
+
+    def _refresh(self, pool: str) -> libvirt.virStoragePool | None:
+        """Let libvirt see, once, what others made in a pool; None: there is no such pool."""
+        self._reading(f"pool {pool}")
+        try:
+            store = self.conn.storagePoolLookupByName(pool)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_POOL or pool == self.pool:
+                raise
+            return None
+        if pool not in self._refreshed:
+            self._refreshed.add(pool)
+            with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+                store.refresh(0)
+        return store
+
+    def _looked_up(self, path: str) -> libvirt.virStorageVol | None:
+        with contextlib.suppress(libvirt.libvirtError):
+            return self.conn.storageVolLookupByPath(path)
+        folder = path.rpartition("/")[0]
+        if folder not in self._folders:
+            self._folders.add(folder)
+            with _ignore_missing(self.conn):
+                self._refresh(self.conn.storagePoolLookupByTargetPath(folder).name())
+        with _ignore_missing(self.conn):
+            return self.conn.storageVolLookupByPath(path)
+        return None
 
 
-def _backing_files_at(conn: libvirt.virConnect, path: str, pool: str | None) -> tuple[str, ...]:
-    """Return the paths of the files that a file rests on; of one in no pool none is known."""
-    with _ignore_missing(conn):
-        volume = volume_at(conn, path)
-        if volume is None and pool is not None:
-            volume = conn.storagePoolLookupByName(pool).storageVolLookupByName(name_of(path))
-        return () if volume is None else backing_files_of(volume)
-    return ()
+def is_vm_volume(name: str) -> bool:
+    """Return whether fuga made a volume of that name for a VM."""
+    return is_disk(name) or _SEED.fullmatch(name) is not None
+
+
+def is_disk(name: str) -> bool:
+    """Return whether fuga made a volume of that name as the disk of a VM."""
+    return _DISK.fullmatch(name) is not None
 
 
 @contextlib.contextmanager

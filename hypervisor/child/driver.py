@@ -6,15 +6,17 @@ import base64
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import libvirt
 
 from hypervisor import wire
 from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
+from hypervisor.child.background_calls import FileQuestion
+from hypervisor.child.chains import HostFiles
 from hypervisor.child.connect import open_host
 from hypervisor.child.consoles import Consoles
 from hypervisor.child.poll import Surveyor, state_of
@@ -35,6 +37,9 @@ _NOT_MOVING: Final = frozenset(
     {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT}
 )
 _PIECE_BYTES: Final = 1 << 16
+_PATIENCE_S: Final = 7.5  #: with pools, of a call that does not say itself
+
+T = TypeVar("T")
 
 # Most thorough first: the test driver refuses what it does not know.
 _UNDEFINE_FLAGS: Final = (
@@ -70,6 +75,7 @@ class LibvirtHost:
         self._open: Callable[[], libvirt.virConnect] = partial(open_host, uri, credential, machine)
         self._opened: libvirt.virConnect | None = None
         self._surveyor = Surveyor(self._open)
+        self._question = FileQuestion()
         self._uploads = Uploads(uri)
         self._consoles = Consoles(uri)
         self._operations: Mapping[str, Callable[..., Any]] = {
@@ -313,16 +319,62 @@ class LibvirtHost:
         return disks.find(conn.storagePoolLookupByName(pool), name) is not None
 
     def _overlays_of(self, conn: libvirt.virConnect, pool: str, name: str) -> list[str]:
-        return snapshots.overlays_of(conn.storagePoolLookupByName(pool), name)
+        return snapshots.overlays_of(HostFiles(conn, pool), name)
 
     def _domains_using(
-        self, conn: libvirt.virConnect, pool: str, volumes: Sequence[str]
+        self,
+        conn: libvirt.virConnect,
+        pool: str,
+        volumes: Sequence[str],
+        patience_s: float = _PATIENCE_S,
     ) -> list[str]:
-        return snapshots.domains_using(conn, pool, volumes)
+        def users(reading: Callable[[str], None]) -> list[str]:
+            return snapshots.domains_using(HostFiles(conn, pool, reading), volumes)
 
-    def _delete_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> None:
-        _refuse_in_use(conn, pool, [name])
+        return self._ask(conn, ("users_of", pool, *volumes), users, patience_s)
+
+    def _delete_volume(
+        self, conn: libvirt.virConnect, pool: str, name: str, patience_s: float = _PATIENCE_S
+    ) -> None:
+        self._deletable(conn, pool, [name], patience_s=patience_s)
         disks.delete(conn.storagePoolLookupByName(pool), name)
+
+    def _deletable(
+        self,
+        conn: libvirt.virConnect,
+        pool: str,
+        volumes: Sequence[str],
+        vm_id: str = "",
+        definitions: snapshots.Definitions | None = None,
+        *,
+        patience_s: float,
+    ) -> list[str]:
+        """Return the files that go with a VM's volumes. Raises where something uses one of them."""
+        with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
+            # Not in the question: where the VM's own pool hangs, the host counts as silent.
+            conn.storagePoolLookupByName(pool).refresh(0)
+
+        def uses(reading: Callable[[str], None]) -> snapshots.Uses:
+            files = HostFiles(conn, pool, reading, refreshed=[pool])
+            return snapshots.uses_of(files, volumes, vm_id, definitions)
+
+        found = self._ask(conn, ("uses_of", pool, vm_id, *volumes), uses, patience_s)
+        _refuse_in_use(conn, volumes, found)
+        return found.files
+
+    def _ask(
+        self,
+        conn: libvirt.virConnect,
+        key: Hashable,
+        question: Callable[[Callable[[str], None]], T],
+        patience_s: float,
+    ) -> T:
+        """Ask about files in pools that may hang."""
+        try:
+            return self._question.ask(conn, key, question, patience_s)
+        finally:
+            if self._question.keeps(conn) and self._opened is conn:
+                self._opened = None
 
     def _remove(
         self,
@@ -333,8 +385,10 @@ class LibvirtHost:
         generation: int | None,
         pool: str,
         volumes: Sequence[str],
+        patience_s: float = _PATIENCE_S,
     ) -> bool:
         domain = _lookup(conn, vm_id)
+        own = definitions = None
         if domain is not None:
             mark = _mark_of(domain)
             if mark is None:
@@ -342,23 +396,17 @@ class LibvirtHost:
             if mark.assignment_id == assignment_id:
                 if generation not in {None, mark.generation}:
                     return False
-                # Before its definition goes, which names them: this may be killed in between.
-                more = snapshots.files_of_domain(conn, pool, domain, volumes)
+                own, definitions = domain, snapshots.definitions_of(domain)
                 _destroy_domain(domain)
-                if more:
-                    # With one of them gone, the chain of a disk based on it ends there.
-                    _refuse_in_use(conn, pool, volumes, vm_id, files=more)
-                    store = conn.storagePoolLookupByName(pool)
-                    snapshots.delete(conn, store, more, volumes, vm_id)
-                _undefine_domain(domain)
-        _refuse_in_use(conn, pool, volumes, vm_id)
+        files = self._deletable(conn, pool, volumes, vm_id, definitions, patience_s=patience_s)
+        # Before its definition goes, which names them: this may be killed in between.
+        snapshots.delete(conn, files)
+        if own is not None:
+            _undefine_domain(own)
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
             disks.delete(store, volume)
         absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_exists(store, volumes)
-        snapshots.delete(
-            conn, store, snapshots.files_of_own_snapshots(store, volumes), volumes, vm_id
-        )
         if absent:
             try:
                 serial_logs.delete(conn, vm_id)
@@ -431,27 +479,16 @@ def _check_same_mark(wanted: DomainSpec, seen: Mark | None) -> None:
         )
 
 
-def _refuse_in_use(
-    conn: libvirt.virConnect,
-    pool: str,
-    volumes: Sequence[str],
-    vm_id: str = "",
-    *,
-    files: Collection[str] = (),
-) -> None:
-    """Raise where a domain that is not the VM's, or a volume, rests on one of its volumes.
-
-    ``files`` are the VM's besides its volumes: what rests on them keeps all below them.
-    """
-    users = snapshots.domains_using(conn, pool, volumes, vm_id)
+def _refuse_in_use(conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.Uses) -> None:
+    """Raise where a domain that is not the VM's, or a volume, rests on one of its files."""
+    users, on_them = uses.domains, ", ".join(uses.volumes)
+    if on_them:
+        raise OperationFailedError(
+            "remove",
+            f"{', '.join(volumes)}: not deleted, as volume {on_them} rests on it;"
+            f" delete {on_them}, or give it another base",
+        )
     if not users:
-        on_them = snapshots.dependent_volumes(conn, pool, volumes, files)
-        if on_them:
-            raise OperationFailedError(
-                "remove",
-                f"{', '.join(volumes)}: not deleted, as volume {', '.join(on_them)} rests on it;"
-                f" delete {', '.join(on_them)}, or give it another base",
-            )
         return
     why = f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it"
     foreign = [name for name in users if not _has_fuga_mark(conn, name)]

@@ -7,15 +7,15 @@ VM's: they go with it, and it does not move without them.
 
 from __future__ import annotations
 
-import contextlib
-import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import libvirt
 
 from hypervisor.child import chains
+from hypervisor.child.chains import HostFiles
 from hypervisor.errors import MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
 from hypervisor.move_model import MigrationObstacle
@@ -24,8 +24,6 @@ from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 
 _SHOWN: Final = 5  #: snapshots that a refusal names
-_DISK: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.qcow2")
-_SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-seed\.img")
 
 
 def refuse_snapshots(domain: libvirt.virDomain) -> None:
@@ -47,7 +45,11 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         for disk in disk_xml.disks_of(domain_xml.parse_tree(domain.XMLDesc(flags))):
             path = None if disk is None else chains.top_of(disk)
-            if disk is not None and path is not None and not _is_vm_volume(chains.name_of(path)):
+            if (
+                disk is not None
+                and path is not None
+                and not chains.is_vm_volume(chains.name_of(path))
+            ):
                 target = disk.find("target")
                 at = "vda" if target is None else target.get("dev", "vda")
                 raise MigrationRefusedError(
@@ -58,223 +60,210 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
                 )
 
 
-def overlays_of(pool: libvirt.virStoragePool, name: str) -> list[str]:
-    """Return the names of a pool's files that rest on a disk of a VM.
+def overlays_of(files: HostFiles, name: str) -> list[str]:
+    """Return the names of files in a VM's pool that rest on a disk of it.
 
     With the disk alone a guest would go on with what is older, and spoil what rests on it.
     """
-    with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-        pool.refresh(0)
-    volumes = pool.listAllVolumes(0)
-    path = next((each.path() for each in volumes if each.name() == name), None)
-    found = (each for each in volumes if not _is_vm_volume(each.name()))
-    return sorted(each.name() for each in found if path in chains.backing_files_of(each))
+    path = files.path_in(files.pool, name)
+    found = (each for each in files.volumes_in(files.pool) if not chains.is_vm_volume(each.name()))
+    return sorted(
+        each.name() for each in found if path in files.backing_files_of(files.path_of(each))
+    )
 
 
-def domains_using(
-    conn: libvirt.virConnect, pool: str, volumes: Collection[str], vm_id: str = ""
-) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """What libvirt keeps of a VM's domain: as it runs, as it starts, and its snapshots."""
+
+    domain: Sequence[ET.Element] = ()
+    snapshots: Sequence[ET.Element] = ()
+
+
+def definitions_of(domain: libvirt.virDomain) -> Definitions:
+    """Read the definitions of a domain, from which its files are known. No pool is read."""
+    return Definitions(
+        domain=[
+            domain_xml.parse_tree(domain.XMLDesc(flags))
+            for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
+        ],
+        snapshots=[domain_xml.parse_tree(each.getXMLDesc(0)) for each in _snapshots(domain)],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """What uses the volumes of a VM, and which files go with them."""
+
+    domains: list[str]
+    volumes: list[str]  #: as `POOL/NAME`
+    files: list[str]  #: paths of the VM's other files, which nothing else needs
+
+
+def uses_of(
+    files: HostFiles,
+    volumes: Collection[str],
+    vm_id: str = "",
+    definitions: Definitions | None = None,
+) -> Uses:
+    """Find what a deletion of a VM's volumes has to respect, and what goes with them."""
+    domains = domains_using(files, volumes, vm_id)
+    if domains:
+        return Uses(domains=domains, volumes=[], files=[])
+    more = _files_of_own_snapshots(files, volumes)
+    if definitions is not None:
+        for path in _files_of_domain(files, definitions, volumes):
+            found = files.volume_at(path)
+            more.add(path if found is None else files.path_of(found))
+    if rest_on := _dependent_volumes(files, volumes, more):
+        return Uses(domains=[], volumes=rest_on, files=[])
+    return Uses(domains=[], volumes=[], files=sorted(_unused(files, more, volumes, vm_id)))
+
+
+def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -> list[str]:
     """Return the names of domains, apart from a VM's, whose disks are or rest on volumes.
 
-    Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter. A
-    file in no pool is looked for in ``pool`` by its name: its folder may be a link to that one.
+    Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter.
     """
     if not volumes:
         return []
-    disks = [
-        (document, disk)
-        for document in _other_domains(conn, vm_id)
-        for disk in document.findall("devices/disk")
-    ]
-    if any(
-        path is not None and not _is_vm_volume(chains.name_of(path))
-        for path in (chains.top_of(disk) for _, disk in disks)
-    ):
-        with contextlib.suppress(libvirt.libvirtError):  # it must know what others made
-            conn.storagePoolLookupByName(pool).refresh(0)
     any_image = any(name.startswith(IMAGE_PREFIX) for name in volumes)
 
     def names(disk: ET.Element) -> Iterator[str]:
         top = chains.top_of(disk)
-        if top is not None and _is_vm_volume(chains.name_of(top)) and not any_image:
+        if top is not None and chains.is_vm_volume(chains.name_of(top)) and not any_image:
             yield chains.name_of(top)  # it rests on an image at most: hundreds of VMs: no look
         else:
-            yield from map(chains.name_of, chains.chain_of(conn, disk, pool))
+            yield from map(chains.name_of, files.used_by(disk))
         yield from map(chains.name_of, chains.other_sources_of(disk))
 
-    users = (document for document, disk in disks if any(each in volumes for each in names(disk)))
+    users = (
+        document
+        for document in _other_domains(files.conn, vm_id)
+        for disk in document.findall("devices/disk")
+        if any(each in volumes for each in names(disk))
+    )
     return sorted({document.findtext("name", "") for document in users})
 
 
-def dependent_volumes(
-    conn: libvirt.virConnect, pool: str, own: Collection[str], paths: Collection[str] = ()
-) -> list[str]:
+def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
     """Return the volumes, as `POOL/NAME`, that rest on a VM's ``own`` volumes or other ``paths``.
 
-    Without the files below them they are broken. Volumes of fuga's rest on images at most, and
-    files that are the VM's go with it. The VM's pool is read, and all pools of the host if there
-    are files of snapshots: pools of others may be long.
+    Without the files below them they are broken. Volumes of fuga's rest on images at most. The
+    VM's pool is read, and all pools of files if the VM has files of snapshots: they may be long.
     """
-    stems = _snapshot_prefixes(own)
-    seen = _candidate_volumes(conn, pool, paths)
-    others = {
-        path: chains.backing_files_of(volume)
-        for path, (at, volume) in seen.items()
-        if path not in paths
-        and not is_fuga_volume(volume.name())
-        and not (at == pool and stems and volume.name().startswith(stems))
-    }
-    of_the_vm = {chains.name_of(path) for path in paths}
+    of_the_vm = set(paths)
+    of_the_vm |= {path for name in own if (path := files.path_in(files.pool, name)) is not None}
+    names = {chains.name_of(path) for path in paths}
+
+    def is_the_vms(path: str) -> bool:
+        name = chains.name_of(path)
+        if path in of_the_vm or (name in own and files.volume_at(path) is None):
+            return True
+        return (name in own or name in names) and any(
+            files.may_be_one(path, each) for each in of_the_vm if chains.name_of(each) == name
+        )
+
     found = []
-    for path in others:
-        below = chains.with_backing_files([path], others) - {path}
-        # A path that no pool knows may lead to the VM's file by a link.
-        unknown = {chains.name_of(each) for each in below - seen.keys()}
-        names = {chains.name_of(each) for each in below}
-        if below & set(paths) or unknown & of_the_vm or names & set(own):
-            at, volume = seen[path]
-            found.append(f"{at}/{volume.name()}")
+    for pool in files.pools() if paths else [files.pool]:
+        # By their names first: of fuga's thousands nothing more is read.
+        for volume in (each for each in files.volumes_in(pool) if not is_fuga_volume(each.name())):
+            path = files.path_of(volume)
+            if not is_the_vms(path) and any(map(is_the_vms, files.with_backing_files([path]))):
+                found.append(f"{pool}/{volume.name()}")
     return sorted(found)
 
 
-def _candidate_volumes(
-    conn: libvirt.virConnect, pool: str, paths: Collection[str]
-) -> dict[str, tuple[str, libvirt.virStorageVol]]:
-    """Return the volumes by their paths, with their pools, among which users are looked for.
-
-    Pools with one of the ``paths`` are refreshed: they must know what qemu-img made.
-    """
-    if not paths:
-        volumes = conn.storagePoolLookupByName(pool).listAllVolumes(0)
-        return {volume.path(): (pool, volume) for volume in volumes}
-    folders = {path.rpartition("/")[0] for path in paths}
-    found: dict[str, tuple[str, libvirt.virStorageVol]] = {}
-    for each in conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
-        with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-            folder = domain_xml.parse_tree(each.XMLDesc(0)).findtext("target/path")
-            if each.name() == pool or folder in folders:
-                each.refresh(0)
-        try:
-            found |= {volume.path(): (each.name(), volume) for volume in each.listAllVolumes(0)}
-        except libvirt.libvirtError:
-            if each.name() == pool or each.isActive():
-                raise
-    return found
-
-
-def files_of_domain(
-    conn: libvirt.virConnect, pool: str, domain: libvirt.virDomain, own: Collection[str]
-) -> set[str]:
+def _files_of_domain(files: HostFiles, definitions: Definitions, own: Collection[str]) -> set[str]:
     """Return the paths of the files that are a VM's besides its ``own`` volumes, by its domain.
 
     Of a disk those that rest on its own volume. Where the guest writes to a file that does not
     rest on that any more, all but the last, which may be the base of others; of a disk that
-    that was attached by hand, the same. Of a disk that is none of ``own``, as it stays, nothing.
+    was attached by hand, the same. Of a disk that is none of ``own``, as it stays, nothing.
     """
     found: set[str] = set()
-    if not any(map(_DISK.fullmatch, own)):
+    if not any(map(chains.is_disk, own)):
         return found
-    documents = [
-        domain_xml.parse_tree(domain.XMLDesc(flags))
-        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
-    ]
-    tops = (chains.top_of(disk) for each in documents for disk in each.findall("devices/disk"))
-    if any(path is not None and not _is_vm_volume(chains.name_of(path)) for path in tops):
-        with contextlib.suppress(libvirt.libvirtError):  # it must know what QEMU made
-            conn.storagePoolLookupByName(pool).refresh(0)
-    for document in documents:
+    for document in definitions.domain:
         root, _ = disk_xml.disks_of(document)
         for disk in document.findall("devices/disk"):
-            chain = chains.chain_of(conn, disk)
+            chain = files.owned_by(disk)
             above = _overlays_in_chain(chain, own)
             if above is None and _is_written(disk):
                 above = chain[:-1] or (chain if disk is root else [])
             found |= set(above or ())
-    for snapshot in _snapshots(domain):
-        document = domain_xml.parse_tree(snapshot.getXMLDesc(0))
-        sources = [each.get("file") for each in document.findall("disks/disk/source")]
-        memory = document.find("memory")
-        sources.append(None if memory is None else memory.get("file"))
-        found |= {path for path in sources if path}
+    for document in definitions.snapshots:
+        found |= _files_of_snapshot(document)
     return {path for path in found if chains.name_of(path) not in own}
 
 
-def files_of_own_snapshots(pool: libvirt.virStoragePool, own: Collection[str]) -> set[str]:
+def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
     """Return the paths of the files that libvirt names after a VM's own volumes by itself.
 
     What became of a snapshot that was interrupted, or forgotten, is in no list of libvirt's.
     """
-    stems = _snapshot_prefixes(own)
+    stems = tuple(f"{name.rpartition('.')[0]}." for name in own if chains.is_vm_volume(name))
     return {
-        volume.path()
-        for volume in pool.listAllVolumes(0)
-        if stems and volume.name().startswith(stems) and volume.name() not in own
+        files.path_of(volume)
+        for volume in (files.volumes_in(files.pool) if stems else ())
+        if volume.name().startswith(stems) and volume.name() not in own
     }
 
 
-def delete(
-    conn: libvirt.virConnect,
-    pool: libvirt.virStoragePool,
-    paths: Collection[str],
-    own: Collection[str],
-    vm_id: str,
-) -> None:
-    """Delete those of a VM's files that lie in pools of its host and belong to no other VM.
+def _unused(files: HostFiles, paths: Collection[str], own: Collection[str], vm_id: str) -> set[str]:
+    """Return those of a VM's files that lie in pools of its host and belong to no other VM.
 
     What other domains name or rest on, what files rest on that stay, and copies of images stay.
     """
-    if not paths:
-        return
-    volumes = _volumes(pool)
-    for path in sorted(paths):
-        if path not in volumes and (found := chains.volume_at(conn, path)) is not None:
-            with contextlib.suppress(libvirt.libvirtError):  # it, or its pool, has vanished
-                volumes |= _volumes(found.storagePoolLookupByVolume())
-    backing = {path: chains.backing_files_of(volume) for path, volume in volumes.items()}
-    go = {path for path in paths if path in volumes}
-    stay = {path for path in volumes if path not in go and chains.name_of(path) not in own}
-    for domain in _other_domains(conn, vm_id):
-        stay |= set(_chain_paths(conn, domain)) | _chain_paths_in_any_pool(
-            conn, domain, pool.name(), volumes
-        )
-    for path, below in backing.items():
-        if chains.name_of(path) in own:
-            stay |= set(below)
-    used = chains.with_backing_files(stay, backing)
-    for path in sorted(go - used):
-        if not chains.name_of(path).startswith(IMAGE_PREFIX):
-            _delete_one(volumes[path])
+    volumes = (files.volume_at(path) for path in paths)
+    found = {files.path_of(volume): volume for volume in volumes if volume is not None}
+    if not found:
+        return set()
+    stay: set[str] = set()
+    unknown: set[str] = set()  # such a path may be a link to any file of its name
+    for document in _other_domains(files.conn, vm_id):
+        below = _chain_paths_in_any_pool(files, document)
+        unknown |= {chains.name_of(path) for path in below if files.volume_at(path) is None}
+        stay |= below | set(_named_paths(document))
+    stay |= {path for path in found if chains.name_of(path) in unknown}
+    for pool in {files.pool, *(each.storagePoolLookupByVolume().name() for each in found.values())}:
+        for volume in files.volumes_in(pool):
+            if (path := files.path_of(volume)) not in found:
+                stay |= set(files.backing_files_of(path))
+    used = files.with_backing_files(stay)
+    return {
+        path for path in found.keys() - used if not chains.name_of(path).startswith(IMAGE_PREFIX)
+    }
 
 
-def _volumes(pool: libvirt.virStoragePool) -> dict[str, libvirt.virStorageVol]:
-    with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-        pool.refresh(0)
-    return {volume.path(): volume for volume in pool.listAllVolumes(0)}
+def delete(conn: libvirt.virConnect, paths: Collection[str]) -> None:
+    """Delete files in pools of a host. Absent: nothing."""
+    for path in paths:
+        try:
+            conn.storageVolLookupByPath(path).delete(0)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                raise
 
 
-def _chain_paths(conn: libvirt.virConnect, document: ET.Element) -> Iterator[str]:
-    """Yield the paths of all files that a domain's disks and what they rest on are."""
+def _named_paths(document: ET.Element) -> Iterator[str]:
+    """Yield the paths of all files that a domain's disks name."""
     for source in document.iterfind("devices/disk//source"):
-        path = source.get("file") or chains.path_in_pool(conn, source)
-        if path:
+        if path := source.get("file"):
             yield backing_names.normalized_path(path)
 
 
-def _chain_paths_in_any_pool(
-    conn: libvirt.virConnect, document: ET.Element, pool: str, known: Collection[str]
-) -> set[str]:
-    """Return the paths of the files in the chains of a domain's disks, whatever pool they are in.
+def _chain_paths_in_any_pool(files: HostFiles, document: ET.Element) -> set[str]:
+    """Return the paths of the files that the disks of a domain are and rest on.
 
-    A path that is in no pool stands for all ``known`` files of its name. Disks that fuga made are
-    left out: they rest on an image at most.
+    Disks that fuga made are left out: they rest on an image at most.
     """
-    found: set[str] = set()
-    for disk in document.findall("devices/disk"):
-        top = chains.top_of(disk)
-        if top is not None and not _is_vm_volume(chains.name_of(top)):
-            found |= set(chains.chain_of(conn, disk, pool))
-    unknown = {chains.name_of(path) for path in found if chains.volume_at(conn, path) is None}
-    return found | {path for path in known if chains.name_of(path) in unknown}
+    return {
+        path
+        for disk in document.findall("devices/disk")
+        if (top := chains.top_of(disk)) is not None and not chains.is_vm_volume(chains.name_of(top))
+        for path in files.used_by(disk)
+    }
 
 
 def files_of_all_snapshots(conn: libvirt.virConnect) -> set[str]:
@@ -283,9 +272,15 @@ def files_of_all_snapshots(conn: libvirt.virConnect) -> set[str]:
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
         for snapshot in _snapshots(domain):
             document = domain_xml.parse_tree(snapshot.getXMLDesc(0))
-            memory = document.find("memory")
             found |= {each.get("file", "") for each in document.iterfind(".//disk//source")}
-            found.add("" if memory is None else memory.get("file", ""))
+            found |= _files_of_snapshot(document)
+    return found - {""}
+
+
+def _files_of_snapshot(document: ET.Element) -> set[str]:
+    memory = document.find("memory")
+    found = {each.get("file", "") for each in document.iterfind("disks/disk/source")}
+    found.add("" if memory is None else memory.get("file", ""))
     return found - {""}
 
 
@@ -319,29 +314,11 @@ def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | No
     for position, path in enumerate(chain):
         if chains.name_of(path) in own:
             return chain[:position]
-        if _is_vm_volume(chains.name_of(path)):
+        if chains.is_vm_volume(chains.name_of(path)):
             return []
     return None
 
 
-def _delete_one(volume: libvirt.virStorageVol) -> None:
-    try:
-        volume.delete(0)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
-            raise
-
-
 def is_fuga_volume(name: str) -> bool:
     """Return whether fuga gave a volume its name."""
-    return _is_vm_volume(name) or name.startswith(IMAGE_PREFIX)
-
-
-def _snapshot_prefixes(own: Collection[str]) -> tuple[str, ...]:
-    """Return how the names begin that libvirt gives to files of snapshots of volumes."""
-    return tuple(f"{name.rpartition('.')[0]}." for name in own if _is_vm_volume(name))
-
-
-def _is_vm_volume(name: str) -> bool:
-    """Return whether fuga made a volume of that name for a VM."""
-    return _DISK.fullmatch(name) is not None or _SEED.fullmatch(name) is not None
+    return chains.is_vm_volume(name) or name.startswith(IMAGE_PREFIX)

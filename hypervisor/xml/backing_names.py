@@ -15,7 +15,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 _PROTOCOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_QUOTES: Final = re.compile("[\"']")
 _PIECES: Final = re.compile(r"[:?&=]")
+#: Of one header: guests write headers into raw disks, and each name costs a look.
+_MOST_NAMES: Final = 16
 #: A document that nests deeper is taken apart at its quotes.
 _DEEPEST: Final = 64
 
@@ -24,9 +27,16 @@ def files_in(name: str, above: str) -> tuple[str, ...]:
     """Return the paths and names of all files that a backing name may mean.
 
     ``above`` is the path of the file that has the name: others are relative to its folder. A form
-    that is not known gives each part that may be a name, so that no user of a file is overlooked.
+    that is not known gives each part that may be a name, so that no user of a file is overlooked;
+    of very many, whole paths first.
     """
-    return tuple(dict.fromkeys(_resolved_path(each, above) for each in _names(name, 0) if each))
+    names = sorted(filter(None, _names(name, 0)), key=lambda each: not each.startswith("/"))
+    return tuple(dict.fromkeys(_resolved_path(each, above) for each in names))[:_MOST_NAMES]
+
+
+def plain_path(name: str, above: str) -> str | None:
+    """Return the one path that a backing name is; None: it is of another form."""
+    return None if not name or _PROTOCOL.match(name) else _resolved_path(name, above)
 
 
 def normalized_path(path: str) -> str:
@@ -46,7 +56,7 @@ def _names(name: str, depth: int) -> Iterator[str]:
         try:
             yield from _leaves(json.loads(name.removeprefix("json:")), depth)
         except (ValueError, RecursionError):
-            yield from name.split('"')
+            yield from _QUOTES.split(name)  # QEMU takes single quotes, too
     elif name.startswith("file:"):
         # QEMU reads `file:` and a path; the slashes of a URI do no harm to one.
         yield re.sub(r"^//(?:localhost)?(?=/)", "", name.removeprefix("file:"))

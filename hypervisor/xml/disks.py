@@ -86,6 +86,14 @@ def backing_of(volume_xml: str) -> tuple[str, str | None] | None:
     return path, None if kind is None else kind.get("type")
 
 
+def times_of(volume_xml: str) -> tuple[str, str] | None:
+    """Return when a volume's file was last written and changed; None: the host does not say."""
+    stamps = ET.fromstring(volume_xml).find("target/timestamps")  # noqa: S314 - as above
+    written = None if stamps is None else stamps.findtext("mtime")
+    changed = None if stamps is None else stamps.findtext("ctime")
+    return None if written is None or changed is None else (written, changed)
+
+
 def _add(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
     disk = ET.SubElement(devices, "disk", type="file", device="disk")
     ET.SubElement(disk, "driver", name="qemu", type=file.format)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 from xml.sax.saxutils import escape
 
 import libvirt
@@ -11,6 +14,7 @@ import pytest
 
 from hypervisor import OperationFailedError
 from hypervisor.child import serial_logs, snapshots
+from hypervisor.child.chains import HostFiles
 from hypervisor.child.driver import LibvirtHost
 from hypervisor.xml.domain import NAMESPACE
 
@@ -39,12 +43,14 @@ BACKING_NAMES = (
     f"nbd:10.0.0.1:10809:exportname={DISK}",
     f"ssh://root@10.0.0.1/a/{DISK}?host_key_check=no",
     f"blkdebug:/etc/blkdebug.conf:/a/{DISK}",
+    f"json:{{'driver':'qcow2','file':{{'filename':'/a/{DISK}'}}}}",
     "../a/snap1",
 )
 
 
 @pytest.fixture
 def conn() -> Iterator[libvirt.virConnect]:
+    gc.collect()  # connections of earlier errors: the driver keeps its pools while one is open
     opened = libvirt.open("test:///default")
     yield opened
     opened.close()
@@ -57,12 +63,15 @@ def define(
     *,
     disk: str = f"/pool/{DISK}",
     vm_id: str = "",
+    kind: str = "qcow2",
+    more: str = "",
 ) -> None:
     uuid = f"<uuid>{vm_id}</uuid>" if vm_id else ""
     conn.defineXML(
         f"<domain type='test'><name>{name}</name>{uuid}{metadata}<memory unit='MiB'>32</memory>"
         "<os><type>hvm</type></os><devices><disk type='file' device='disk'>"
-        f"<source file='{disk}'/><target dev='vda'/></disk></devices></domain>"
+        f"<driver name='qemu' type='{kind}'/><source file='{disk}'/>"
+        f"<target dev='vda'/></disk>{more}</devices></domain>"
     )
 
 
@@ -111,15 +120,18 @@ def test_nobody_is_advised_to_undefine_a_vm_of_fugas(
     assert refused.value.reason == f"{DISK}: not deleted, as {said}"
 
 
-def remove(conn: libvirt.virConnect) -> bool:
+def remove(
+    conn: libvirt.virConnect, host: LibvirtHost | None = None, patience_s: float = 60
+) -> bool:
     """Remove the VM with MARK, whose own volume is DISK in the pool `a`."""
-    return LibvirtHost("test:///default")._remove(
+    return (host or LibvirtHost("test:///default"))._remove(
         conn,
         vm_id="22222222-2222-4222-8222-222222222222",
         assignment_id="33333333-3333-4333-8333-333333333333",
         generation=1,
         pool="a",
         volumes=[DISK],
+        patience_s=patience_s,
     )
 
 
@@ -234,8 +246,238 @@ def test_a_file_of_a_vm_that_does_not_rest_on_its_disk_stays_for_its_user_alone(
     define(conn, "theirs", disk="/c/f.qcow2")
     own = [f"/a/{name}" for name in ("memory", "snap1")]
 
-    snapshots.delete(
-        conn, conn.storagePoolLookupByName("a"), own, [DISK], "22222222-2222-4222-8222-222222222222"
+    found = snapshots._unused(
+        HostFiles(conn, "a"), own, [DISK], "22222222-2222-4222-8222-222222222222"
     )
 
-    assert files_of(conn, "a") == {"/a/memory", f"/a/{DISK}"}
+    assert found == {"/a/snap1"}
+
+
+VM_ID = "22222222-2222-4222-8222-222222222222"
+LEFT = DISK.replace(".qcow2", ".snap1")  # as libvirt names a snapshot by itself
+
+
+@pytest.mark.parametrize("disk", [None, f"/a/{DISK}", f"/a/{LEFT}"])
+@pytest.mark.parametrize(
+    ("pools", "volume"),
+    [
+        ({"a": {DISK: "", LEFT: f"/a/{DISK}", "clone": f"/a/{LEFT}"}}, "a/clone"),
+        ({"a": {DISK: "", "x": "/o/mid"}, "o": {"mid": f"/a/{DISK}"}}, "a/x"),
+        ({"a": {DISK: "", LEFT: f"/a/{DISK}"}, "o": {"x": f"/a/{LEFT}"}}, "o/x"),
+    ],
+)
+def test_a_clone_over_anything_that_rests_on_a_disk_keeps_all_of_it(
+    conn: libvirt.virConnect,
+    monkeypatch: pytest.MonkeyPatch,
+    pools: dict[str, dict[str, str]],
+    volume: str,
+    disk: str | None,
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    for name, content in pools.items():
+        make_pool(conn, name, content)
+    if disk is not None:
+        define(conn, "web", MARK, disk=disk, vm_id=VM_ID)
+    before = files_of(conn, *pools)
+
+    with pytest.raises(OperationFailedError, match=f"as volume .*{volume}.* rests on it"):
+        remove(conn)
+
+    assert files_of(conn, *pools) == before
+
+    for pool in pools:
+        for each in conn.storagePoolLookupByName(pool).listAllVolumes():
+            if each.name() in {"clone", "x", "mid"}:
+                each.delete()
+    assert remove(conn)
+    assert files_of(conn, *pools) == set()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        'json:{"driver":"nbd","host":"/b/golden.qcow2","export":"/b/backup.qcow2","x":"zz"}',
+        "nbd://h/x?/b/golden.qcow2&/b/backup.qcow2&zz",
+        "/b/over-golden",
+    ],
+)
+@pytest.mark.parametrize("kind", ["raw", "qcow2"])
+def test_names_that_a_guest_writes_into_its_disk_delete_nothing(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, header: str, kind: str
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    make_pool(conn, "a", {DISK: ""})
+    make_pool(conn, "b", {"golden.qcow2": "", "backup.qcow2": "", "data.img": header})
+    make_pool(conn, "c", {"snap": "/b/data.img"})
+    top, end = ("/b/data.img", "") if kind == "raw" else ("/c/snap", "<backingStore/>")
+    below = (
+        "<backingStore type='file'><format type='raw'/><source file='/b/data.img'/>"
+        "<backingStore/></backingStore>"
+    )
+    attached = (
+        f"<disk type='file' device='disk'><driver name='qemu' type='{kind}'/>"
+        f"<source file='{top}'/>{below if end else ''}<target dev='vdb'/></disk>"
+    )
+    define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id=VM_ID, more=attached)
+    kept = files_of(conn, "b")
+    if kind == "raw":
+        conn.storagePoolLookupByName("c").storageVolLookupByName("snap").delete()
+
+    assert remove(conn)
+
+    assert files_of(conn, "a", "b", "c") == kept
+
+
+@pytest.mark.parametrize(("kind", "most"), [("raw", 2), ("qcow2", 40)])
+def test_a_guests_header_costs_a_deletion_few_looks(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    names = [f"{one}{other}" for one in "abcdefghijklmnop" for other in "abcdefghijklmnop"]
+    make_pool(conn, "a", {DISK: ""})
+    make_pool(conn, "b", {"data.img": f"nbd://h/x?{'&'.join(names)}"})
+    define(conn, "theirs", disk="/b/data.img", kind=kind)
+    looked: list[str] = []
+    refreshed: list[str] = []
+    look, refresh = libvirt.virConnect.storageVolLookupByPath, libvirt.virStoragePool.refresh
+
+    def looking(self: libvirt.virConnect, path: str) -> libvirt.virStorageVol:
+        looked.append(path)
+        return look(self, path)
+
+    def refreshing(self: libvirt.virStoragePool, flags: int = 0) -> Any:
+        refreshed.append(self.name())
+        return refresh(self, flags)
+
+    monkeypatch.setattr(libvirt.virConnect, "storageVolLookupByPath", looking)
+    monkeypatch.setattr(
+        libvirt.virConnect,
+        "storagePoolLookupByTargetPath",
+        lambda self, path: self.storagePoolLookupByName(path.strip("/")),
+    )
+    monkeypatch.setattr(libvirt.virStoragePool, "refresh", refreshing)
+
+    assert remove(conn)
+
+    assert len(looked) <= most
+    assert refreshed.count("b") <= 1
+
+
+@pytest.mark.usefixtures("vm_with_snapshot")
+def test_a_pool_that_hangs_is_asked_once_and_named(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pool(conn, "nfs", {"x.iso": ""})
+    back, asked = threading.Event(), []
+    read = libvirt.virStorageVol.XMLDesc
+
+    def hanging(self: libvirt.virStorageVol, flags: int = 0) -> Any:
+        if self.name() == "x.iso":
+            asked.append(self.name())
+            assert back.wait(60)
+        return read(self, flags)
+
+    monkeypatch.setattr(libvirt.virStorageVol, "XMLDesc", hanging)
+    host = LibvirtHost("test:///default")
+    try:
+        for _ in range(3):
+            with pytest.raises(OperationFailedError, match=r"/nfs/x.iso has not answered .*virsh"):
+                remove(conn, host, patience_s=0.05)
+        assert asked == ["x.iso"]
+        assert not conn.lookupByName("web").isActive()
+        assert files_of(conn, "a") == {f"/a/{DISK}", "/a/snap1"}
+    finally:
+        back.set()
+
+    assert remove(conn, host, patience_s=60)
+    assert files_of(conn, "a") == set()
+    assert asked == ["x.iso"]  # its late answer is used
+
+
+@pytest.mark.usefixtures("vm_with_snapshot")
+def test_a_volume_that_cannot_be_read_is_named_with_what_to_do(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pool(conn, "lun", {"x": ""})
+    read = libvirt.virStorageVol.XMLDesc
+
+    def failing(self: libvirt.virStorageVol, flags: int = 0) -> Any:
+        if self.name() == "x":
+            raise libvirt.libvirtError("cannot open volume: no such device")
+        return read(self, flags)
+
+    monkeypatch.setattr(libvirt.virStorageVol, "XMLDesc", failing)
+
+    with pytest.raises(OperationFailedError, match=r"/lun/x cannot be read.*virsh pool-refresh"):
+        remove(conn)
+
+    conn.storagePoolLookupByName("lun").destroy()
+    assert remove(conn)
+
+
+@pytest.mark.usefixtures("vm_with_snapshot")
+def test_pools_without_files_are_not_read(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn.storagePoolCreateXML(
+        "<pool type='logical'><name>vg</name><source><name>vg</name></source>"
+        "<target><path>/dev/vg</path></target></pool>"
+    ).createXML("<volume><name>x</name><capacity>1048576</capacity></volume>")
+    read: list[str] = []
+    look = libvirt.virStorageVol.XMLDesc
+
+    def reading(self: libvirt.virStorageVol, flags: int = 0) -> Any:
+        read.append(self.name())
+        return look(self, flags)
+
+    monkeypatch.setattr(libvirt.virStorageVol, "XMLDesc", reading)
+
+    assert remove(conn)
+
+    assert "x" not in read
+
+
+@pytest.mark.parametrize(
+    "pools",
+    [
+        {"a": {DISK: ""}, "c": {"s1": f"/a/{DISK}"}},  # the domain has it by a link
+        {"a": {DISK: "", "snap1": f"/a/{DISK}"}, "bak": {DISK: "", "inc1": f"/bak/{DISK}"}},
+    ],
+)
+def test_neither_a_vms_own_snapshot_nor_a_copy_of_its_disk_keeps_it(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, pools: dict[str, dict[str, str]]
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    for name, content in pools.items():
+        make_pool(conn, name, content)
+    below = f"<backingStore type='file'><format type='qcow2'/><source file='/a/{DISK}'/>"
+    disk = "/a/snap1" if "bak" in pools else "/link-to-c/s1"
+    define(conn, "web", MARK, disk=disk, vm_id=VM_ID, more="")
+    xml = conn.lookupByName("web").XMLDesc()
+    conn.defineXML(xml.replace("<target", f"{below}<backingStore/></backingStore><target"))
+    stays = files_of(conn, *pools) - {f"/a/{DISK}", "/a/snap1"}
+
+    assert remove(conn)
+
+    assert files_of(conn, *pools) == stays
+
+
+def test_one_file_by_two_paths_is_known_by_its_times(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pool(conn, "a", {"x": ""})
+    make_pool(conn, "b", {"x": "", "y": ""})
+    times = {"/a/x": "1.5", "/b/x": "1.5", "/b/y": "2.5"}
+    monkeypatch.setattr(
+        libvirt.virStorageVol,
+        "XMLDesc",
+        lambda self, _: (
+            f"<volume><target><timestamps><mtime>1</mtime><ctime>{times[self.path()]}</ctime>"
+            "</timestamps></target></volume>"
+        ),
+    )
+    files = HostFiles(conn, "a")
+
+    assert files.may_be_one("/a/x", "/b/x")
+    assert not files.may_be_one("/a/x", "/b/y")
+    assert files.may_be_one("/a/x", "/nowhere/x")
